@@ -43,7 +43,7 @@ def news(request: Request, password_file: Path | None) -> list[News]:
     Raises:
         WebhookError: It does not show it, or is not what Alertmanager sends.
     """
-    _require(request.headers, password_file)
+    require(request.headers, password_file)
     try:
         return [_news(alert) for alert in json.loads(request.body)["alerts"]]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
@@ -51,7 +51,12 @@ def news(request: Request, password_file: Path | None) -> list[News]:
         raise WebhookError(text("400 Bad Request", words)) from None
 
 
-def _require(headers: Mapping[str, str], file: Path | None) -> None:
+def require(headers: Mapping[str, str], file: Path | None) -> None:
+    """Check that a request comes from Stepwatch's own Alertmanager.
+
+    Raises:
+        WebhookError: It does not show the password in this file, or there is none.
+    """
     try:
         password = file.read_text(encoding="ascii").strip() if file else ""
     except (OSError, ValueError):

@@ -14,7 +14,16 @@ from collections.abc import Collection, Iterable
 
 from exporter.http.message import Answer, Later, Pages, Request, text
 
-CONTAINER_NAMES = ("exporter", "gpu", "watchdog", "actions", "demo-gpu", "door", "host.docker.internal")
+CONTAINER_NAMES = (
+    "exporter",
+    "gpu",
+    "watchdog",
+    "actions",
+    "notifier",
+    "demo-gpu",
+    "door",
+    "host.docker.internal",
+)
 """By which containers of compose.yaml reach what is ours."""
 
 OWN_NAMES = frozenset({"localhost", socket.gethostname().lower(), *CONTAINER_NAMES})

@@ -37,10 +37,12 @@ class Client:
         address: ``http://host:port``, or the path of a socket in the file system.
         password_file: Holds the password of the user ``stepwatch``, where the server asks for one. It is
             read at each request.
+        seconds: That an answer may take.
     """
 
-    def __init__(self, address: str, password_file: str | None = None) -> None:
+    def __init__(self, address: str, password_file: str | None = None, seconds: float = SECONDS) -> None:
         self.address = address
+        self._seconds = seconds
         self._password_file = password_file
         parts = urlsplit(address if address.startswith("http") else "")
         self._host = parts.netloc or "localhost"
@@ -68,7 +70,7 @@ class Client:
         # An answer to HTTP/1.0 is not chunked, and ends with the connection.
         request = f"{method} {self._prefix}{path} HTTP/1.0"
         head = [request, f"Host: {self._host}", *self._authorization(), *lines, "", ""]
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + self._seconds
         answer = bytearray()
         try:
             with self._connected() as connection:
@@ -99,10 +101,10 @@ class Client:
 
     def _connected(self) -> socket.socket:
         if self._socket:
-            return socket.create_connection(self._socket, SECONDS)
+            return socket.create_connection(self._socket, self._seconds)
         connection = socket.socket(socket.AF_UNIX)
         try:
-            connection.settimeout(SECONDS)
+            connection.settimeout(self._seconds)
             connection.connect(self.address)
         except OSError:
             connection.close()

@@ -157,7 +157,7 @@ PAIRS = (
     _pair(
         "AlertingBroken",
         "ExporterDown|TargetDown|GPUExporterStale|EngineGone|RayNodeLost|RuleFailures|TSDBFailures"
-        "|StateDiskLow",
+        "|StateDiskLow|NotifierDown",
         (),
         "What Prometheus cannot store it takes for missing. The watchdog, which notifies of it, does not ask"
         " Prometheus.",

@@ -75,7 +75,9 @@ TARGET_DOWN = _alert(
     summary="Scrape target is down",
     action="read the error on Prometheus' page Targets",
     conditions=(
-        Condition("does not answer", servers('up{job!="runs",role!~"rollout|ray|trainer"}').equals(0)),
+        Condition(
+            "does not answer", servers('up{job!~"runs|notifier",role!~"rollout|ray|trainer"}').equals(0)
+        ),
     ),
     about="server",
 )
@@ -270,38 +272,70 @@ RULE_FAILURES = _alert(
 
 
 class NotificationFailures(CriticalBlock):
-    """Notifications do not get to Alertmanager, or from there to a receiver."""
+    """Notifications do not get to Alertmanager, or from there to a receiver.
 
+    Of receivers that the notifier delivers to: the robot refuses them, or they wait for it.
+    """
+
+    waiting: PositiveSpan = default(
+        Duration.parse("15m"),
+        "How long a notification waits in the notifier's queue. DingTalk blocks a robot for 10m.",
+        JUDGED,
+    )
     for_: Span = hold("1m", "Both retry: one failure that is made good needs no alert.", JUDGED)
 
 
 _receivers = written(identity.RECEIVER)
 
+
+def _of_receivers(counter: str) -> Formula:
+    return Formula(f'max by ({_receivers}) (increase({counter}{{receiver_name!~"[(]test[)] .+"}}[5m]))')
+
+
 NOTIFICATION_FAILURES = _alert(
     NotificationFailures,
     summary="Notifications are lost",
     action="`make test-alert TO=name`; read the logs of Prometheus and Alertmanager",
-    conditions=tuple(
-        Condition("notifications failed in 5 min:", failed > 0, given=given)
-        for failed, given in (
-            # The user of test-alert sees its failure; Alertmanager names receivers from 0.27 on.
-            (
-                Formula(
-                    f"max by ({_receivers}) "
-                    '(increase(alertmanager_notifications_failed_total{receiver_name!~"[(]test[)] .+"}[5m]))'
+    conditions=(
+        *(
+            Condition("notifications failed in 5 min:", failed > 0, given=given)
+            for failed, given in (
+                # The user of test-alert sees its failure; Alertmanager names receivers from 0.27 on.
+                (_of_receivers("alertmanager_notifications_failed_total"), None),
+                (_of_receivers("stepwatch_notifier_failures_total"), None),
+                (hosts("increase(prometheus_notifications_errors_total[5m])"), None),
+                # In the first seconds of a configuration Prometheus knows no Alertmanager: it sends again.
+                (
+                    hosts("increase(prometheus_notifications_dropped_total[5m])"),
+                    hosts("time() - prometheus_config_last_reload_success_timestamp_seconds") > 360,
                 ),
-                None,
-            ),
-            (hosts("increase(prometheus_notifications_errors_total[5m])"), None),
-            # In the first seconds of a configuration Prometheus knows no Alertmanager, and sends again later.
-            (
-                hosts("increase(prometheus_notifications_dropped_total[5m])"),
-                hosts("time() - prometheus_config_last_reload_success_timestamp_seconds") > 360,
-            ),
-        )
+            )
+        ),
+        Condition(
+            "seconds in the notifier's queue:",
+            Formula(f"max by ({_receivers}) (stepwatch_notifier_queue_oldest_seconds)") > Limit("waiting"),
+        ),
     ),
     about="receiver",
     style=WHOLE,
+)
+
+
+class NotifierDown(CriticalBlock):
+    """The notifier does not answer: receivers of Feishu, DingTalk, WeCom and Apprise are not notified.
+
+    Alertmanager keeps what it cannot hand over. Only receivers of other types get this alert.
+    """
+
+    for_: Span = hold("1m", "A restart takes some seconds.", JUDGED)
+
+
+NOTIFIER_DOWN = _alert(
+    NotifierDown,
+    summary="Notifier is down: chats get no notifications",
+    action="`make status`; read the notifier's log",
+    conditions=(Condition("does not answer", servers('up{job="notifier"}').equals(0)),),
+    about="server",
 )
 
 
@@ -500,6 +534,7 @@ ALERTS = (
     CLOCK_SKEW,
     RULE_FAILURES,
     NOTIFICATION_FAILURES,
+    NOTIFIER_DOWN,
     CONFIG_RELOAD_FAILED,
     REMOTE_WRITE_FAILING,
     TSDB_NEAR_LIMIT,

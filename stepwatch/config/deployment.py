@@ -60,6 +60,7 @@ CONTAINER_PORTS = {
     "gpu": 9411,
     "watchdog": 9412,
     "actions": 9413,
+    "notifier": 9414,
     "node": 9100,
     "prometheus": 9090,
     "alertmanager": 9093,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
+from urllib.parse import quote
 
 from pydantic import Field, field_validator, model_validator
 
@@ -43,6 +44,13 @@ MAIL_TEXTS: dict[str, Any] = {
 
 class Reached(Protocol):
     """What Alertmanager sees of this machine: a ``Deployment``."""
+
+    @property
+    def password_file(self) -> str:
+        """The file with the password of the parts behind the door."""
+
+    def address(self, part: str) -> str:
+        """host:port at which it reaches another part."""
 
     def target(self, address: str) -> str:
         """A host:port of config.yaml as it reaches it."""
@@ -225,3 +233,71 @@ class Slack(Section):
             "http_config": dict(NO_REDIRECTS),
             **SLACK_TEXTS,
         }
+
+
+class Robot(Section):
+    """What the notifier delivers to: Alertmanager hands it over as a webhook."""
+
+    kind: ClassVar[str]
+    label: ClassVar[str] = "webhook"
+    title: ClassVar[str]
+    block: ClassVar[str] = "webhook_configs"
+
+    @property
+    def secrets(self) -> tuple[Path, ...]:
+        """The files that hold its URL, and what it signs with."""
+        return tuple(filter(None, (getattr(self, "url_file", None), getattr(self, "secret_file", None))))
+
+    def settings(self, receiver: str, reached: Reached) -> dict[str, Any]:
+        """As of `Integration`."""
+        return {
+            "url": f"http://{reached.address('notifier')}/alerts/{quote(receiver, safe='')}",
+            "http_config": {
+                "basic_auth": {"username": "stepwatch", "password_file": reached.password_file},
+                **NO_REDIRECTS,
+            },
+        }
+
+
+class Feishu(Robot):
+    """A custom bot of a Feishu or Lark group; its URL is a secret, in a file."""
+
+    kind: ClassVar[str] = "feishu"
+    title: ClassVar[str] = "Feishu"
+
+    url_file: SecretUrlFile = needed("A file with the bot's webhook URL.")
+    secret_file: SecretFile | None = default(None, "A file with the secret of its signature verification.")
+    keyword: LabelValue | None = default(
+        None, "One of its custom keywords, which messages that lack it get at their end."
+    )
+
+
+class DingTalk(Robot):
+    """A custom robot of a DingTalk group; its URL is a secret, in a file."""
+
+    kind: ClassVar[str] = "dingtalk"
+    title: ClassVar[str] = "DingTalk"
+
+    url_file: SecretUrlFile = needed("A file with the robot's webhook URL.")
+    secret_file: SecretFile | None = default(None, "A file with the secret that it signs with (SEC...).")
+    keyword: LabelValue | None = default(
+        None, "One of its custom keywords, which messages that lack it get at their end."
+    )
+
+
+class WeCom(Robot):
+    """A robot of a WeCom group; its URL is a secret, in a file."""
+
+    kind: ClassVar[str] = "wecom"
+    title: ClassVar[str] = "WeCom"
+
+    url_file: SecretUrlFile = needed("A file with the robot's webhook URL.")
+
+
+class Apprise(Robot):
+    """A service that Apprise knows; its URL, which holds a secret, in a file."""
+
+    kind: ClassVar[str] = "apprise"
+    title: ClassVar[str] = "Apprise"
+
+    url_file: SecretFile = needed("A file with the Apprise URL, such as bark://... or ntfys://...")

@@ -52,6 +52,7 @@ class Ports(Section):
     gpu: Port = default(9411, "The GPU exporter.")
     watchdog: Port = default(9412, "The watchdog, which alerts when Prometheus cannot.")
     actions: Port = default(9413, "The circuit breaker, if actions.policies are set.")
+    notifier: Port = default(9414, "The notifier, if a receiver needs it: feishu, dingtalk, wecom, apprise.")
     node: Port = default(9100, "node_exporter.")
     prometheus: Port = default(
         9090, "Where people, Grafana and commands reach Prometheus: the door listens here."
@@ -136,6 +137,10 @@ class Links(Section):
     prometheus: Link | None = default(None, "Prometheus, as people reach it.")
     alertmanager: Link | None = default(None, "Alertmanager, as people reach it.")
     actions: Link | None = default(None, "The circuit breaker's page, where announcements lead for a veto.")
+    notifier: Link | None = default(
+        None,
+        "The notifier's pages. If set, the link of its messages that silences an alert leads to one of them.",
+    )
     runbook: Page = default(
         "docs/runbook.md",
         "The runbook; #alertname in lower case is appended. Set a URL if the docs are published.",
@@ -170,9 +175,9 @@ class Config(Section):
     receivers: tuple[Receiver, ...] = default(
         (),
         "Who is notified (docs/notifications.md). With no receiver, alerts show on the pages only. Each "
-        "receiver has one of webhook, mail and slack, or one block of Alertmanager's own. It gets the alerts "
-        "that fit each of its conditions; one that fits no receiver without hours also goes to the first "
-        "of these. Secrets are in files of their own, in secrets/ if "
+        "receiver has one of webhook, mail, slack, feishu, dingtalk, wecom and apprise, or one block of "
+        "Alertmanager's own. It gets the alerts that fit each of its conditions; one that fits no receiver "
+        "without hours also goes to the first of these. Secrets are in files of their own, in secrets/ if "
         "the stack runs in containers. After `make up`, `make test-alert TO=name` sends a test "
         "notification, and `make route RUN=name ALERT=name` shows who is notified.",
     )
@@ -343,8 +348,26 @@ class Config(Section):
     @property
     def _links(self) -> list[SplitResult]:
         links = self.links
-        own = (links.exporter, links.grafana, links.prometheus, links.alertmanager, links.actions)
+        own = (
+            links.exporter,
+            links.grafana,
+            links.prometheus,
+            links.alertmanager,
+            links.actions,
+            links.notifier,
+        )
         return [urlsplit(url) for url in own if url]
+
+    @property
+    def notifier(self) -> bool:
+        """Whether a receiver is one that the notifier delivers to."""
+        return any(receiver.robot for receiver in self.receivers)
+
+    @property
+    def optional_parts(self) -> tuple[str, ...]:
+        """The parts with pages that run only for what is configured."""
+        parts = {"actions": self.actions.enabled, "notifier": self.notifier}
+        return tuple(part for part, wanted in parts.items() if wanted)
 
     def timeout(self, interval: Duration) -> Duration:
         """Return how long a scrape may take that happens at this interval."""

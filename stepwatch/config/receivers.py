@@ -10,7 +10,17 @@ from typing import Annotated, Any
 from pydantic import create_model, field_validator, model_validator
 
 from stepwatch.config.hours import Hours
-from stepwatch.config.integrations import Integration, Mail, Slack, Webhook
+from stepwatch.config.integrations import (
+    Apprise,
+    DingTalk,
+    Feishu,
+    Integration,
+    Mail,
+    Robot,
+    Slack,
+    Webhook,
+    WeCom,
+)
 from stepwatch.config.passed import KINDS, Passed, block
 from stepwatch.schema.errors import NOTHING, Fault, quoted
 from stepwatch.schema.names import ReceiverName, RunGlob, alternation
@@ -18,7 +28,7 @@ from stepwatch.schema.quantities import Duration
 from stepwatch.schema.scalars import TOPICS, PositiveSpan, SentSeverity, Span, Switch, Topic
 from stepwatch.schema.section import Checked, Section, default, needed
 
-SHORT_FORMS = ("webhook", "mail", "slack")
+SHORT_FORMS = ("webhook", "mail", "slack", "feishu", "dingtalk", "wecom", "apprise")
 """The keys of a receiver that are ours; those of `KINDS` are Alertmanager's."""
 
 _MATCHER = re.compile(r'\s*([A-Za-z_][A-Za-z0-9_]*)\s*(=~|!~|!=|=)\s*"((?:[^"\\\n]|\\.)*)"\s*')
@@ -143,6 +153,10 @@ class _Receiver(Section):
     webhook: Webhook | None = default(None, "An HTTP endpoint that takes Alertmanager's JSON by POST.")
     mail: Mail | None = default(None, "Mail, through a mail server.")
     slack: Slack | None = default(None, "A Slack channel, by an incoming webhook.")
+    feishu: Feishu | None = default(None, "A Feishu or Lark group, by a custom bot (docs/notifications.md).")
+    dingtalk: DingTalk | None = default(None, "A DingTalk group, by a custom robot.")
+    wecom: WeCom | None = default(None, "A WeCom group, by its robot.")
+    apprise: Apprise | None = default(None, "One of the services that Apprise knows.")
 
 
 _PASSED: dict[str, Any] = {
@@ -192,6 +206,11 @@ class Receiver(_Passing):
         """How it is notified."""
         found: Integration = next(filter(None, (getattr(self, key) for key in (*SHORT_FORMS, *KINDS))))
         return found
+
+    @property
+    def robot(self) -> Robot | None:
+        """What the notifier delivers to, ``None`` if Alertmanager does it itself."""
+        return self.integration if isinstance(self.integration, Robot) else None
 
     @property
     def conditions(self) -> tuple[Matcher, ...]:

@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from stepwatch.alerts.catalogue import BLOCKS
+from stepwatch.alerts.catalogue import BLOCKS, TABLE
 from stepwatch.alerts.progress import Stalled
 from stepwatch.alerts.stack import AlertingBroken
 from stepwatch.config import Config
 from stepwatch.config.deployment import HOST_PROC, Deployment
 from stepwatch.languages import catalogue
 from stepwatch.rules.limits import flat, served_overrides
-from stepwatch.rules.messages import dashboard_url, runbook_url
+from stepwatch.rules.lines import lines
+from stepwatch.rules.messages import SUBJECTS, dashboard_url, has_grafana, runbook_url
 from stepwatch.schema.names import to_re2
 
 FOLDER = PurePosixPath("exporter/generated")
@@ -31,7 +32,8 @@ def documents(config: Config, deployment: Deployment) -> dict[PurePosixPath, byt
         Refused: No container sees a file that the configuration names.
     """
     log = {"log_level": config.log.level, "log_format": config.log.format}
-    servers = {**_SERVERS, **({"actions": _actions} if config.actions.enabled else {})}
+    optional = {"actions": _actions, "notifier": _notifier}
+    servers = {**_SERVERS, **{part: optional[part] for part in config.optional_parts}}
     every = {name: {"__generated": _MARK, **log, **of(config, deployment)} for name, of in servers.items()}
     return {
         FOLDER / f"{name}.json": f"{json.dumps(each, indent=1)}\n".encode() for name, each in every.items()
@@ -174,6 +176,46 @@ def _actions(config: Config, deployment: Deployment) -> Settings:
         ],
         **({"labels": config.external_labels} if config.external_labels else {}),
         **({"texts": texts} if (texts := translate.of("exporter/actions")) else {}),
+    }
+
+
+def _notifier(config: Config, deployment: Deployment) -> Settings:
+    translate = catalogue(config.language)
+    repeats = [
+        getattr(config.notify, severity).repeat_interval.seconds for severity in ("critical", "warning")
+    ]
+    return {
+        "hosts": config.link_hosts,
+        "channels": [
+            {
+                "name": receiver.name,
+                "kind": robot.kind,
+                **{
+                    key: str(value) if key == "keyword" else deployment.file(value)
+                    for key, value in robot
+                    if value is not None
+                },
+            }
+            for receiver in config.receivers
+            if (robot := receiver.robot)
+        ],
+        # Half of it: the clock of the repetition is Alertmanager's.
+        "repeat": min(repeats) / 2,
+        # Past the door, which may be down as well.
+        "prometheus": f"http://{deployment.backend('prometheus')}",
+        "alertmanager": f"http://{deployment.backend('alertmanager')}",
+        "exporter": f"http://{deployment.address('exporter')}",
+        "password_file": deployment.password_file or None,
+        "link": config.links.notifier or "",
+        "exporter_link": config.link("exporter"),
+        "alertmanager_link": config.link("alertmanager"),
+        "grafana_link": config.link("grafana") if has_grafana(config, deployment) else "",
+        "signals": {
+            line.alert: line.signal
+            for line in reversed(lines(config, TABLE))
+            if line.dashboard == SUBJECTS["run"].dashboard
+        },
+        **({"texts": texts} if (texts := translate.of("exporter/notifier")) else {}),
     }
 
 

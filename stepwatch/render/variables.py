@@ -56,7 +56,7 @@ PUBLISHED = ("exporter", "gpu", "watchdog", "prometheus", "alertmanager", "grafa
 
 def published(config: Config) -> tuple[str, ...]:
     """Return the parts with a port of this machine: those of the configuration."""
-    return (*PUBLISHED, "actions") if config.actions.enabled else PUBLISHED
+    return (*PUBLISHED, *config.optional_parts)
 
 
 _LINKED = ("prometheus", "alertmanager", "grafana")
@@ -65,7 +65,8 @@ _LINKED = ("prometheus", "alertmanager", "grafana")
 def of_config(config: Config) -> dict[str, str]:
     """Return the variables of config.yaml: published ports, links, logging, retention."""
     ports = {
-        f"STEPWATCH_{part.upper()}_PORT": str(getattr(config.ports, part)) for part in (*PUBLISHED, "actions")
+        f"STEPWATCH_{part.upper()}_PORT": str(getattr(config.ports, part))
+        for part in (*PUBLISHED, "actions", "notifier")
     }
     links = {f"STEPWATCH_{part.upper()}_LINK": config.link(part) for part in _LINKED}
     return {

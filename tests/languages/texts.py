@@ -78,7 +78,7 @@ def _record_dashboards(recorder: Recorder, root: Path) -> None:
 def _called(root: Path) -> Iterator[tuple[str, str]]:
     """Yield the texts that sources call for, each with its file."""
     jinja, keywords = templates.environment(root, {}), dict.fromkeys(CALLS)
-    services = ("exporter/watchdog/*.py", "exporter/actions/*.py")
+    services = ("exporter/watchdog/*.py", "exporter/actions/*.py", "exporter/notifier/*.py")
     for pattern in ("stepwatch/**/*.py", *services, "*/templates/**/*.j2"):
         for path in sorted(root.glob(pattern)):
             source = path.read_text()

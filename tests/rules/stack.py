@@ -68,6 +68,18 @@ NAMED_FAILED, TEST_FAILED = (
     )
     for name in ("ops (test) it", "(test) ops")
 )
+NOTIFIER = {"job": "notifier", "instance": "n:9414"}
+NOTIFIER_UP = selector("up", **NOTIFIER)
+CHAT = {"integration": "feishu", "receiver_name": "chat"}
+REFUSED, OTHER_REASON, TEST_REFUSED = (
+    selector("stepwatch_notifier_failures_total", **NOTIFIER, **{**CHAT, **more})
+    for more in (
+        {"reason": "signature"},
+        {"reason": "keyword"},
+        {"reason": "signature", "receiver_name": "(test) chat"},
+    )
+)
+WAITS = selector("stepwatch_notifier_queue_oldest_seconds", **NOTIFIER, **CHAT)
 PROMETHEUS_LOADED = selector("prometheus_config_last_reload_successful", **PROMETHEUS)
 ALERTMANAGER_LOADED = selector("alertmanager_config_last_reload_successful", **ALERTMANAGER)
 
@@ -128,6 +140,7 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
             {357: [], 362: [NODE]},
         ),
         Scenario("flaps", {NODE_UP: "0+0x50 1+0x1 0+0x50"}, {257: [], 502: []}),
+        Scenario("the notifier has its own alert", {NOTIFIER_UP: DOWN}, {602: []}),
         Scenario("the exporter has its own alert", {EXPORTER_UP: DOWN, POLLED: DOWN}, {602: []}),
         *(
             Scenario(
@@ -150,6 +163,11 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
             {FAILED_RULES: "0+0x11 1+0x15 stale _x11 1+0x100"},
             {137: [_instance(PROMETHEUS)], 167: [_instance(PROMETHEUS)], 207: [_instance(PROMETHEUS)]},
         ),
+    ),
+    "NotifierDown": (
+        Scenario("healthy", {NOTIFIER_UP: UP}, {122: [], 602: []}),
+        Scenario("does not answer", {NOTIFIER_UP: GOES_DOWN}, {117: [], 122: [NOTIFIER], 602: [NOTIFIER]}),
+        Scenario("restarts", {NOTIFIER_UP: "1+0x11 0+0x9 1+0x50"}, {117: [], 122: [], 172: []}),
     ),
     "NotificationFailures": (
         Scenario(
@@ -180,6 +198,19 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
             NAMED_FAILED,
             alert=_instance(ALERTMANAGER, integration="webhook", receiver_name="ops (test) it"),
         ),
+        _counted(
+            "a robot refuses, for two reasons: one alert",
+            REFUSED,
+            OTHER_REASON,
+            alert=_instance(NOTIFIER, **CHAT),
+        ),
+        Scenario("a test of a robot", {TEST_REFUSED: ONE_FAILURE}, {122: [], 352: []}),
+        Scenario(
+            "a notification waits for more than 15 minutes",
+            {WAITS: "840+5x200"},
+            {62: [], 117: [], 122: [], 132: [_instance(NOTIFIER, **CHAT)]},
+        ),
+        Scenario("one waits, and is delivered", {WAITS: "840+5x18 0+0x200"}, {122: [], 352: []}),
         Scenario("a test of a receiver", {TEST_FAILED: ONE_FAILURE}, {122: [], 352: []}),
         _counted("Alertmanager refuses", PUSH_ERRORS, alert=_instance(PROMETHEUS)),
         _counted("alerts are dropped", DROPPED, alert=_instance(PROMETHEUS), others={LOADED: LONG_AGO}),

@@ -25,7 +25,9 @@ from stepwatch.system import ports
 from stepwatch.system.environment import CHECKOUT
 from stepwatch.system.terminal import Say, table
 
-ALL = ("demo", "tools", "actions")
+OPTIONAL = ("actions", "notifier")
+"""The services that run only for what config.yaml has, each with a profile of its name."""
+ALL = ("demo", "tools", *OPTIONAL)
 SIMULATIONS = ("demo", "demo-gpu")
 
 _UNSCRAPED_SECONDS = 50
@@ -37,6 +39,7 @@ _SHOWS = {
     "gpu": "what is read from the GPUs",
     "watchdog": "what keeps the stack from alerting",
     "actions": "what is done about runs; vetoes",
+    "notifier": "messages to chats, and what these answered",
     "prometheus": "queries, targets and every alert that fires",
     "alertmanager": "alerts in groups, silences",
     "grafana": "dashboards; user admin, password below",
@@ -93,12 +96,11 @@ class Containers:
         if out == CHECKOUT:
             variables.update(CHECKOUT / ".env", environment)
         files = ("compose.yaml", *gpu_files(processes=config.gpus.processes > 0))
-        acting = ("actions",) if config.actions.enabled else ()
+        optional = config.optional_parts
         project = Engine(CHECKOUT, environment, files, ALL)
         left = not demo and _remove_demo(project)
-        if not acting:
-            _remove(project, "actions")
-        wanted = replace(project, profiles=(*(("demo",) if demo else ()), *acting))
+        _remove(project, *(part for part in OPTIONAL if part not in optional))
+        wanted = replace(project, profiles=(*(("demo",) if demo else ()), *optional))
         moved = False
         while (verdict := _start(wanted, say)) and repair and status.repair(wanted, say):
             moved = True
@@ -261,10 +263,10 @@ def _start(project: Engine, say: Say) -> str:
     return startup.verdict(failed, len(services)) if failed else ""
 
 
-def _remove(project: Engine, name: str) -> None:
-    """Remove a container that config.yaml does not ask for any more."""
-    if any(service.name == name for service in project.services()):
-        project.run("rm", "--stop", "--force", name)
+def _remove(project: Engine, *names: str) -> None:
+    """Remove containers that config.yaml does not ask for any more."""
+    if there := [service.name for service in project.services() if service.name in names]:
+        project.run("rm", "--stop", "--force", *there)
 
 
 def _remove_demo(project: Engine) -> bool:

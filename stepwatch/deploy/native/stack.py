@@ -146,6 +146,7 @@ class Stack:
             self.door(),
             *([self.grafana(dashboards)] if dashboards else []),
             *([self.actions()] if self.config.actions.enabled else []),
+            *([self.notifier()] if self.config.notifier else []),
             self.watchdog(("prometheus", "alertmanager", "exporter", *(["grafana"] if dashboards else []))),
         ]
 
@@ -288,6 +289,23 @@ class Stack:
             ready="/-/healthy",
             page="/",
             shows="what is done about runs; vetoes" + " (dry run)" * self.config.actions.dry_run,
+            environment=_OURS,
+        )
+
+    def notifier(self) -> Part:
+        """The notifier, which delivers to robots of chats and by Apprise."""
+        names = ", ".join(receiver.name for receiver in self.config.receivers if receiver.robot)
+        return self._part(
+            "notifier",
+            self._ours(
+                "exporter.notifier",
+                "notifier",
+                *self._listen("notifier"),
+                f"--state-dir={self.place.data('notifier')}",
+            ),
+            ready="/-/healthy",
+            page="/",
+            shows=f"messages to {names}, and what was answered",
             environment=_OURS,
         )
 

@@ -1,0 +1,264 @@
+"""Delivers the queue of one channel: in order, within its robot's limits, until the robot has taken it."""
+
+from __future__ import annotations
+
+import logging
+import random
+import sqlite3
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from threading import Event, Thread
+
+from exporter.notifier.channel import REASONS, Ended, Outcome, Robot, SecretFileError, Secrets
+from exporter.notifier.notification import Notification, parse
+from exporter.notifier.outbox import DELIVERED, FAILED, Entry, Outbox
+from exporter.notifier.wording import NOTHING_KNOWN, Card, Known, Wording
+
+logger = logging.getLogger(__name__)
+
+EXPIRY_SECONDS = 3 * 86400.0
+"""After which a message is given up, as failed."""
+TEST_SECONDS = 60.0
+"""The same of a test, whose sender waits for its end."""
+FIRST_PAUSE, MOST_PAUSE = 1.0, 300.0
+REFUSED_PAUSE = 120.0
+"""Between attempts while the channel's settings are at fault: NotificationFailures fires all the time."""
+_MARGIN_SECONDS = 1.0
+"""By which requests of one minute may come closer on their way."""
+_IDLE_SECONDS = 1.0
+SECONDS_TO_STOP = 16.0
+"""That a request may take which is under way when the service ends."""
+
+Ask = Callable[[Notification], "Known"]
+Draw = Callable[[Notification], "bytes | None"]
+
+
+class Counts:
+    """What happened, by receiver in Alertmanager's words: ``(test) name`` apart from ``name``."""
+
+    def __init__(self) -> None:
+        self.received: Counter[str] = Counter()
+        self.repeated: Counter[str] = Counter()
+        self.delivered: Counter[str] = Counter()
+        self.requests: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.retries: Counter[tuple[str, str]] = Counter()
+        self.failures: Counter[tuple[str, str]] = Counter()
+
+
+class Delivery:
+    """A channel, in a thread of its own.
+
+    Args:
+        name: The receiver.
+        kind: What Alertmanager calls the integration: ``feishu``.
+        robot: How it is reached.
+        secrets: Its files.
+        outbox: The queue.
+        wording: Words messages.
+        ask: Finds out what is to be known of an alert's run; must not raise, nor take long.
+        draw: Draws an alert's curve; the same.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        robot: Robot,
+        secrets: Secrets,
+        *,
+        outbox: Outbox,
+        wording: Wording,
+        ask: Ask = lambda _: NOTHING_KNOWN,
+        draw: Draw = lambda _: None,
+    ) -> None:
+        self.name, self.kind = name, kind
+        self.counts = Counts()
+        self.problem: Outcome | None = None
+        """What the last attempt got, while messages wait because of it."""
+        self._robot, self._secrets, self._outbox, self._wording = robot, secrets, outbox, wording
+        self._ask, self._draw = ask, draw
+        self._news, self._over = Event(), False
+        self._resume, self._failed, self._changed = 0.0, 0, 0.0
+        self._thread = Thread(target=self._run, name=f"deliver {name}", daemon=True)
+
+    def start(self) -> None:
+        """Deliver from now on."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look at the queue at once."""
+        self._news.set()
+
+    def stop(self, seconds: float) -> None:
+        """Make no more requests; waits so long for the one that is being made."""
+        self._over = True
+        self._news.set()
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while not self._over:
+            try:
+                wait = self._step()
+            except sqlite3.Error as problem:
+                logger.error("The queue cannot be used: %s. The next look is in 10 s.", problem)  # noqa: TRY400
+                wait = 10.0
+            except Exception:  # an unforeseen one must not end deliveries
+                logger.exception("A delivery to %s failed. The next attempt is in 60 s.", self.name)
+                self._pause(60.0)
+                wait = _IDLE_SECONDS
+            if wait > 0:
+                self._news.wait(min(wait, _IDLE_SECONDS))
+                self._news.clear()
+
+    def _step(self) -> float:
+        """Make one request, if one is due; returns seconds until there may be another."""
+        waiting = self._outbox.waiting(self.name)
+        self._expire(waiting)
+        now = time.time()
+        if not waiting:
+            self.problem = None
+            return _IDLE_SECONDS
+        if self._resume > now and self._secrets.changed() <= self._changed:
+            return self._resume - now
+        free, wait, scarce = self._free(now)
+        if wait > 0:
+            return wait
+        merged = (scarce or len(waiting) > free) and not waiting[0].alone
+        batch = [entry for entry in waiting if not entry.alone] if merged else waiting[:1]
+        return self._deliver(batch, free)
+
+    def _deliver(self, batch: Sequence[Entry], free: int) -> float:
+        found = [parse(entry.payload)[0] for entry in batch]
+        single = len(batch) == 1
+        known = self._ask(found[0]) if single else NOTHING_KNOWN
+        cards: list[Card] = [
+            self._wording.card(each, entry.id, known) for each, entry in zip(found, batch, strict=True)
+        ]
+        message, held = self._robot.compose(cards)
+        batch = batch[:held]
+        drawn = self._robot.takes_picture and single and free > 2 and not found[0].is_test
+        picture = self._draw(found[0]) if drawn else None
+        self._changed = self._secrets.changed()
+        numbers = [self._outbox.attempt(self.name, batch, time.time())]
+        if picture:
+            numbers.append(self._outbox.attempt(self.name, (), time.time()))
+        try:
+            outcome = self._robot.send(message, picture)
+        except SecretFileError as problem:
+            outcome = Outcome("secret_file", str(problem))
+        for number in numbers:
+            self._outbox.attempted(number, time.time())
+        self.counts.requests[self.name] += 1
+        self._note(batch, found[:held], outcome)
+        return 0.0
+
+    def _note(self, batch: Sequence[Entry], found: Sequence[Notification], outcome: Outcome) -> None:
+        """Write down what came of an attempt, and decide when the next one is."""
+        if outcome.ended is Ended.DELIVERED:
+            self._outbox.end(batch, DELIVERED, "", outcome.text)
+            if self.problem is not None:
+                logger.info("%s (%s) takes messages again.", self.name, self.kind)
+            self.problem, self._failed, self._resume = None, 0, 0.0
+            for entry, each in zip(batch, found, strict=True):
+                self.counts.delivered[each.receiver] += 1
+                self.counts.seconds[each.receiver] += max(0.0, time.time() - entry.received)
+            return
+        tests = [entry for entry, each in zip(batch, found, strict=True) if each.is_test]
+        others = [entry for entry in batch if entry not in tests]
+        if outcome.ended is Ended.REJECTED:
+            if len(batch) > 1:  # one of them is at fault: each is sent by itself
+                self._outbox.keep(batch, outcome.reason, outcome.text, alone=True)
+                return
+            self._fail(batch, outcome)
+            return
+        if outcome.ended is Ended.REFUSED:
+            self._fail(tests, outcome)
+            self._count_failures(others, outcome)
+            self._outbox.keep(others, outcome.reason, outcome.text)
+            pause = REFUSED_PAUSE if others else 0.0
+        else:
+            for each in found:
+                self.counts.retries[each.receiver, outcome.reason] += 1
+            self._outbox.keep(batch, outcome.reason, outcome.text)
+            self._failed += 1
+            backoff = min(FIRST_PAUSE * 2 ** min(self._failed - 1, 16), MOST_PAUSE)
+            pause = max(outcome.pause, backoff * random.uniform(0.5, 1.0))  # noqa: S311  (no secret)
+        if others or outcome.ended is Ended.RETRY:
+            if self.problem is None or self.problem.reason != outcome.reason:
+                logger.warning(
+                    "%s (%s) did not take a message (%s): %s The next attempt is in %.0f s.",
+                    self.name,
+                    self.kind,
+                    outcome.reason,
+                    _sentence(outcome.text),
+                    pause,
+                )
+            self.problem = outcome
+        self._pause(pause)
+
+    def _pause(self, seconds: float) -> None:
+        self._resume = time.time() + seconds
+
+    def _fail(self, entries: Sequence[Entry], outcome: Outcome) -> None:
+        """Take messages out of the queue that will not be delivered."""
+        if not entries:
+            return
+        self._count_failures(entries, outcome)
+        self._outbox.end(entries, FAILED, outcome.reason, outcome.text)
+        logger.error(
+            "%s (%s): %d messages are not delivered (%s): %s",
+            self.name,
+            self.kind,
+            len(entries),
+            outcome.reason,
+            outcome.text,
+        )
+
+    def _count_failures(self, entries: Sequence[Entry], outcome: Outcome) -> None:
+        for entry in entries:
+            self.counts.failures[f"(test) {self.name}" if entry.test else self.name, outcome.reason] += 1
+
+    def _expire(self, waiting: list[Entry]) -> None:
+        now = time.time()
+        late = [
+            entry
+            for entry in waiting
+            if now - entry.received > (TEST_SECONDS if entry.test else EXPIRY_SECONDS)
+        ]
+        for entry in late:
+            reason = entry.reason if entry.test and entry.reason else "expired"
+            said = (
+                f"given up after {now - entry.received:.0f} s; last: {entry.answer or 'no attempt was due'}"
+            )
+            self._fail([entry], Outcome(reason, said))
+            waiting.remove(entry)
+
+    def _free(self, now: float) -> tuple[int, float, bool]:
+        """Return how many requests may be made now, seconds until the next may, and whether few are left.
+
+        In the lower half of a limit requests are spaced evenly: a limit that is used up at once would hold
+        back the next alert for a minute.
+        """
+        free, wait, scarce = 1 << 30, 0.0, False
+        for most, seconds in self._robot.windows:
+            span = seconds + _MARGIN_SECONDS * (seconds > _MARGIN_SECONDS)
+            made = self._outbox.attempts(self.name, now - span)
+            left = most - len(made)
+            if left <= 0:
+                wait = max(wait, made[-most] + span - now)
+            elif left <= most // 2 and seconds > _MARGIN_SECONDS:
+                scarce, wait = True, max(wait, made[-1] + span / most - now)
+            free = min(free, left)
+        return free, wait, scarce
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "。")) else f"{text}."
+
+
+def initial(kinds: Sequence[str] = tuple(REASONS)) -> dict[str, tuple[str, ...]]:
+    """Return the reasons by what they count as: each has a sample from the start, or Prometheus misses it."""
+    retried = tuple(reason for reason in kinds if REASONS[reason] is Ended.RETRY)
+    return {"retries": retried, "failures": tuple(kinds)}

@@ -1,0 +1,227 @@
+"""The queue on disk: what was taken from Alertmanager and is to be delivered, and what became of it.
+
+A message is on the disk before Alertmanager is answered, and leaves the queue after the robot's answer was
+read. So a kill at any moment loses nothing; between a robot's answer and the note of it, it costs a second
+delivery of one request.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple
+
+NAME = "outbox.db"
+KEPT_SECONDS = 7 * 86400.0
+"""How long what was delivered is remembered, for its page and against repetitions."""
+
+WAITING, DELIVERED, FAILED = "waiting", "delivered", "failed"
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS message (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    channel TEXT NOT NULL,
+    grouped TEXT NOT NULL,
+    change TEXT NOT NULL,
+    test TEXT NOT NULL,
+    received REAL NOT NULL,
+    payload TEXT NOT NULL,
+    state TEXT NOT NULL,
+    alone INTEGER NOT NULL DEFAULT 0,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    reason TEXT NOT NULL DEFAULT '',
+    answer TEXT NOT NULL DEFAULT '',
+    ended REAL
+);
+CREATE INDEX IF NOT EXISTS by_state ON message (state, channel, id);
+CREATE INDEX IF NOT EXISTS by_group ON message (channel, grouped, id);
+CREATE INDEX IF NOT EXISTS by_test ON message (test);
+CREATE TABLE IF NOT EXISTS attempt (channel TEXT NOT NULL, at REAL NOT NULL);
+"""
+_COLUMNS = "id, channel, test, received, payload, state, alone, attempts, reason, answer, ended"
+
+
+class OutboxError(Exception):
+    """Raised when the queue cannot be used; says why, and the fix."""
+
+
+class Entry(NamedTuple):
+    """A message of the queue: when it came and ended (Unix seconds), and what the last attempt got."""
+
+    id: int
+    channel: str
+    test: str
+    received: float
+    payload: str
+    state: str
+    alone: bool
+    attempts: int
+    reason: str
+    answer: str
+    ended: float | None
+
+
+class Outbox:
+    """The queue in a folder, which one process at a time uses.
+
+    Args:
+        folder: Its folder, which is made.
+        repeat: Seconds after which Alertmanager repeats what still fires. The same change of a group is a
+            repetition to deliver when it comes that late, else one that was delivered or waits already.
+
+    Raises:
+        OutboxError: Another process has it, or it cannot be opened.
+    """
+
+    def __init__(self, folder: Path, repeat: float) -> None:
+        self.path = folder / NAME
+        self._repeat, self._lock = repeat, Lock()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._held = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._db = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")  # a commit is on the disk when it returns
+            self._db.executescript(_SCHEMA)
+        except BlockingIOError:
+            raise OutboxError(
+                f"{self.path}: another process uses it. Expected: one notifier for each state folder. "
+                "Fix: stop the other one."
+            ) from None
+        except OSError as problem:
+            raise OutboxError(
+                f"{self.path} cannot be used: {problem.strerror}. Expected: a folder that this user may "
+                "write to. Fix: name another one with --state-dir."
+            ) from None
+        except sqlite3.Error as problem:
+            raise OutboxError(
+                f"{self.path} cannot be used: {problem}. Expected: the queue that this service wrote. "
+                "Fix: move the file aside; notifications in it that were not delivered are lost."
+            ) from None
+
+    def add(self, channel: str, group: str, change: str, payload: str, test: str = "") -> bool:
+        """Take a message, on the disk when this returns.
+
+        Returns:
+            Whether it is new: not a change that this group's last message told already.
+
+        Raises:
+            sqlite3.Error: It cannot be written.
+        """
+        now = time.time()
+        with self._transaction():
+            last = self._db.execute(
+                "SELECT change, received FROM message WHERE channel = ? AND grouped = ?"
+                " ORDER BY id DESC LIMIT 1",
+                (channel, group),
+            ).fetchone()
+            if last and last[0] == change and 0 <= now - last[1] < self._repeat:
+                return False
+            self._db.execute(
+                "INSERT INTO message (channel, grouped, change, test, received, payload, state)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (channel, group, change, test, now, payload, WAITING),
+            )
+        return True
+
+    def waiting(self, channel: str, most: int = 500) -> list[Entry]:
+        """Return what is to be delivered, the oldest first."""
+        return self._entries("state = ? AND channel = ? ORDER BY id LIMIT ?", WAITING, channel, most)
+
+    def entry(self, number: int) -> Entry | None:
+        """Return a message by its id."""
+        return next(iter(self._entries("id = ?", number)), None)
+
+    def latest(self, test: str | None = None, most: int = 200) -> list[Entry]:
+        """Return messages, the latest first: all, or those of a test."""
+        if test is None:
+            return self._entries("1 ORDER BY id DESC LIMIT ?", most)
+        return self._entries("test = ? ORDER BY id DESC LIMIT ?", test, most)
+
+    def queue(self) -> dict[str, tuple[int, float]]:
+        """Return by channel how many messages wait, and when the oldest of them came; not those of tests."""
+        with self._lock:
+            rows = self._db.execute(
+                "SELECT channel, count(*), min(received) FROM message WHERE state = ? AND test = ''"
+                " GROUP BY channel",
+                (WAITING,),
+            ).fetchall()
+        return {channel: (count, oldest) for channel, count, oldest in rows}
+
+    def attempt(self, channel: str, entries: Sequence[Entry], now: float) -> int:
+        """Note, before it is made, that a request is made now: it counts against the channel's limits.
+
+        Returns:
+            The number by which ``attempted`` knows it.
+        """
+        with self._transaction():
+            made = self._db.execute("INSERT INTO attempt VALUES (?, ?)", (channel, now)).lastrowid
+            self._db.executemany(
+                "UPDATE message SET attempts = attempts + 1 WHERE id = ?", [(each.id,) for each in entries]
+            )
+        return made or 0
+
+    def attempted(self, number: int, now: float) -> None:
+        """Note that a request is over: the robot saw it no later than now."""
+        with self._transaction():
+            self._db.execute("UPDATE attempt SET at = ? WHERE rowid = ?", (now, number))
+
+    def attempts(self, channel: str, since: float) -> list[float]:
+        """Return when requests were made after a time, the earliest first."""
+        with self._lock:
+            rows = self._db.execute(
+                "SELECT at FROM attempt WHERE channel = ? AND at > ? ORDER BY at", (channel, since)
+            ).fetchall()
+        return [at for (at,) in rows]
+
+    def end(self, entries: Sequence[Entry], state: str, reason: str, answer: str) -> None:
+        """Take messages out of the queue, as delivered or failed."""
+        self._update(
+            "state = ?, reason = ?, answer = ?, ended = ?", entries, state, reason, answer, time.time()
+        )
+
+    def keep(self, entries: Sequence[Entry], reason: str, answer: str, *, alone: bool = False) -> None:
+        """Leave messages in the queue; ``alone``: they are not merged with others any more."""
+        self._update("reason = ?, answer = ?, alone = max(alone, ?)", entries, reason, answer, alone)
+
+    def prune(self, now: float) -> None:
+        """Forget what ended long ago."""
+        with self._transaction():
+            self._db.execute("DELETE FROM message WHERE ended < ?", (now - KEPT_SECONDS,))
+            self._db.execute("DELETE FROM attempt WHERE at < ?", (now - 3600,))
+
+    def close(self) -> None:
+        """Let go of the files."""
+        with self._lock:
+            self._db.close()
+        os.close(self._held)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._lock:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            finally:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+
+    def _update(self, what: str, entries: Sequence[Entry], *values: object) -> None:
+        with self._transaction():
+            self._db.executemany(
+                f"UPDATE message SET {what} WHERE id = ?",  # noqa: S608  (texts of this module)
+                [(*values, each.id) for each in entries],
+            )
+
+    def _entries(self, where: str, *values: object) -> list[Entry]:
+        with self._lock:
+            rows = self._db.execute(f"SELECT {_COLUMNS} FROM message WHERE {where}", values).fetchall()  # noqa: S608
+        return [Entry(*row) for row in rows]

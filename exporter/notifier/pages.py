@@ -1,0 +1,288 @@
+"""The routes: Alertmanager's webhook, what became of messages, the silence of a notification, metrics."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote
+
+from exporter.actions.webhook import WebhookError, require
+from exporter.http import process
+from exporter.http.exposition import CONTENT_TYPE, Metric, Sample, own, page
+from exporter.http.message import Answer, Request, text
+from exporter.http.routes import Table
+from exporter.notifier.delivery import Delivery, initial
+from exporter.notifier.notification import PayloadError, parse
+from exporter.notifier.outbox import WAITING, Entry, Outbox
+from exporter.notifier.wording import Wording, clipped, one_line, silenced_by
+from exporter.notifier.world import SILENCE_HOURS, World
+
+logger = logging.getLogger(__name__)
+
+_STYLE = (
+    "body{font:16px/1.5 sans-serif;max-width:60rem;margin:1rem auto;padding:0 1rem;color:#1f2328}"
+    "table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.3rem .6rem;"
+    "border-bottom:1px solid #d0d7de;overflow-wrap:anywhere}button{font:inherit;padding:.6rem 1.2rem}"
+)
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
+_HEADERS = (
+    ("Content-Security-Policy", _POLICY),
+    ("Cache-Control", "no-store"),
+    ("Referrer-Policy", "same-origin"),
+    ("X-Content-Type-Options", "nosniff"),
+)
+_REASONS = initial()
+
+
+class Site:
+    """The routes.
+
+    Args:
+        outbox: The queue.
+        deliveries: The channels, by the receiver's name.
+        wording: Gives the words of the silence page.
+        world: Makes silences.
+        password_file: Of the webhook.
+        alertmanager: Where people open Alertmanager.
+    """
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        deliveries: Mapping[str, Delivery],
+        *,
+        wording: Wording,
+        world: World,
+        password_file: Path | None,
+        alertmanager: str,
+    ) -> None:
+        self._outbox, self._deliveries, self._wording = outbox, deliveries, wording
+        self._world, self._password_file, self._alertmanager = world, password_file, alertmanager
+        self._refused: dict[str, int] = {"disk": 0, "body": 0, "unknown_receiver": 0}
+
+    def routes(self) -> Table:
+        """Return the pages by path. A link that is followed or previewed silences nothing: that is a POST."""
+        return {
+            "/": {"GET": self._index},
+            "/alerts/*": {"POST": self._webhook},
+            "/silence/*": {"GET": self._asked, "POST": self._silence},
+            "/api/v1/deliveries": {"GET": self._json},
+            "/metrics": {"GET": self._metrics},
+            "/-/healthy": {"GET": lambda _: text("200 OK", "ok\n")},
+        }
+
+    def _webhook(self, request: Request) -> Answer:
+        try:
+            require(request.headers, self._password_file)
+        except WebhookError as refused:
+            return refused.answer
+        name = unquote(request.name)
+        if name not in self._deliveries:
+            self._refused["unknown_receiver"] += 1
+            return text(
+                "404 Not Found", f"{name[:200]!r} is not a receiver of the notifier. Fix: `make up`.\n"
+            )
+        try:
+            notification, kept = parse(request.body)
+        except PayloadError as problem:
+            self._refused["body"] += 1
+            words = f"This is not a notification ({problem}). Expected: the JSON of Alertmanager's webhook.\n"
+            return text("400 Bad Request", words)
+        try:
+            new = self._outbox.add(name, notification.group, notification.change, kept, notification.test)
+        except sqlite3.Error as problem:
+            self._refused["disk"] += 1
+            logger.error("A notification cannot be written to the queue: %s.", problem)  # noqa: TRY400
+            words = f"The queue cannot be written: {problem}. Fix: free space. Alertmanager tries again.\n"
+            return text("503 Service Unavailable", words)
+        delivery = self._deliveries[name]
+        if new:
+            delivery.counts.received[notification.receiver] += 1
+            delivery.wake()
+        else:
+            delivery.counts.repeated[notification.receiver] += 1
+        return text("200 OK", "ok\n")
+
+    def _index(self, _: Request) -> Answer:
+        channels = "".join(
+            f"<tr><td>{escape(name)}</td><td>{escape(each.kind)}</td><td>{self._state(each)}</td></tr>"
+            for name, each in self._deliveries.items()
+        )
+        rows = "".join(
+            f"<tr><td>{_clock(entry.received)}</td><td>{escape(entry.channel)}</td>"
+            f"<td>{escape(self._title(entry))}</td><td>{escape(_ended(entry))}</td></tr>"
+            for entry in self._outbox.latest(most=100)
+        )
+        body = (
+            f"<table><tr><th>receiver</th><th>kind</th><th>state</th></tr>{channels}</table>"
+            f"<h2>Latest messages</h2><table><tr><th>received</th><th>receiver</th><th>message</th>"
+            f"<th>state</th></tr>{rows}</table>"
+        )
+        return _html("200 OK", "Notifier", body)
+
+    def _state(self, delivery: Delivery) -> str:
+        problem = delivery.problem
+        return escape(f"{problem.reason}: {problem.text}") if problem else "ok"
+
+    def _json(self, request: Request) -> Answer:
+        query = parse_qs(request.query)
+        entries = self._outbox.latest(query["test"][0] if "test" in query else None)
+        document = {
+            "deliveries": [
+                {
+                    "id": entry.id,
+                    "receiver": entry.channel,
+                    "kind": self._deliveries[entry.channel].kind if entry.channel in self._deliveries else "",
+                    "title": self._title(entry),
+                    "test": entry.test,
+                    "received": entry.received,
+                    "state": entry.state,
+                    "attempts": entry.attempts,
+                    "reason": entry.reason,
+                    "answer": entry.answer,
+                    "ended": entry.ended,
+                }
+                for entry in entries
+            ]
+        }
+        return Answer("200 OK", "application/json", json.dumps(document).encode(), _HEADERS)
+
+    def _asked(self, request: Request) -> Answer:
+        labels = self._labels(request.name)
+        if not labels:
+            return self._gone()
+        translate = self._wording.translate
+        rows = "".join(
+            f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in labels.items()
+        )
+        button = translate("Silence for {hours} h", hours=SILENCE_HOURS)
+        body = f'<table>{rows}</table><form method="post"><p><button>{escape(button)}</button></p></form>'
+        return _html("200 OK", translate("Silence this alert?"), body)
+
+    def _silence(self, request: Request) -> Answer:
+        labels, translate = self._labels(request.name), self._wording.translate
+        if not labels:
+            return self._gone()
+        if problem := self._world.silence(labels, request.client):
+            return text("502 Bad Gateway", f"{problem}\n")
+        logger.info(
+            "A silence of %d h was made for %s, asked for by %s.", SILENCE_HOURS, labels, request.client
+        )
+        words = translate("It is silenced for {hours} h.", hours=SILENCE_HOURS)
+        link = f'<a href="{escape(self._alertmanager)}/#/silences">{escape(translate("All silences"))}</a>'
+        return _html("200 OK", translate("Silenced"), f"<p>{escape(words)} {link}</p>")
+
+    def _gone(self) -> Answer:
+        return text(
+            "404 Not Found",
+            f"This message is not known any more. Silences are made at {self._alertmanager}/#/alerts.\n",
+        )
+
+    def _labels(self, name: str) -> dict[str, str]:
+        """Return what a message with this number is silenced by, nothing if there is none to silence."""
+        entry = (
+            self._outbox.entry(int(name)) if name.isascii() and name.isdecimal() and len(name) < 16 else None
+        )
+        if entry is None:
+            return {}
+        notification, _ = parse(entry.payload)
+        return {} if notification.is_test else silenced_by(notification.labels)
+
+    @staticmethod
+    def _title(entry: Entry) -> str:
+        labels = parse(entry.payload)[0].labels
+        return one_line(clipped(" ".join(filter(None, (labels.get("alertname"), labels.get("run")))), 200))
+
+    def _metrics(self, _: Request) -> Answer:
+        metrics = [*self.samples(time.time()), *process.samples()]
+        return Answer("200 OK", CONTENT_TYPE, page(metrics).encode("utf-8", "replace"))
+
+    def samples(self, now: float) -> Iterator[Metric]:
+        """Yield the metrics of the service."""
+        queue = self._outbox.queue()
+        channels = self._deliveries.values()
+        names = [(each, receiver) for each in channels for receiver in (each.name, f"(test) {each.name}")]
+
+        def counted(what: str) -> list[Sample]:
+            return [
+                (_labels(each, receiver), getattr(each.counts, what)[receiver]) for each, receiver in names
+            ]
+
+        def by_reason(what: str) -> list[Sample]:
+            return [
+                ({**_labels(each, receiver), "reason": reason}, getattr(each.counts, what)[receiver, reason])
+                for each, receiver in names
+                for reason in _REASONS[what]
+            ]
+
+        def of_channel(value: Any) -> list[Sample]:
+            return [(_labels(each, each.name), value(each)) for each in channels]
+
+        yield own(
+            "notifier_received_total", "Notifications that Alertmanager handed over.", counted("received")
+        )
+        yield own(
+            "notifier_repeated_total", "The same that were in the queue or sent already.", counted("repeated")
+        )
+        yield own("notifier_delivered_total", "Notifications that the channel took.", counted("delivered"))
+        yield own(
+            "notifier_delivery_seconds_total",
+            "Seconds from the webhook to the channel's answer, of all that were delivered.",
+            counted("seconds"),
+        )
+        yield own(
+            "notifier_requests_total",
+            "Messages sent, one of which may hold many notifications.",
+            of_channel(lambda each: each.counts.requests[each.name]),
+        )
+        yield own("notifier_retries_total", "Attempts that failed and pass, by reason.", by_reason("retries"))
+        yield own(
+            "notifier_failures_total",
+            "Attempts that failed for good, or until the settings are changed.",
+            by_reason("failures"),
+        )
+        yield own(
+            "notifier_queue_length",
+            "Notifications that wait.",
+            of_channel(lambda each: queue.get(each.name, (0, now))[0]),
+        )
+        yield own(
+            "notifier_queue_oldest_seconds",
+            "For how long the oldest of them waits.",
+            of_channel(lambda each: max(0.0, now - queue.get(each.name, (0, now))[1])),
+        )
+        refused: list[Sample] = [({"reason": reason}, count) for reason, count in self._refused.items()]
+        yield own("notifier_webhooks_refused_total", "Notifications that were not taken.", refused)
+
+
+def _labels(delivery: Delivery, receiver: str) -> dict[str, str]:
+    return {"integration": delivery.kind, "receiver_name": receiver}
+
+
+def _ended(entry: Entry) -> str:
+    said = f": {entry.answer}" if entry.answer else ""
+    if entry.state == WAITING:
+        return f"{entry.state}, {entry.attempts} attempts{f', {entry.reason}' if entry.reason else ''}{said}"
+    return f"{entry.state} {_clock(entry.ended or 0.0)}{said}"
+
+
+def _clock(seconds: float) -> str:
+    return time.strftime("%d %b %H:%M:%S", time.localtime(seconds))
+
+
+def _html(status: str, title: str, body: str) -> Answer:
+    page_ = (
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style><h1>{escape(title)}</h1>{body}</html>"
+    )
+    return Answer(status, "text/html; charset=utf-8", page_.encode("utf-8", "backslashreplace"), _HEADERS)

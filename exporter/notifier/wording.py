@@ -1,0 +1,274 @@
+"""What a message says, in the language of config.yaml: the same for every channel, each writes it its way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from exporter.notifier.notification import Alert, Notification
+from exporter.watchdog.finding import Text
+
+MOST_CLIPPED = 800
+"""Characters of a description or an action."""
+_MOST_SUMMARY = 200
+_MOST_NAME = 200
+_MOST_OTHERS = 5
+_HOURS = 3600.0
+SEVERITIES = ("critical", "warning", "info")
+_SEVERITY_WORDS = {
+    "critical": Text("critical"),
+    "warning": Text("warning"),
+    "info": Text("info"),
+    "firing": Text("firing"),
+}
+
+
+@dataclass(frozen=True)
+class Link:
+    """An address with its words."""
+
+    words: str
+    url: str
+
+
+@dataclass(frozen=True)
+class Card:
+    """A message, not yet written for a channel; all its texts may hold what others wrote.
+
+    Attributes:
+        title: One line.
+        state: ``resolved``, or the severity: what it is coloured by.
+        facts: Paragraphs, of one line each.
+        items: A line for each alert of a group; empty for one alert.
+        more: How many alerts there are beyond ``items``.
+        links: Where it leads.
+        line: It as one line among others, when messages are merged.
+    """
+
+    title: str
+    state: str
+    facts: tuple[str, ...] = ()
+    items: tuple[str, ...] = ()
+    more: int = 0
+    links: tuple[Link, ...] = ()
+    line: str = ""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What was found out about the run of an alert when its message is sent: its step, what else fires."""
+
+    step: str = ""
+    others: tuple[str, ...] = ()
+
+
+NOTHING_KNOWN = Known()
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where links lead: base URLs without a slash at their end; ``notifier`` and ``grafana`` may be empty."""
+
+    exporter: str
+    alertmanager: str
+    grafana: str = ""
+    notifier: str = ""
+
+
+class Wording:
+    """Words notifications.
+
+    Args:
+        addresses: Where links lead.
+        texts: The words in another language, by the English ones.
+    """
+
+    def __init__(self, addresses: Addresses, texts: Mapping[str, str] | None = None) -> None:
+        self._addresses, self._texts = addresses, texts or {}
+
+    def translate(self, words: str, /, **parts: object) -> str:
+        """Return a text in the language of messages."""
+        return Text(words, **parts).translated(self._texts)
+
+    def card(self, notification: Notification, number: int, known: Known = NOTHING_KNOWN) -> Card:
+        """Return the message of a notification with this id in the queue."""
+        alerts, count = notification.alerts, len(notification.alerts) + notification.truncated
+        first = (notification.firing or alerts)[0]
+        state = notification.labels.get("severity", "info") if notification.firing else "resolved"
+        title = self._title(notification, count)
+        facts: list[str] = []
+        items: tuple[str, ...] = ()
+        if count == 1:
+            facts = self._facts(first, known)
+        else:
+            shared = notification.labels
+            items = tuple(self._item(alert, shared) for alert in (*notification.firing, *_over(alerts)))
+            if known.others:
+                facts = [self._others(known)]
+        return Card(
+            title=title,
+            state=state if state in (*SEVERITIES, "resolved") else "info",
+            facts=tuple(facts),
+            items=items,
+            more=notification.truncated,
+            links=tuple(self._links(notification, first, number)),
+            line=f"{title} ({self._when(first)})",
+        )
+
+    def merged(self, cards: Sequence[Card]) -> Card:
+        """Return one message for several that came faster than the channel takes them."""
+        order = ("critical", "warning", "info", "resolved")
+        state = min((card.state for card in cards), key=order.index)
+        return Card(
+            title=self.translate("{count} notifications at once", count=len(cards)),
+            state=state,
+            items=tuple(card.line for card in cards),
+            links=(Link(self.translate("All alerts"), f"{self._addresses.alertmanager}/#/alerts"),),
+        )
+
+    def and_more(self, count: int) -> str:
+        """Return what stands in place of so many lines that do not fit."""
+        return self.translate("and {count} more", count=count)
+
+    def _title(self, notification: Notification, count: int) -> str:
+        labels = notification.labels
+        name = labels.get("alertname") or self.translate("Several alerts")
+        run = clipped(labels.get("run", ""), _MOST_NAME)
+        said = f"{name}  {run}" if run else name
+        if count == 1:
+            summary = clipped(notification.alerts[0].annotations.get("summary", ""), _MOST_SUMMARY)
+            said += f"  {summary}" if summary else ""
+        else:
+            firing = len(notification.firing)
+            over = len(notification.alerts) - firing
+            said += self.translate(": {count} firing", count=firing + notification.truncated)
+            said += self.translate(", {count} resolved", count=over) if over else ""
+        return one_line(said if notification.firing else self.translate("Resolved: ") + said)
+
+    def _facts(self, alert: Alert, known: Known) -> list[str]:
+        facts = []
+        if said := alert.annotations.get("description") or alert.annotations.get("summary"):
+            facts.append(one_line(clipped(said, MOST_CLIPPED)))
+        if alert.firing and (action := alert.annotations.get("action")):
+            facts.append(self.translate("First: {action}.", action=one_line(clipped(action, MOST_CLIPPED))))
+        if run := alert.labels.get("run"):
+            run = one_line(clipped(run, _MOST_NAME))
+            facts.append(
+                self.translate("Run {run}, now at step {step}", run=run, step=known.step)
+                if known.step
+                else self.translate("Run {run}", run=run)
+            )
+        if known.others:
+            facts.append(self._others(known))
+        facts.append(self._when(alert))
+        where = alert.annotations.get("runbook_url", "")
+        if where and not _is_address(where):
+            file, heading = where.partition("#")[0], alert.name
+            place = self.translate("{file}, heading {heading}", file=file, heading=heading)
+            facts.append(self.translate("Runbook: {where}", where=place))
+        return facts
+
+    def _others(self, known: Known) -> str:
+        shown = ", ".join(known.others[:_MOST_OTHERS])
+        left = len(known.others) - _MOST_OTHERS
+        return self.translate(
+            "Also firing: {names}", names=f"{shown}, {self.and_more(left)}" if left > 0 else shown
+        )
+
+    def _item(self, alert: Alert, shared: Mapping[str, str]) -> str:
+        labels = " ".join(
+            f"{name}={value}" for name, value in sorted(alert.labels.items()) if name not in shared
+        )
+        said = alert.annotations.get("description") or alert.annotations.get("summary", "")
+        when = self.translate(" ({when})", when=self._when(alert))
+        return one_line(f"{clipped(labels, _MOST_NAME)}: {clipped(said, _MOST_SUMMARY)}{when}")
+
+    def _when(self, alert: Alert) -> str:
+        severity = alert.labels.get("severity", "firing")
+        word = _SEVERITY_WORDS[severity].translated(self._texts) if severity in _SEVERITY_WORDS else severity
+        start = self._clock(alert.begun)
+        if not alert.firing:
+            return self.translate(
+                "Was {severity} from {start} to {end}",
+                severity=word,
+                start=start,
+                end=self._clock(alert.ended),
+            )
+        return self.translate("{severity} since {start}", severity=word[:1].upper() + word[1:], start=start)
+
+    @staticmethod
+    def _clock(seconds: float) -> str:
+        return time.strftime("%Y-%m-%d %H:%M %Z", time.localtime(seconds)).strip()
+
+    def _links(self, notification: Notification, alert: Alert, number: int) -> list[Link]:
+        where, translate = self._addresses, self.translate
+        links = [Link(translate("Curves at that time"), self._dashboard(alert))]
+        if _is_address(book := alert.annotations.get("runbook_url", "")):
+            links.append(Link(translate("Runbook"), book))
+        if notification.firing and not notification.is_test:
+            silence = (
+                f"{where.notifier}/silence/{number}"
+                if where.notifier
+                else f"{where.alertmanager}/#/silences/new?filter={escaped(_matchers(notification.labels))}"
+            )
+            links.append(Link(translate("Silence for 2 h"), silence))
+        if run := alert.labels.get("run"):
+            query = f"alert={escaped(alert.name)}&run={escaped(run)}&since={alert.begun:.0f}"
+            links.append(Link(translate("Was this right?"), f"{where.exporter}/verdict?{query}"))
+        return links
+
+    def _dashboard(self, alert: Alert) -> str:
+        run, where = alert.labels.get("run", ""), self._addresses
+        if not where.grafana:
+            return f"{where.exporter}/run/{escaped(run)}" if run else f"{where.exporter}/"
+        page = "stepwatch-runs?"
+        if alert.labels.get("topic") == "gpu" and (instance := alert.labels.get("instance")):
+            page = f"stepwatch-gpu?var-instance={escaped(instance)}&"
+        if run:
+            page = f"stepwatch-training?var-run={escaped(run)}&"
+        begin, end = alert.begun - 6 * _HOURS, (alert.begun if alert.firing else alert.ended) + _HOURS
+        return f"{where.grafana}/d/{page}from={1000 * begin:.0f}&to={1000 * end:.0f}"
+
+
+SILENCED_BY = ("alertname", "run", "job", "instance", "gpu", "mountpoint", "name")
+"""The labels by which an alert, or a group of them, is silenced."""
+
+
+def silenced_by(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels by which a group is silenced."""
+    return {name: labels[name] for name in SILENCED_BY if labels.get(name)}
+
+
+def _matchers(labels: Mapping[str, str]) -> str:
+    def quoted(value: str) -> str:
+        inside = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        return f'"{inside}"'
+
+    return "{" + ",".join(f"{name}={quoted(value)}" for name, value in silenced_by(labels).items()) + "}"
+
+
+def escaped(text: str) -> str:
+    """Return a text as a part of a URL."""
+    return quote(text, safe="", errors="replace")
+
+
+def clipped(text: str, most: int) -> str:
+    """Return a text of at most so many characters, and three dots."""
+    return text if len(text) <= most else f"{text[:most]} ..."
+
+
+def one_line(text: str) -> str:
+    """Return a text without signs that begin a line, hide others or turn their direction."""
+    return " ".join(
+        "".join(sign if sign.isprintable() or sign == " " else " " for sign in text).split(" ")
+    ).strip()
+
+
+def _is_address(text: str) -> bool:
+    return text.startswith(("http://", "https://"))
+
+
+def _over(alerts: Sequence[Alert]) -> tuple[Alert, ...]:
+    return tuple(alert for alert in alerts if not alert.firing)

@@ -1,0 +1,183 @@
+"""The notifier as a process, with robots; what Alertmanager would post is posted by the test."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from datetime import datetime, timezone
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from typing_extensions import Self
+
+from stepwatch.system import http_client
+from stepwatch.system.environment import CHECKOUT
+from tests.real import Server, free_port
+from tests.real.robots import Robot
+
+PASSWORD = "behind-the-door"
+PAST = datetime(2026, 1, 2, 15, 4, tzinfo=timezone.utc)
+PYTHON = os.environ.get("STEPWATCH_APPRISE_PYTHON", sys.executable)
+
+Alert = dict[str, Any]
+
+
+def alert(name: str = "KLExplosion", run: str = "a", *, over: bool = False, **more: Any) -> Alert:
+    """An alert as it stands in a webhook; ``more`` are labels, and ``annotations``."""
+    said = more.pop("annotations", {})
+    labels = {"alertname": name, "run": run, "severity": "critical", "topic": "kl", **more}
+    labels = {label: value for label, value in labels.items() if value}
+    begun = more.get("begun", PAST)
+    labels.pop("begun", None)
+    return {
+        "status": "resolved" if over else "firing",
+        "labels": labels,
+        "annotations": {
+            "summary": "KL to the reference is exploding",
+            "description": f"{run}: KL 1.2, limit 0.5, since step 40.",
+            "action": "lower the learning rate",
+            "runbook_url": "https://docs.example/runbook#klexplosion",
+            **said,
+        },
+        "startsAt": begun.isoformat(),
+        "endsAt": PAST.replace(hour=16).isoformat() if over else "0001-01-01T00:00:00Z",
+        "fingerprint": f"{abs(hash(tuple(sorted(labels.items())))):016x}",
+    }
+
+
+def payload(*alerts: Alert, receiver: str = "chat", group: str = "", truncated: int = 0) -> bytes:
+    """What Alertmanager posts about a group."""
+    shared = dict(alerts[0]["labels"])
+    for each in alerts:
+        shared = {name: value for name, value in shared.items() if each["labels"].get(name) == value}
+    status = "firing" if any(each["status"] == "firing" for each in alerts) else "resolved"
+    document = {
+        "version": "4",
+        "receiver": receiver,
+        "status": status,
+        "groupKey": group or f"{{}}:{json.dumps(shared, sort_keys=True)}",
+        "truncatedAlerts": truncated,
+        "groupLabels": shared,
+        "commonLabels": shared,
+        "commonAnnotations": {},
+        "externalURL": "http://127.0.0.1:9093",
+        "alerts": list(alerts),
+    }
+    return json.dumps(document).encode()
+
+
+class Notifier:
+    """A running service.
+
+    Args:
+        folder: An empty folder for its files.
+        robots: Its channels' robots, or URLs, by the receiver's name.
+        kinds: The kinds of those that are URLs.
+        keywords: What channels are to say.
+        secrets: What they sign with; by default what their robot wants.
+        settings: More settings.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        robots: Mapping[str, Robot | str],
+        *,
+        kinds: Mapping[str, str] | None = None,
+        keywords: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        python: str = sys.executable,
+    ) -> None:
+        self.folder, self.port = folder, free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        (folder / "password").write_text(PASSWORD)
+        channels = []
+        for name, robot in robots.items():
+            url = robot if isinstance(robot, str) else robot.url
+            self.url_file(name).write_text(f"{url}\n")
+            secret = (secrets or {}).get(name, "" if isinstance(robot, str) else robot.secret)
+            channel = {
+                "name": name,
+                "kind": (kinds or {})[name] if isinstance(robot, str) else robot.kind,
+                "url_file": str(self.url_file(name)),
+                "keyword": (keywords or {}).get(name),
+            }
+            if secret:
+                (folder / f"{name}.secret").write_text(secret)
+                channel["secret_file"] = str(folder / f"{name}.secret")
+            channels.append(channel)
+        document = {
+            "password_file": str(folder / "password"),
+            "channels": channels,
+            **{
+                part: f"http://127.0.0.1:{free_port()}" for part in ("prometheus", "alertmanager", "exporter")
+            },
+            **(settings or {}),
+        }
+        (folder / "notifier.json").write_text(json.dumps(document))
+        words = ("-m", "exporter.notifier", f"--config.file={folder}/notifier.json")
+        command = (python, *words, f"--port={self.port}", f"--state-dir={folder}/state")
+        env = {**os.environ, "PYTHONPATH": str(CHECKOUT), "TZ": "UTC"}
+        self.server = Server(command, f"{self.url}/-/healthy", cwd=CHECKOUT, env=env, log=folder / "log")
+        self._open = ExitStack()
+        self._robots = [robot for robot in robots.values() if not isinstance(robot, str)]
+
+    def url_file(self, name: str) -> Path:
+        return self.folder / f"{name}.url"
+
+    def __enter__(self) -> Self:
+        for robot in self._robots:
+            self._open.enter_context(robot)
+        self._open.enter_context(self.server)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    def post(self, *alerts: Alert, to: str = "chat", **how: Any) -> int:
+        """Post a notification as Alertmanager does; returns the status."""
+        return self.send(payload(*alerts, **{"receiver": to, **how}), to)
+
+    def send(self, body: bytes, to: str = "chat", password: str = PASSWORD) -> int:
+        login = b64encode(f"stepwatch:{password}".encode()).decode()
+        return self.ask(f"/alerts/{to}", "POST", body, Authorization=f"Basic {login}")[0]
+
+    def ask(self, path: str, method: str = "GET", body: bytes = b"", **headers: str) -> tuple[int, str]:
+        headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        request = urllib.request.Request(f"{self.url}{path}", body or None, headers, method=method)
+        try:
+            with http_client.direct.open(request, timeout=60) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refusal:
+            return refusal.code, refusal.read().decode()
+
+    def deliveries(self, to: str = "chat") -> list[dict[str, Any]]:
+        """What became of the messages to a receiver, the latest first."""
+        found = json.loads(http_client.read(f"{self.url}/api/v1/deliveries") or '{"deliveries": []}')
+        return [each for each in found["deliveries"] if each["receiver"] == to]
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of a metric's samples with these labels."""
+        text = http_client.read(f"{self.url}/metrics") or ""
+        wanted = [f'{label}="{value}"' for label, value in labels.items()]
+        samples = re.findall(rf"^stepwatch_notifier_{name}(?:{{(.*)}})? (\S+)$", text, re.MULTILINE)
+        return sum(float(value) for found, value in samples if all(each in found for each in wanted))
+
+    def seen(self) -> str:
+        """What a wait that failed shows."""
+        return f"{self.ask('/api/v1/deliveries')[1][:2000]} {self.server.log.read_text()[-3000:]}"
+
+
+def names(alerts: Sequence[Alert]) -> list[str]:
+    return [each["labels"]["alertname"] for each in alerts]

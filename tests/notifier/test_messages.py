@@ -1,0 +1,128 @@
+"""What each channel's messages say, how long they are, and that no run's name is markup in them."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import Any
+
+import pytest
+
+from exporter.notifier.channel import encoded
+from exporter.notifier.notification import parse
+from exporter.notifier.wording import Known, silenced_by
+from tests.notifier import golden
+from tests.notifier.golden import FOLDER, HOSTILE, PAYLOADS, ROBOTS, card, messages, robot, wording
+from tests.notifier.stack import alert, payload
+
+LIMITS = {"feishu": 20_000, "dingtalk": 20_000, "wecom": 4096, "apprise": 3000}
+
+
+def size(kind: str, message: Any) -> int:
+    if kind == "wecom":
+        return len(message["markdown"]["content"].encode("utf-8", "replace"))
+    if kind == "apprise":
+        return len(message["body"].encode("utf-8", "replace"))
+    return len(encoded(message))
+
+
+@pytest.fixture(autouse=True)
+def _zone(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize("kind", ROBOTS)
+def test_messages_are_as_committed(kind: str) -> None:
+    assert golden.written(kind) == (FOLDER / f"{kind}.json").read_text(), (
+        "run python -m tests.notifier.golden"
+    )
+
+
+@pytest.mark.parametrize("kind", ROBOTS)
+def test_no_message_is_longer_than_its_channel_takes_and_what_is_cut_is_counted(kind: str) -> None:
+    found = messages(kind)
+    assert all(size(kind, message) <= LIMITS[kind] for message in found.values())
+    text = json.dumps(found["long"], ensure_ascii=False)
+    (left,) = re.findall(r"and (\d+) more", text)
+    assert text.count("instance=node-") + int(left) == 200
+    assert text.count("instance=node-") > 5
+
+
+@pytest.mark.parametrize("kind", ROBOTS)
+def test_cards_that_are_merged_all_stand_in_a_message_as_a_whole(kind: str) -> None:
+    notifications = [parse(payload(alert(run=f"run-{n:03d}")))[0] for n in range(400)]
+    cards = [wording("en").card(each, n) for n, each in enumerate(notifications)]
+    told = 0
+    while told < len(cards):
+        message, held = robot(kind).compose(cards[told:])
+        text = json.dumps(message)
+        assert held > 1
+        assert size(kind, message) <= LIMITS[kind]
+        assert [f"run-{n:03d}" in text for n in range(400)] == [told <= n < told + held for n in range(400)]
+        told += held
+
+
+def test_a_card_says_all_that_its_reader_needs() -> None:
+    text = json.dumps(messages("feishu")["one"])
+    for part in (
+        "KLExplosion  qwen-7b grpo/1  KL to the reference is exploding",
+        "KL 1.2, limit 0.5, since step 40",
+        "First: lower the learning rate.",
+        "now at step 1234",
+        "Also firing: EntropyCollapse, RewardDrop",
+        "Critical since 2026-01-02 15:04 UTC",
+        "https://grafana.example/d/stepwatch-training?var-run=qwen-7b%20grpo%2F1&from=1767344640000&to=1767369840000",
+        "https://docs.example/runbook#klexplosion",
+        "https://notifier.example/silence/7",
+        "http://127.0.0.1:9410/verdict?alert=KLExplosion&run=qwen-7b%20grpo%2F1&since=1767366240",
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize("kind", ["dingtalk", "wecom"])
+def test_a_hostile_name_is_no_markup(kind: str) -> None:
+    message = messages(kind)["hostile run name"]
+    text = message[message["msgtype"]]["content" if kind == "wecom" else "text"]
+    ours = re.sub(
+        r'<font color="[#\w]+">|</font>|\[[\w? ]+\]\(http\S+\)|^\*\*|\*\*$|^### |^> ', "", text, flags=re.M
+    )
+    assert not re.search(r"[<>\[\]`#*]", ours)
+    assert "\u202e" not in text
+
+
+def test_a_hostile_name_is_plain_text_of_a_card_and_whole_in_links() -> None:
+    message = messages("feishu")["hostile run name"]
+    assert "lark_md" not in json.dumps(message)
+    encoded(message)
+    links = [each["url"] for each in message["card"]["elements"][-1]["actions"]]
+    assert all(re.fullmatch(r"[\w:/.?&=%#~-]+", link) for link in links)
+
+
+def test_without_an_address_of_ours_the_silence_is_alertmanagers_and_names_the_alert() -> None:
+    notification, _ = parse(payload(alert(run='a "b" c')))
+    card_ = golden.Wording(golden.Addresses("http://e", "http://a")).card(notification, 1, Known())
+    (link,) = (link.url for link in card_.links if "silence" in link.url)
+    assert link.startswith(
+        "http://a/#/silences/new?filter=%7Balertname%3D%22KLExplosion%22%2Crun%3D%22a%20%5C%22b"
+    )
+    assert silenced_by(notification.labels) == {"alertname": "KLExplosion", "run": 'a "b" c'}
+
+
+def test_a_keyword_is_added_where_a_message_lacks_it() -> None:
+    secrets = golden.Secrets(golden.Path("url"))
+    for kind in ("feishu", "dingtalk"):
+        for word, count in (("监控告警", 1), ("KLExplosion", 0)):
+            made = ROBOTS[kind](secrets, wording("en"), word)
+            text = json.dumps(made.compose([card("one")])[0], ensure_ascii=False)
+            plain = json.dumps(robot(kind).compose([card("one")])[0], ensure_ascii=False)
+            assert text.count(word) == plain.count(word) + count
+
+
+def test_every_payload_is_told_in_every_case() -> None:
+    assert set(messages("wecom")) == {*PAYLOADS, "merged"}
+    assert HOSTILE.split("\n")[0][:5] in json.dumps(messages("feishu")["hostile run name"])
