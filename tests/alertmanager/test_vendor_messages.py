@@ -99,6 +99,7 @@ READ: Mapping[str, Callable[[dict[str, Any]], str]] = {
 
 
 def _named(text: str, times: bool = True) -> str:
+    text = text.replace("\r\n", "\n")
     text = re.sub(r"\d\d:\d\d UTC, \d+ \w+", "(time)", text)
     return re.sub(r"(from|to|since)=\d+", r"\1=(time)", text)
 
