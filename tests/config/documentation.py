@@ -12,7 +12,7 @@ from stepwatch.config.reference import REQUIRED, Key, keys
 PAGE = Path(__file__).parents[2] / "docs/configuration.md"
 
 _SPECIAL = re.compile(r"([|*<])")
-_TABLE = re.compile(r"(?<=^<!-- keys: )([a-z ]+) -->\n\n(?:\|.*\n)*", re.MULTILINE)
+_TABLE = re.compile(r"(?<=^<!-- keys: )([a-z_ ]+) -->\n\n(?:\|.*\n)*", re.MULTILINE)
 
 
 def page(text: str) -> str:
