@@ -94,7 +94,12 @@ KINDS = {
                 "severity": '{{ template "pagerduty.severity" . }}',
                 "client": "Stepwatch",
                 "client_url": _DASHBOARD,
-                "details": {"text": _TEXT},
+                # Alertmanager's own details hold every label; from 0.30 on it takes these for templates.
+                "details": {
+                    "text": '{{ template "pagerduty.text" . }}',
+                    "firing": "{{ .Alerts.Firing | len }}",
+                    "resolved": "{{ .Alerts.Resolved | len }}",
+                },
             },
             ("routing_key", "service_key"),
             newer={"timeout": _v(30)},

@@ -185,7 +185,7 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
 def remark(config: Config, deployment: Deployment) -> str | None:
     """Return the warnings about lost alerts and about links that others cannot open, or ``None``."""
     lost = [
-        f"Warning: receivers: {gap}. Expected: someone whom each critical alert reaches. Fix: add critical to "
+        f"Warning: receivers: {gap}. Expected: one whom each critical alert reaches. Fix: add critical to "
         "the severities of a receiver without hours."
         for gap in routing.gaps(config)
     ]
