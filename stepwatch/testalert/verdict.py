@@ -135,14 +135,15 @@ def taken(receiver: Receiver, answer: str, seconds: float) -> Verdict:
     """The notifier delivered it, and the robot answered so."""
     words = (
         f"{receiver.name}: the notifier delivered the test message by {receiver.integration.title} in "
-        f"{max(seconds, 0.01):.2f} s.\n  Its answer: {redacted(answer, receiver.integration.secrets)}."
+        f"{max(seconds, 0.01):.2f} s.\n  Its answer: {redacted(answer, ())}."
     )
     return Verdict(delivered=True, words=words)
 
 
 def not_taken(receiver: Receiver, reason: str, answer: str, *, final: bool) -> Verdict:
     """The robot did not take it, for a reason of the notifier's."""
-    why = redacted(answer, receiver.integration.secrets) if answer else "no attempt has ended"
+    # The notifier has taken the secrets out.
+    why = redacted(answer, ()) if answer else "no attempt has ended"
     more = (
         "A test is given up; a real alert waits in the queue until it is taken, or for three days."
         if final

@@ -39,7 +39,7 @@ def _around(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Around]:
         yield around
 
 
-def tested(around: Around, name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+def run_test(around: Around, name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
     """Run `test-alert`, past the door."""
     door, backend = (around.config.ports.alertmanager, around.config.ports.alertmanager_backend)
     monkeypatch.setattr(type(around.config), "address", _past(door, backend))
@@ -67,7 +67,7 @@ def _past(door: int, backend: int):
 def test_a_test_shows_what_the_robot_answers(
     around: Around, monkeypatch: pytest.MonkeyPatch, name: str, code: int, words: str
 ) -> None:
-    ended, said = tested(around, name, monkeypatch)
+    ended, said = run_test(around, name, monkeypatch)
 
     assert (ended, words in said) == (code, True), said
     assert ("Fix: " in said) == bool(code)
