@@ -9,6 +9,7 @@ from benchmarks.dashboards import dashboards, dashboards_at_5_s
 from benchmarks.door import door
 from benchmarks.gpu import gpu_page, gpu_soak
 from benchmarks.load import idle, many
+from benchmarks.notifier import notifier
 from benchmarks.pages import discovery, light, metrics_page
 from benchmarks.reading import cold_start, event_files, look, visible
 from benchmarks.stack import backtest, generator, notification, rules
@@ -19,8 +20,8 @@ BENCHMARKS = {
     benchmark.__name__: benchmark
     for benchmark in (
         cold_start, event_files, tensorboard_out, metrics_page, idle, look, visible, generator, notification,
-        rules, backtest, dashboards, dashboards_at_5_s, discovery, door, light, many, gpu_page, gpu_soak,
-        containers, image, wrapper,
+        rules, backtest, dashboards, dashboards_at_5_s, discovery, door, light, many, notifier, gpu_page,
+        gpu_soak, containers, image, wrapper,
     )
 }  # fmt: skip
 

@@ -18,6 +18,11 @@ _SHAPES = {
     "the address of a Slack webhook": r"\bhooks\.slack\.com/(?:services|workflows|triggers)/[\w/-]{8,}",
     "the address of a Discord webhook": r"\bdiscord(?:app)?\.com/api/webhooks/\d+/[\w-]{8,}",
     "the address of a Teams webhook": r"\bwebhook\.office\.com/webhookb2/[\w@/-]{8,}",
+    "the address of a Feishu bot": (
+        r"\bopen\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/(?:v2/)?hook/[\w-]{8,}"
+    ),
+    "the address of a WeCom robot": r"\bqyapi\.weixin\.qq\.com/cgi-bin/webhook/send\?key=[\w-]{8,}",
+    "the secret of a DingTalk robot": r"\bSEC[0-9a-f]{40,}",
     "a Telegram token": r"\bbot\d{6,}:[A-Za-z0-9_-]{20,}|\b\d{8,10}:[A-Za-z0-9_-]{35}\b",
     "a GitHub token": r"\bgh[pousr]_[A-Za-z0-9]{16,}|\bgithub_pat_\w{16,}",
     "a GitLab token": r"\bgl(?:pat|ptt|dt|rt|cbt|soat)-[\w-]{16,}",
@@ -45,7 +50,7 @@ _NAMED = re.compile(
 )
 # What every shape contains, with a literal at each start: Python searches for these 30 times as fast.
 _HINT = re.compile(
-    r"xox|xapp-|slack\.com/|discord|office\.com/|bot[0-9]|:[A-Za-z0-9_-]{35}|gh[pousr]_|github_pat_"
+    r"xox|xapp-|slack\.com/|discord|office\.com/|feishu\.cn/|larksuite\.com/|weixin\.qq\.com/|SEC[0-9a-f]{40}|bot[0-9]|:[A-Za-z0-9_-]{35}|gh[pousr]_|github_pat_"
     r"|glpat-|glptt-|gldt-|glrt-|glcbt-|glsoat-|AKIA|ASIA|AIza|ya29\.|sk-|hf_|glsa_|glc_|k_live_|k_test_|SG\."
     r"|pypi-|npm_|eyJ|-----BEGIN|B[Ee][Aa][Rr]|b[Ee][Aa][Rr]|B[Aa][Ss][Ii]|b[Aa][Ss][Ii]|://[^/\s]*@"
     r"|\?[\w-]*=|&[\w-]*=|#[\w-]*=|;[\w-]*="

@@ -249,7 +249,8 @@ class Delivery:
             if left <= 0:
                 wait = max(wait, made[-most] + span - now)
             elif left <= most // 2 and seconds > _MARGIN_SECONDS:
-                scarce, wait = True, max(wait, made[-1] + span / most - now)
+                # As many as are left, until the oldest request counts no more.
+                scarce, wait = True, max(wait, made[-1] + (made[0] + span - made[-1]) / left - now)
             free = min(free, left)
         return free, wait, scarce
 

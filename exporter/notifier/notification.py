@@ -76,7 +76,8 @@ def parse(body: bytes | str) -> tuple[Notification, str]:
         document = json.loads(body)
         kept = [_kept(each) for each in document["alerts"]]
         notification = Notification(
-            receiver=str(document["receiver"]),
+            # Alertmanager writes it as a regular expression: `\(test\) chat`. Names have no backslash.
+            receiver=str(document["receiver"]).replace("\\", ""),
             group=str(document["groupKey"]),
             change=_change(kept),
             labels=_texts(document.get("commonLabels")),

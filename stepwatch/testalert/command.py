@@ -15,7 +15,7 @@ from stepwatch.render.generator import rendered
 from stepwatch.render.layout import RESOURCES
 from stepwatch.schema.errors import Refused
 from stepwatch.system.terminal import Say
-from stepwatch.testalert import verdict
+from stepwatch.testalert import notifier, verdict
 from stepwatch.testalert.alertmanager import Alertmanager, Probe, Sent
 from stepwatch.testalert.journal import Story, story
 from stepwatch.testalert.verdict import Verdict, redacted
@@ -68,6 +68,8 @@ def send_test(config: Path, name: str, stack: Stack, say: Say, *, patience: floa
     probe = Probe(name, catalogue(settings.language))
     journal, where = stack.journal("alertmanager"), stack.log("alertmanager")
     ended = Watch(known[name], probe, alertmanager, journal, where, patience).run(say)
+    if ended.delivered and known[name].robot:
+        ended = notifier.watch(known[name], probe, f"http://{settings.address('notifier')}", patience)
     say(ended.words)
     return 0 if ended.delivered else 1
 

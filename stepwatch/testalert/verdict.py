@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from exporter import secret_shapes
-from stepwatch.config.integrations import Integration, Mail
+from stepwatch.config.integrations import Integration, Mail, Robot
 from stepwatch.config.passed import KINDS
 from stepwatch.config.receivers import Receiver
 from stepwatch.schema.path_types import read_secret
@@ -136,6 +136,52 @@ def refused(receiver: Receiver, story: Story, *, where: str) -> Verdict:
 def failed(receiver: Receiver, *, where: str) -> Verdict:
     """Alertmanager counts a failure, and nothing at hand tells why."""
     return _undelivered(receiver, "Alertmanager counts a failure", f"{where} names the error.", "fix that")
+
+
+_ROBOT_FIXES = {
+    "signature": "check secret_file, and the clock of this machine: a signature is valid for an hour",
+    "keyword": "set keyword to one of the robot's own, or remove its keywords",
+    "address": "add this machine's public address to the robot's list, or have it sign instead",
+    "revoked": "make a new robot, its URL into url_file",
+    "http": "check the URL in url_file",
+    "secret_file": "correct that file; the notifier tries again as soon as it is changed",
+    "not_installed": "install it where Stepwatch runs, then `make up`",
+    "rate_limit": "wait: the robot limits how many messages it takes",
+    "message": "see its words; a robot that refuses a test refuses alerts as well",
+    "server": "the fault is on its side: try again later",
+    "answer": "what answers is not this robot: check the URL in url_file, and proxies",
+    "timeout": "check firewall and proxy from where the notifier runs",
+    "connection": "check address, firewall and proxy from where the notifier runs",
+}
+
+
+def taken(receiver: Receiver, answer: str, seconds: float) -> Verdict:
+    """The notifier delivered it, and the robot answered so."""
+    words = (
+        f"{receiver.name}: the notifier delivered the test message by {receiver.integration.title} in "
+        f"{max(seconds, 0.01):.2f} s.\n  Its answer: {redacted(answer, ())}."
+    )
+    return Verdict(delivered=True, words=words)
+
+
+def not_taken(receiver: Receiver, reason: str, answer: str, *, final: bool) -> Verdict:
+    """The robot did not take it, for a reason of the notifier's."""
+    # The notifier has taken the secrets out.
+    why = redacted(answer, ()) if answer else "no attempt has ended"
+    more = (
+        "A test is given up; a real alert waits in the queue until it is taken, or for three days."
+        if final
+        else "The notifier is still trying."
+    )
+    return _undelivered(
+        receiver, why, more, _ROBOT_FIXES.get(reason, "see what the robot's vendor says of it")
+    )
+
+
+def lost(receiver: Receiver, why: str) -> Verdict:
+    """The notifier does not tell."""
+    first = f"{receiver.name}: Alertmanager handed the test message to the notifier, and then: {why}"
+    return Verdict(delivered=False, words=first)
 
 
 def muted(receiver: Receiver, silences: list[str], url: str) -> Verdict:

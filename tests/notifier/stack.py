@@ -61,7 +61,7 @@ def payload(*alerts: Alert, receiver: str = "chat", group: str = "", truncated: 
     status = "firing" if any(each["status"] == "firing" for each in alerts) else "resolved"
     document = {
         "version": "4",
-        "receiver": receiver,
+        "receiver": re.sub(r"([()])", r"\\\1", receiver),  # as Alertmanager does
         "status": status,
         "groupKey": group or f"{{}}:{json.dumps(shared, sort_keys=True)}",
         "truncatedAlerts": truncated,

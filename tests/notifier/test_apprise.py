@@ -1,0 +1,44 @@
+"""What Apprise's result is taken for: it hides bodies, so only statuses count."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from exporter.notifier.by_apprise import Apprise
+from exporter.notifier.channel import Secrets
+from tests.notifier import golden
+from tests.real.answering import Answering
+
+INSTALLED = importlib.util.find_spec("apprise") is not None
+
+
+@pytest.mark.skipif(not INSTALLED, reason="apprise is not installed")
+@pytest.mark.parametrize(
+    ("status", "reason"), [(200, ""), (401, "http"), (404, "http"), (429, "rate_limit"), (500, "server")]
+)
+def test_a_status_is_what_apprise_lets_through(tmp_path: Path, status: int, reason: str) -> None:
+    file = tmp_path / "url"
+    with Answering(status=status) as server:
+        file.write_text(f"json://user:s3cretpass@127.0.0.1:{server.port}/s3cretpath77")
+        channel = Apprise(Secrets(file), golden.wording("en"))
+        message, _ = channel.compose([golden.card("hostile run name")])
+        outcome = channel.send(message, None)
+
+    assert outcome.reason == reason
+    assert "s3cret" not in outcome.text
+    assert len(server.received) == 1
+    assert "KLExplosion" in json.dumps(server.received)
+
+
+@pytest.mark.skipif(INSTALLED, reason="apprise is installed")
+def test_without_the_package_messages_wait_and_the_fix_is_told(tmp_path: Path) -> None:
+    (tmp_path / "url").write_text("json://127.0.0.1")
+    channel = Apprise(Secrets(tmp_path / "url"), golden.wording("en"))
+    outcome = channel.send(channel.compose([golden.card("one")])[0], None)
+
+    assert outcome.reason == "not_installed"
+    assert "Fix: pip install" in outcome.text

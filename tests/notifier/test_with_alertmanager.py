@@ -1,0 +1,108 @@
+"""The whole way: a real Alertmanager, the notifier, robots; tests of receivers, silences from messages."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from stepwatch.system import http_client
+from stepwatch.testalert.command import send_test
+from tests.alertmanager.route import alert, post
+from tests.notifier.around import Around
+from tests.real import eventually
+from tests.real.robots import TOKEN, DingTalk, Feishu, Robot, WeCom
+
+SECRET = "SECs3cret-of-the-robot"
+ROBOTS: dict[str, Robot] = {}
+
+
+@pytest.fixture(name="around", scope="module")
+def _around(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Around]:
+    ROBOTS.update(
+        {
+            "feishu": Feishu(secret=SECRET),
+            "unsigned": DingTalk(secret=SECRET),
+            "gone": WeCom(),
+            "chat/聊天": WeCom(),
+        }
+    )
+    ROBOTS["gone"].fault = "revoked"
+    folder = tmp_path_factory.mktemp("around")
+    around = Around(folder, ROBOTS, {"unsigned": "wrong"})
+    with ExitStack() as parts:
+        for part in (*ROBOTS.values(), around.alertmanager, around.notifier):
+            parts.enter_context(part)  # type: ignore[arg-type]
+        yield around
+
+
+def run_test(around: Around, name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+    """Run `test-alert`, past the door."""
+    door, backend = (around.config.ports.alertmanager, around.config.ports.alertmanager_backend)
+    monkeypatch.setattr(type(around.config), "address", _past(door, backend))
+    said: list[str] = []
+    return send_test(around.config_file, name, around, said.append, patience=60), "\n".join(said)  # type: ignore[arg-type]
+
+
+def _past(door: int, backend: int):
+    def address(self, part: str) -> str:
+        port = getattr(self.ports, part)
+        return f"127.0.0.1:{backend if port == door else port}"
+
+    return address
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("feishu", 0, "Its answer: code 0 success"),
+        ("chat/聊天", 0, "Its answer: errcode 0 ok"),
+        ("unsigned", 1, "errcode 310000 sign not match"),
+        ("gone", 1, "errcode 93000 invalid webhook url"),
+    ],
+)
+def test_a_test_shows_what_the_robot_answers(
+    around: Around, monkeypatch: pytest.MonkeyPatch, name: str, code: int, words: str
+) -> None:
+    ended, said = run_test(around, name, monkeypatch)
+
+    assert (ended, words in said) == (code, True), said
+    assert ("Fix: " in said) == bool(code)
+    assert SECRET not in said
+    assert TOKEN not in said
+
+
+def test_the_link_of_a_message_silences_its_alert_once_it_is_confirmed(around: Around) -> None:
+    post(around.alertmanager, alert("KLExplosion", "夜 <b>", topic="kl"))
+    known: list[dict[str, object]] = []
+
+    def delivered() -> bool:
+        page = json.loads(http_client.read(f"{around.url}/api/v1/deliveries") or "{}")
+        known[:] = [
+            each for each in page["deliveries"] if "夜" in each["title"] and each["receiver"] == "feishu"
+        ]
+        return bool(known) and known[0]["state"] == "delivered"
+
+    eventually(delivered)
+    page = f"{around.url}/silence/{known[0]['id']}"
+    asked = http_client.read(page) or ""
+    assert "Silence for 2 h" in asked
+    assert "夜 &lt;b&gt;" in asked
+    assert not _silences(around)
+    request = urllib.request.Request(page, b"", {"Origin": around.url}, method="POST")
+    with http_client.direct.open(request, timeout=30) as answer:
+        assert "It is silenced for 2 h." in answer.read().decode()
+    (silence,) = _silences(around)
+    assert {each["name"]: each["value"] for each in silence["matchers"]} == {
+        "alertname": "KLExplosion",
+        "run": "夜 <b>",
+    }
+
+
+def _silences(around: Around) -> list[dict[str, list[dict[str, str]]]]:
+    text = http_client.read(f"{around.alertmanager.url}/api/v2/silences")
+    found: list[dict[str, list[dict[str, str]]]] = json.loads(text or "[]")
+    return found
