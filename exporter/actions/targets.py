@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from exporter.actions.policy import Action, Attempt
 from exporter.runs.files import launch
@@ -22,12 +22,20 @@ from exporter.watchdog.client import Client, UnreachableError
 
 ANSWER_SECONDS = 15.0
 """In which a wrapper answers; it looks twice a second."""
+CHECKPOINT_POLL_SECONDS = 0.5
 NO_TARGET = "unwrapped"
 _SIGNALS = {"stop": signal.SIGTERM, "kill": signal.SIGKILL, "pause": signal.SIGSTOP}
 
 
 class TargetError(Exception):
     """Raised when a step was not done; says why."""
+
+
+class Saving(NamedTuple):
+    """How trainers are asked for a checkpoint: the signal's name, and the seconds in which it is complete."""
+
+    signal: str
+    within: float
 
 
 class Target(Protocol):
@@ -48,6 +56,20 @@ class Target(Protocol):
             TargetError: It was not done.
         """
 
+    def save(self, saving: Saving | None, action: Action) -> str:
+        """Have a checkpoint saved, and wait until it is complete. Returns which, in words.
+
+        Raises:
+            TargetError: There is none.
+        """
+
+
+class Unsaved:
+    """A target of which it is not known what it saves."""
+
+    def save(self, saving: Saving | None, action: Action) -> str:  # noqa: ARG002  (part of every target)
+        raise TargetError("only a run that `stepwatch run` started can be asked for a checkpoint")
+
 
 @dataclass(frozen=True)
 class Wrapped:
@@ -65,8 +87,35 @@ class Wrapped:
         return "" if self.known.ended is None and self.known.held else "ended"
 
     def send(self, step: str, action: Action) -> str:
+        self._ask(step, action)
+        return f"{launch.ACTIONS[step]} by its wrapper"
+
+    def save(self, saving: Saving | None, action: Action) -> str:
+        if saving is None:
+            raise TargetError("no signal is configured. Fix: set actions.checkpoint_signal")
+        before = {each.step for each in self.known.checkpoints}
+        self._ask("checkpoint", action, saving.signal)
+        until = time.monotonic() + saving.within
+        while time.monotonic() < until:
+            now = launch.read(self.log)
+            new = [each.name for each in now.checkpoints if each.step not in before] if now else []
+            if new:
+                return f"{new[-1]} is complete, after {saving.signal}"
+            if now is None or now.attempt != self.known.attempt or Wrapped(self.log, now).gone:
+                raise TargetError("the trainer ended before a checkpoint was complete")
+            before &= {each.step for each in now.checkpoints}  # the same step may be saved anew
+            time.sleep(CHECKPOINT_POLL_SECONDS)
+        raise TargetError(f"no new checkpoint was complete within {saving.within:.0f} s of {saving.signal}")
+
+    def _ask(self, step: str, action: Action, signal_name: str = "") -> None:
+        """Have the wrapper do something.
+
+        Raises:
+            TargetError: It did not.
+        """
+        why = f"{action.alert} ({action.id})"
         request = launch.Request(
-            f"{action.id}-{step}", step, self.known.attempt, "stepwatch", f"{action.alert} ({action.id})"
+            f"{action.id}-{step}", step, self.known.attempt, "stepwatch", why, signal_name
         )
         try:
             launch.ask(self.log, request)
@@ -81,11 +130,10 @@ class Wrapped:
             time.sleep(0.1)
         if not answer.done:
             raise TargetError(f"the wrapper refused: {answer.reason}")
-        return f"{launch.ACTIONS[step]} by its wrapper"
 
 
 @dataclass(frozen=True)
-class Group:
+class Group(Unsaved):
     """A process group whose leader's id a file holds.
 
     The file must be younger than the process: else another process has got the id since.
@@ -129,7 +177,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class RayJob:
+class RayJob(Unsaved):
     """A job of Ray, by its submission id, at the REST API of the dashboard."""
 
     url: str

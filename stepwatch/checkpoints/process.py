@@ -20,13 +20,16 @@ LAST_SECONDS = 60.0
 
 
 @contextmanager
-def watched(order: Order | None) -> Iterator[None]:
+def watched(order: Order | None) -> Iterator[bool]:
     """Have the checkpoints of a trainer watched meanwhile; without an order, do nothing.
 
     It has a session of its own, so that Ctrl-C does not reach it. If the wrapper dies, the kernel kills it.
+
+    Yields:
+        Whether they are watched.
     """
     if order is None:
-        yield
+        yield False
         return
     wakes, trainer_runs = os.pipe()
     process = subprocess.Popen(
@@ -40,7 +43,7 @@ def watched(order: Order | None) -> Iterator[None]:
     with suppress(OSError):
         os.write(trainer_runs, f"{json.dumps(asdict(order))}\n".encode())
     try:
-        yield
+        yield True
     finally:
         os.close(trainer_runs)
         try:
@@ -64,7 +67,7 @@ class Saving:
     keep: int | None = None
     config: Path | None = None
 
-    def watched(self, command: Sequence[str], log: Path, runs: Path) -> AbstractContextManager[None]:
+    def watched(self, command: Sequence[str], log: Path, runs: Path) -> AbstractContextManager[bool]:
         """Have its checkpoints watched meanwhile; arguments and errors are those of `order`."""
         return watched(self.order(command, log, runs))
 

@@ -28,6 +28,19 @@ FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 _PASSED_ON = (*FROM_TERMINAL, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 
 
+SAVING = ("SIGUSR1", "SIGUSR2")
+"""Signals on which a trainer may save a checkpoint and go on; others have a meaning already."""
+
+
+def handles(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal."""
+    with suppress(OSError, StopIteration, ValueError):
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        caught = next(line for line in lines if line.startswith("SigCgt:")).split()[1]
+        return bool(int(caught, 16) >> (number - 1) & 1)
+    return False
+
+
 class Attempt:
     """The trainer, started once and accompanied to its end."""
 
@@ -38,8 +51,10 @@ class Attempt:
         record: LaunchRecord,
         retry: Retry | None = None,
         job: RayJob | None = None,
+        *,
+        saves: bool = False,
     ) -> None:
-        self._record, self._retry, self._job = record, retry, job
+        self._record, self._retry, self._job, self._saves = record, retry, job, saves
         self._command = job.submit(command) if job else command
         self._stopping: subprocess.Popen[bytes] | None = None
         self._streams, self._log = Streams(log), log
@@ -151,6 +166,8 @@ class Attempt:
     def _obey(self, request: Request, refused: str = "") -> None:
         if self._job and request.action in ("pause", "continue"):
             refused = refused or "a Ray job cannot be paused"
+        if request.action == "checkpoint":
+            refused = refused or self._cannot_save(request.signal)
         answer = Answer.to(request, refused)
         if not refused:
             self._do(request)
@@ -160,10 +177,26 @@ class Attempt:
     def _do(self, request: Request) -> None:
         if request.action == "stop" or self._job:
             self._pass_on(signal.SIGTERM)
+        elif request.action == "checkpoint":
+            self._pass_on(signal.Signals[request.signal])
         else:
             number = {"kill": signal.SIGKILL, "pause": signal.SIGSTOP}.get(request.action, signal.SIGCONT)
             self._paused = request.action == "pause"
             self._signal_all(number)
+
+    def _cannot_save(self, name: str) -> str:
+        """Why the trainer cannot be asked for a checkpoint by a signal; empty if it can."""
+        if name not in SAVING:
+            return f"{name or 'no signal'} is not one of {', '.join(SAVING)}"
+        if self._job:
+            return "a Ray job gets no signals"
+        if not self._saves:
+            return "it is not known where the trainer saves; name the folder with --checkpoints"
+        if self._paused:
+            return "the trainer is paused"
+        if self._pid is None or not handles(self._pid, signal.Signals[name]):
+            return f"the trainer has no handler for {name}, which would end it"
+        return ""
 
     def _signal_all(self, number: signal.Signals) -> None:
         """Send a signal to all that the trainer started, also to what it starts meanwhile."""
