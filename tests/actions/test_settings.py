@@ -65,7 +65,10 @@ def test_a_policy_that_makes_no_sense_is_refused_with_its_line_and_the_fix(
         ("targets: [{runs: a}]", "names nothing to reach a run by. Expected: pid_file or ray_job"),
         ("targets: [{runs: a, pid_file: x, ray_job: y}]", "names two things."),
         ("per_day: 0", "is below 1"),
-        ("checkpoint_signal: SIGTERM", '"SIGTERM" is not one of the choices. Expected: one of SIGUSR1, SIGUSR2'),
+        (
+            "checkpoint_signal: SIGTERM",
+            '"SIGTERM" is not one of the choices. Expected: one of SIGUSR1',
+        ),
         ("veto: -1s", "is not a duration"),
     ],
 )
