@@ -22,7 +22,6 @@ from exporter.watchdog.client import Client, UnreachableError
 
 ANSWER_SECONDS = 15.0
 """In which a wrapper answers; it looks twice a second."""
-CHECKPOINT_POLL_SECONDS = 0.5
 NO_TARGET = "unwrapped"
 _SIGNALS = {"stop": signal.SIGTERM, "kill": signal.SIGKILL, "pause": signal.SIGSTOP}
 
@@ -93,43 +92,45 @@ class Wrapped:
     def save(self, saving: Saving | None, action: Action) -> str:
         if saving is None:
             raise TargetError("no signal is configured. Fix: set actions.checkpoint_signal")
-        before = {each.step for each in self.known.checkpoints}
-        self._ask("checkpoint", action, saving.signal)
-        until = time.monotonic() + saving.within
-        while time.monotonic() < until:
-            now = launch.read(self.log)
-            new = [each.name for each in now.checkpoints if each.step not in before] if now else []
-            if new:
-                return f"{new[-1]} is complete, after {saving.signal}"
-            if now is None or now.attempt != self.known.attempt or Wrapped(self.log, now).gone:
-                raise TargetError("the trainer ended before a checkpoint was complete")
-            before &= {each.step for each in now.checkpoints}  # the same step may be saved anew
-            time.sleep(CHECKPOINT_POLL_SECONDS)
-        raise TargetError(f"no new checkpoint was complete within {saving.within:.0f} s of {saving.signal}")
+        answer = self._ask("checkpoint", action, saving)
+        return f"{answer.reason} is complete, after {saving.signal}"
 
-    def _ask(self, step: str, action: Action, signal_name: str = "") -> None:
-        """Have the wrapper do something.
+    def _ask(self, step: str, action: Action, saving: Saving | None = None) -> launch.Answer:
+        """Have the wrapper do something. Returns its answer.
 
         Raises:
             TargetError: It did not.
         """
         why = f"{action.alert} ({action.id})"
         request = launch.Request(
-            f"{action.id}-{step}", step, self.known.attempt, "stepwatch", why, signal_name
+            f"{action.id}-{step}", step, self.known.attempt, "stepwatch", why, saving.signal if saving else ""
         )
         try:
             launch.ask(self.log, request)
         except OSError as problem:
             raise TargetError(f"{self.log.parent} cannot be written to: {problem.strerror}") from None
-        until = time.monotonic() + ANSWER_SECONDS
+        file = self.log.with_name(self.log.name + launch.REQUEST_SUFFIX)
+        begun = time.monotonic()
         while (answer := launch.answers(self.log).get(request.id)) is None:
-            if time.monotonic() > until:
+            if why_not := self._unanswered(file, time.monotonic() - begun, saving):
                 with suppress(OSError):  # no one is to find it later
-                    self.log.with_name(self.log.name + launch.REQUEST_SUFFIX).unlink()
-                raise TargetError(f"the wrapper did not answer within {ANSWER_SECONDS:.0f} s")
+                    file.unlink()
+                raise TargetError(why_not)
             time.sleep(0.1)
         if not answer.done:
             raise TargetError(f"the wrapper refused: {answer.reason}")
+        return answer
+
+    def _unanswered(self, request: Path, waited: float, saving: Saving | None) -> str:
+        """Why a request gets no answer any more; empty if it still may."""
+        if saving is None or request.exists():
+            late = f"the wrapper did not answer within {ANSWER_SECONDS:.0f} s"
+            return late if waited > ANSWER_SECONDS else ""
+        if waited > saving.within:
+            return f"no new checkpoint was complete within {saving.within:.0f} s of {saving.signal}"
+        now = launch.read(self.log)
+        gone = now is None or now.attempt != self.known.attempt or Wrapped(self.log, now).gone
+        return "the trainer ended before a checkpoint was complete" if gone else ""
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ while True:
     ("how", "within", "says"),
     [
         ("saves", 300.0, "checkpoint-11 is complete, after SIGUSR1"),
-        ("dies", 300.0, "the trainer ended before a checkpoint was complete"),
+        ("dies", 300.0, "ended before a checkpoint was complete"),
         ("hangs", 1.0, "no new checkpoint was complete within 1 s of SIGUSR1"),
     ],
 )

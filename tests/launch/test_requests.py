@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.files import launch
+from exporter.runs.files import checkpoints, launch
+from tests.checkpoints import saving
 from tests.real.ending import end
 from tests.real.waiting import eventually
 
@@ -164,9 +165,16 @@ def test_a_trainer_that_handles_the_signal_is_asked_for_a_checkpoint_and_goes_on
     running: Callable[..., Running],
 ) -> None:
     run = running("saves", "watched")
-    assert run.ask("checkpoint", signal="SIGUSR1").done
-
+    saving.transformers(run.folder / "out", 10)  # is being saved when another is asked for
+    launch.ask(run.log, launch.Request("1", "checkpoint", 1, "stepwatch", "", "SIGUSR1"))
     eventually(lambda: (run.folder / "asked").exists() and (run.folder / "asked").read_text() == "x")
+    eventually(lambda: [each.step for each in checkpoints.read(run.log)] == [10])
+    run.ask("continue")
+    assert "1" not in launch.answers(run.log)
+    saving.transformers(run.folder / "out", 11)
+    answer = run.answer("1")
+
+    assert (answer.done, answer.reason) == (True, "checkpoint-11")
     assert (run.launch().state, run.launch().paused, run.launch().stopped) == ("running", None, None)
     run.ask("pause")
     launch.ask(run.log, launch.Request("2", "checkpoint", 1, "stepwatch", "", "SIGUSR1"))

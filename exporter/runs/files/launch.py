@@ -37,7 +37,7 @@ ACTIONS = {
     "kill": "killed",
     "pause": "paused",
     "continue": "continued",
-    "checkpoint": "asked for a checkpoint",
+    "checkpoint": "saved",
 }
 """What a wrapper may be asked for, and the word for what it then did."""
 
@@ -49,7 +49,8 @@ class Request:
     Attributes:
         id: Names the answer; unique.
         action: ``stop`` (SIGTERM to the trainer), ``kill`` (SIGKILL to it and all that it started), ``pause``
-            (SIGSTOP to these), ``continue`` (SIGCONT) or ``checkpoint`` (``signal`` to the trainer).
+            (SIGSTOP to these), ``continue`` (SIGCONT) or ``checkpoint``
+            (``signal`` to the trainer, and an answer once a new one is complete).
         attempt: The attempt that is meant. Any other is left alone.
         by: Who asks, as it is shown to users.
         why: The alert, by its name; more may follow after a space.
@@ -75,7 +76,7 @@ class Answer:
         why: Why.
         at: When it was done or refused, in seconds since the epoch.
         done: Whether it was done.
-        reason: Why it was not.
+        reason: Why it was not; of a ``checkpoint`` that was done, the name of the complete one.
     """
 
     request: str
