@@ -189,7 +189,7 @@ class Attempt:
         if request.action == "stop" or self._job:
             self._pass_on(signal.SIGTERM)
         elif request.action == "checkpoint" and self._listing:
-            # One that is being saved now does not count: `stop` may follow, and hit the one that was asked for.
+            # One that is being saved now does not count: the next step may end the trainer.
             self._saving = request, self._listing()
             self._pass_on(signal.Signals[request.signal])
         else:
