@@ -79,8 +79,9 @@ class Acting(Stack):
         return found
 
     def record(self, run: str) -> list[dict[str, Any]]:
-        """All that its wrapper noted."""
-        return [json.loads(line) for line in launch.beside(self.runs / f"{run}.log").read_text().splitlines()]
+        """All that its wrapper noted so far."""
+        file = launch.beside(self.runs / f"{run}.log")
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
     def commands(self, run: str) -> list[list[str]]:
         """The command line of each of its attempts."""
