@@ -30,7 +30,7 @@ OWNER = 4321
 
 
 @pytest.fixture(name="stack", scope="module")
-def _stack(docker: Docker, checkout: Checkout) -> Iterator[Checkout]:  # noqa: ARG001  (an engine must be up)
+def _stack(docker: Docker, checkout: Checkout) -> Iterator[Checkout]:
     runs = checkout.folder / "runs"
     runs.mkdir(exist_ok=True)
     os.chown(runs, OWNER, OWNER)

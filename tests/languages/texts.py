@@ -26,6 +26,9 @@ HEADER = 'msgid ""\nmsgstr ""\n"Language: {}\\n"\n"Content-Type: text/plain; cha
 CALLS = ("translate", "Text")
 """What is called with a text: ``translate("...")``; in services ``Text("...")``."""
 
+ACTING = {"policies": [{"on": "KLExplosion", "do": ["notify"]}]}
+"""Dashboards have marks of actions only where there are some."""
+
 Origins = dict[str, set[str]]
 
 
@@ -67,7 +70,8 @@ def collected(root: Path = CHECKOUT) -> Origins:
 
 
 def _record_dashboards(recorder: Recorder, root: Path) -> None:
-    context = generator._context(rendered.config(), lambda _: InContainers())
+    settings = {**rendered.EVERYTHING, "actions": ACTING}
+    context = generator._context(rendered.config(settings), lambda _: InContainers())
     for path in sorted((root / templates.DASHBOARDS).glob(f"*{templates.DASHBOARD_SUFFIX}")):
         recorder.file = path.relative_to(root).as_posix()
         document = templates.template(root, context, PurePosixPath(recorder.file))
