@@ -23,7 +23,7 @@ STEPS = ["evidence", "notify", "checkpoint", "stop"]
 ACTIONS: dict[str, Any] = {
     "veto": "5s",
     "checkpoint_signal": "SIGUSR1",
-    "policies": [{"on": "KLExplosion", "for": "1s", "runs": "explode", "do": STEPS}],
+    "policies": [{"on": "KLExplosion", "for": "1s", "runs": "explode-*", "do": STEPS}],
 }
 OWNER = 4321
 """Of the folder of the runs: not root, as which the wrapper runs here."""
@@ -59,8 +59,9 @@ def _line(stack: Checkout) -> list[str]:
     return next((line.split() for line in status if line.split()[:1] == ["actions"]), [])
 
 
-def _train(stack: Checkout, started: Started, run: str) -> subprocess.Popen[bytes]:
-    trainer = [sys.executable, "-m", "tests.actions.verl", run, "data.train_batch_size=256"]
+def _train(stack: Checkout, started: Started, fault: str, number: int) -> subprocess.Popen[bytes]:
+    run = f"{fault}-{number}"
+    trainer = [sys.executable, "-m", "tests.actions.verl", fault, "data.train_batch_size=256"]
     place = f"trainer.default_local_dir={stack.folder.parent / 'ckpt' / run}"
     wrapper = [sys.executable, "-m", "stepwatch", "run", "--runs", str(stack.folder / "runs"), "--name", run]
     started.append(
@@ -90,28 +91,27 @@ def test_it_is_switched_on_reaches_wrappers_outside_of_the_containers_and_is_swi
     _apply(stack, **ACTIONS)
     assert stack.containers().keys() == {*before, "actions"}
     assert _line(stack)[1] == "up"
-    dry = _train(stack, started, "explode")
-    until(lambda: [each["outcome"] for each in _known(stack, "explode")] == ["done"], "the dry run is over")
-    assert [each["text"] for each in _known(stack, "explode")[0]["results"].values()] == [
+    dry = _train(stack, started, "explode", 1)
+    until(lambda: [each["outcome"] for each in _known(stack, "explode-1")] == ["done"], "the dry run is over")
+    assert [each["text"] for each in _known(stack, "explode-1")[0]["results"].values()] == [
         "dry run: not done"
     ] * 3
     assert dry.poll() is None
-    assert _launch(stack, "explode").ended is None
+    assert _launch(stack, "explode-1").ended is None
 
     _apply(stack, dry_run=False, **ACTIONS)
-    dry.terminate()
-    dry.wait()
-    trainer, other = _train(stack, started, "explode"), _train(stack, started, "healthy")
-    until(lambda: [each["outcome"] for each in _known(stack, "explode")][:1] == ["done"], "it is stopped")
+    trainer, other = _train(stack, started, "explode", 2), _train(stack, started, "healthy", 1)
+    until(lambda: [each["outcome"] for each in _known(stack, "explode-2")] == ["done"], "it is stopped")
     trainer.wait()
-    (action, _) = _known(stack, "explode")
-    assert _launch(stack, "explode").cause == f"stopped by stepwatch: KLExplosion ({action['id']})"
+    (action,) = _known(stack, "explode-2")
+    assert _launch(stack, "explode-2").cause == f"stopped by stepwatch: KLExplosion ({action['id']})"
     assert action["results"]["checkpoint"]["text"].startswith("global_step_")
     archive = action["results"]["evidence"]["text"]
     assert stack.compose("--profile=actions", "exec", "-T", "actions", "ls", archive).strip() == archive
-    until(lambda: ("ActionTaken", "explode") in sink.alerts("firing"), "the message of it arrives")
-    assert other.poll() is None
-    assert _known(stack, "healthy") == []
+    until(lambda: ("ActionTaken", "explode-2") in sink.alerts("firing"), "the message of it arrives")
+    # An alert that is older than the circuit breaker's start causes nothing.
+    assert [other.poll(), dry.poll()] == [None, None]
+    assert _known(stack, "healthy-1") == []
 
     stack.compose("--profile=actions", "exec", "-T", "actions", "touch", "/actions/off")
     assert stack.page("actions", "/api/v1/actions")["off"] is True

@@ -18,7 +18,7 @@ from stepwatch.render import generator, templates
 from stepwatch.render.dashboard import assemble
 from stepwatch.render.dashboard_texts import translated
 from stepwatch.rules import runbook
-from stepwatch.rules.messages import SUBJECTS
+from stepwatch.rules.messages import FAILURES, SUBJECTS
 from stepwatch.system.environment import CHECKOUT
 from tests.rules import rendered
 
@@ -60,8 +60,8 @@ def collected(root: Path = CHECKOUT) -> Origins:
             for text in book[alert.name]:
                 recorder(text)
     recorder.file = "stepwatch/rules/messages.py"
-    for subject in SUBJECTS.values():
-        recorder(subject.who)
+    for text in (*(subject.who for subject in SUBJECTS.values()), *FAILURES):
+        recorder(text)
     _record_dashboards(recorder, root)
     for path, text in _called(root):
         recorder.file = path
