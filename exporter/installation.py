@@ -37,12 +37,14 @@ _COMMANDS = {
     "backtest": "RUNS",
     "verdicts": None,
     "actions": None,
+    "evidence": "RUN",
+    "tensorboard": None,
 }
 """The targets of the Makefile that are commands of an installation as well, and the variables of each that
 are arguments there; all other variables are options."""
 
 _OPTIONS = {"KEY": "--explain", "KILL": "--kill-switch"}
-_SWITCHES = ("DEMO", "NATIVE", "REPAIR", "SERVICE", "FORCE")
+_SWITCHES = ("DEMO", "NATIVE", "REPAIR", "SERVICE", "FORCE", "FOLLOW")
 
 
 def adapt(text: str) -> str:

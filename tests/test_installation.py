@@ -33,6 +33,8 @@ def test_a_checkout_keeps_its_texts() -> None:
         ("`make up`", "`stepwatch up`"),
         ("`make up DEMO=1`", "`stepwatch up --demo`"),
         ("`make up CONFIG='my config.yaml'`", "`stepwatch up --config 'my config.yaml'`"),
+        ("`make evidence RUN=a OUT=/e`", "`stepwatch evidence a --out /e`"),
+        ("`make tensorboard TO=/e FOLLOW=1`", "`stepwatch tensorboard --to /e --follow`"),
         ("`make config KEY=KLHigh`", "`stepwatch config --explain KLHigh`"),
         ("`make silence RUN=name FOR=2h`", "`stepwatch silence name --for 2h`"),
         ("`make import-dashboard FILE=a.json FORCE=1`", "`stepwatch import-dashboard a.json --force`"),

@@ -21,6 +21,8 @@ from stepwatch.system.environment import CHECKOUT
             "make import-dashboard FILE=export.json",
             "make import-dashboard FILE=~/Downloads/Training.json",
         ),
+        (["evidence"], "make evidence RUN=name", "make evidence RUN=ppo/gsm8k"),
+        (["tensorboard"], "make tensorboard TO=folder", "make tensorboard TO=./tensorboard"),
         (["test-alert"], "make test-alert TO=receiver", "make test-alert TO=chat"),
     ],
 )

@@ -24,7 +24,7 @@ from exporter.actions.messages import Messages
 from exporter.actions.pages import Site
 from exporter.actions.policy import Limits, Rule
 from exporter.actions.steps import Steps, evidence_command
-from exporter.actions.targets import Configured, Group, RayJob
+from exporter.actions.targets import Configured, Group, RayJob, Saving
 from exporter.actions.webhook import MOST_BODY
 from exporter.actions.world import World
 from exporter.http.host_check import HostCheck
@@ -95,6 +95,8 @@ def _breaker(options: argparse.Namespace, audit: Audit) -> Breaker:
     settings = Path(options.config_file).with_name("evidence.json") if options.config_file else None
     out = options.evidence_dir or options.state_dir / "evidence"
     evidence = evidence_command(settings, out, options.path)
+    signal = options.checkpoint_signal
+    saving = Saving(signal, options.checkpoint_within) if signal else None
     limits = Limits(options.dry_run, options.veto, options.per_day, options.cooldown)
     link = options.link or f"http://{options.listen}:{options.port}"
     messages = Messages(link, options.texts, options.labels)
@@ -103,7 +105,7 @@ def _breaker(options: argparse.Namespace, audit: Audit) -> Breaker:
         limits,
         audit=audit,
         world=world,
-        perform=Steps(world, evidence).perform,
+        perform=Steps(world, evidence, saving).perform,
         messages=messages,
     )
 
@@ -143,6 +145,8 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     flags.add("veto", not_negative, 300.0, "seconds from the announcement of a step to the step")
     flags.add("per-day", number, 3, "most actions on one run within 24 hours")
     flags.add("cooldown", not_negative, 1800.0, "seconds between two actions on one run")
+    flags.add("checkpoint-signal", text, None, "the signal on which trainers save a checkpoint")
+    flags.add("checkpoint-within", not_negative, 600.0, "seconds in which the checkpoint is complete")
     flags.add("rules", partial(_list, _rule), (), "the policies, as JSON")
     flags.add("targets", partial(_list, _target), (), "what runs are reached by besides wrappers, as JSON")
     flags.add("path", text, ("./runs",), "run folders, of which evidence is collected", many=True)

@@ -83,8 +83,9 @@ class Audit:
         return [action for action in self.actions.values() if not action.outcome]
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the file. Of a step that is still being done it tells the intent alone."""
         os.close(self._file)
+        self._file = -1  # the number may be another file's by then
 
     def _apply(self, entry: dict[str, Any]) -> None:
         """Take an event into account, whether it was just written or is read back."""
@@ -102,10 +103,10 @@ class Audit:
             action_.vetoed = True
         elif event == "intent":
             action_.step = entry["step"]
-            if entry["step"] in DISRUPTIVE and action_.acted is None:
+            if entry["step"] in DISRUPTIVE:
                 action_.acted = time
         elif event == "result":
-            action_.step = ""
+            action_.step, action_.stepped = "", time
             action_.results[entry["step"]] = Result(entry["done"], entry["text"])
         elif event == "closed":
             action_.closed, action_.outcome, action_.reason = time, entry["outcome"], entry["reason"]

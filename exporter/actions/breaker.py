@@ -6,12 +6,14 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from threading import RLock
+from functools import partial
+from threading import RLock, Thread
 from typing import Protocol
 
 from exporter.actions.audit import Audit, opening
 from exporter.actions.messages import TOLD_SECONDS, Messages, is_told
 from exporter.actions.policy import (
+    CHECKPOINT,
     Action,
     Alert,
     Attempt,
@@ -45,6 +47,12 @@ class Look(Protocol):
 
 
 Perform = Callable[[str, Action], Result]
+Apart = Callable[[Callable[[], None]], None]
+
+
+def in_thread(do: Callable[[], None]) -> None:
+    """Do something while other actions go on."""
+    Thread(target=do, name=CHECKPOINT, daemon=True).start()
 
 
 class Breaker:
@@ -58,6 +66,7 @@ class Breaker:
         perform: Does a step.
         messages: What receivers read.
         clock: Gives the present time, in Unix seconds.
+        apart: Does a step that takes minutes.
     """
 
     def __init__(
@@ -70,11 +79,13 @@ class Breaker:
         perform: Perform,
         messages: Messages,
         clock: Callable[[], float] = time.time,
+        apart: Apart = in_thread,
     ) -> None:
         self.limits, self.audit, self.started = limits, audit, clock()
         self.failures: Counter[str] = Counter({"post": 0, "audit": 0})
         self._rules, self._world, self._perform = tuple(rules), world, perform
-        self._messages, self._clock = messages, clock
+        self._messages, self._clock, self._apart = messages, clock, apart
+        self._busy: set[str] = set()
         self._switch = audit.path.with_name(OFF)
         self._alerts: dict[str, tuple[Alert, Rule]] = {}
         self._held: dict[str, float] = {}
@@ -226,13 +237,17 @@ class Breaker:
         for _ in range(len(action.do) + 3):
             seen = self._seen(action)
             with self._lock:
-                if action.outcome:  # a veto came
+                if action.outcome or action.id in self._busy:  # a veto came, or a step takes its time
                     return
                 decision = to_go_on(action, seen, off=self.off, now=self._clock())
                 if decision.verb == "close":
                     self._close(action, decision.what, decision.reason)
                 elif decision.verb == "do":
                     self.audit.append(self._clock(), "intent", action.id, step=decision.what)
+            if decision.what == CHECKPOINT:
+                self._busy.add(action.id)
+                self._apart(partial(self._do, action, CHECKPOINT))
+                return
             if decision.verb == "announce":
                 self._announce(action)
             elif decision.verb == "do":
@@ -264,11 +279,14 @@ class Breaker:
     def _do(self, action: Action, step: str) -> None:
         """Do a step whose intent is on the disk."""
         switched_off = Result(done=False, text="the kill switch is on")  # since the decision
-        result = switched_off if self.off else self._perform(step, action)
-        with self._lock:
-            self.audit.append(
-                self._clock(), "result", action.id, step=step, done=result.done, text=result.text
-            )
+        try:
+            result = switched_off if self.off else self._perform(step, action)
+            with self._lock:
+                self.audit.append(
+                    self._clock(), "result", action.id, step=step, done=result.done, text=result.text
+                )
+        finally:
+            self._busy.discard(action.id)
         level = logging.INFO if result.done else logging.WARNING
         logger.log(level, "action %s on %s: %s: %s", action.id, action.run, step, result.text)
 

@@ -18,18 +18,22 @@ TOLD_SECONDS = 600.0
 """How long the outcome stays among the alerts."""
 
 _PENDING = {
+    "checkpoint": Text("Run will be asked for a checkpoint unless you veto"),
     "stop": Text("Run will be stopped unless you veto"),
     "pause": Text("Run will be paused unless you veto"),
 }
 _WOULD = {
+    "checkpoint": Text("Dry run: this run would be asked for a checkpoint"),
     "stop": Text("Dry run: this run would be stopped"),
     "pause": Text("Dry run: this run would be paused"),
 }
 _DO = {
+    "checkpoint": Text("its trainer is asked to save a checkpoint"),
     "stop": Text("SIGTERM to its trainer"),
     "pause": Text("SIGSTOP to its trainer, which trips NCCL timeouts"),
 }
 _TAKEN = {
+    ("checkpoint", "done"): Text("Run saved a checkpoint"),
     ("stop", "done"): Text("Run was stopped"),
     ("pause", "done"): Text("Run was paused"),
     ("", "done"): Text("Evidence about the run was collected"),

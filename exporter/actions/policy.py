@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Literal, NamedTuple
 
-DISRUPTIVE = ("pause", "stop")
+CHECKPOINT = "checkpoint"
+DISRUPTIVE = (CHECKPOINT, "pause", "stop")
 """Steps that change the run: announced, with time for a veto."""
 DAY_SECONDS = 86400.0
 LATE_SECONDS = 600.0
@@ -122,8 +123,9 @@ class Action:
     """What is done about one cause: an alert, and the attempt of the run that it is about.
 
     It is what the audit log says of it. ``step`` is the step that has begun and not ended, ``acted`` when the
-    first step that changes the run began. ``outcome`` is empty while it is open, then ``done``, ``failed``,
-    ``vetoed``, ``dropped``, ``refused`` or ``interrupted``; ``reason`` says why. Times are Unix seconds.
+    last step that changes the run began, ``stepped`` when the last step ended. ``outcome`` is empty while it
+    is open, then ``done``, ``failed``, ``vetoed``, ``dropped``, ``refused`` or ``interrupted``; ``reason``
+    says why. Times are Unix seconds.
     """
 
     id: str
@@ -142,6 +144,7 @@ class Action:
     vetoed: bool = False
     step: str = ""
     acted: float | None = None
+    stepped: float = 0.0
     results: dict[str, Result] = field(default_factory=dict)
     closed: float | None = None
     outcome: str = ""
@@ -149,8 +152,8 @@ class Action:
 
     @property
     def change(self) -> str:
-        """The step that changes the run; empty if none does."""
-        return next((step for step in self.do if step in DISRUPTIVE), "")
+        """The last step that changes the run; empty if none does."""
+        return next((step for step in reversed(self.do) if step in DISRUPTIVE), "")
 
 
 Verb = Literal["wait", "ignore", "open", "announce", "do", "close"]
@@ -234,13 +237,13 @@ def to_go_on(action: Action, seen: Seen, *, off: bool, now: float) -> Decision:
     """
     if action.step:  # only where its result could not be written down
         return Decision("close", "interrupted", "unknown")
-    if action.acted is not None:
+    if action.change in action.results:
         return _after_change(action, seen, off=off, now=now)
     return Decision("close", "vetoed", "by_hand") if action.vetoed else _before_change(action, seen, off, now)
 
 
 def _before_change(action: Action, seen: Seen, off: bool, now: float) -> Decision:  # noqa: FBT001
-    """Decide about an action that has changed nothing yet."""
+    """Decide about an action whose last change of the run is still to come."""
     if reason := _over(action, seen, off=off, now=now):
         return Decision("close", "dropped", reason)
     if not seen.holds or seen.attempt is None:
@@ -249,34 +252,35 @@ def _before_change(action: Action, seen: Seen, off: bool, now: float) -> Decisio
     if step is None:
         failed = not all(result.done for result in action.results.values())
         return Decision("close", "failed" if failed else "done")
-    return Decision("do", step) if step not in DISRUPTIVE else _to_change(action, seen, now)
+    return Decision("do", step) if step not in DISRUPTIVE else _to_change(action, step, seen, now)
 
 
 def _over(action: Action, seen: Seen, *, off: bool, now: float) -> str:
-    """Why an action that has changed nothing must not go on; empty if it may."""
+    """Why an action must not go on with what changes the run; empty if it may."""
+    waits_since = max(action.opened if action.deadline is None else action.deadline, action.stepped)
     reasons = {
         "switched_off": off,
         "resolved": seen.holds is False,
         "muted": seen.muted,
         "new_attempt": seen.attempt is not None and seen.attempt != action.attempt,
-        "unconfirmed": now - (action.opened if action.deadline is None else action.deadline) > LATE_SECONDS,
+        "unconfirmed": now - waits_since > LATE_SECONDS,
     }
     return next((reason for reason, so in reasons.items() if so), "")
 
 
-def _to_change(action: Action, seen: Seen, now: float) -> Decision:
-    """Decide about the step that changes the run, before it is done."""
+def _to_change(action: Action, step: str, seen: Seen, now: float) -> Decision:
+    """Decide about a step that changes the run, before it is done."""
     if not seen.alive:
         return Decision("close", "refused", seen.why)
     if action.deadline is None:
         return Decision("announce")
-    return Decision("do", action.change) if now >= action.deadline else Decision("wait")
+    return Decision("do", step) if now >= action.deadline else Decision("wait")
 
 
 def _after_change(action: Action, seen: Seen, *, off: bool, now: float) -> Decision:
     """Once the run was changed only SIGKILL may follow, after a ``stop``."""
-    result, kill = action.results.get(action.change), action.results.get("kill")
-    if result is None or not result.done or (kill and not kill.done):
+    result, kill = action.results[action.change], action.results.get("kill")
+    if not result.done or (kill and not kill.done):
         return Decision("close", "failed")
     over = kill or action.kill_after is None or action.change != "stop" or action.dry_run
     if over or off or action.vetoed or (seen.attempt is not None and not seen.alive):

@@ -1,4 +1,4 @@
-"""The steps that do not need a veto window: collect evidence. Those that do are sent to the run's target."""
+"""Steps as they are done: evidence is collected here, the others are sent to the run's target."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from exporter.actions.audit import safe
-from exporter.actions.policy import Action, Result
-from exporter.actions.targets import TargetError
+from exporter.actions.policy import CHECKPOINT, Action, Result
+from exporter.actions.targets import Saving, TargetError
 from exporter.actions.world import World
 
 EVIDENCE_SECONDS = 90.0
@@ -17,10 +17,16 @@ EVIDENCE_SECONDS = 90.0
 
 
 class Steps:
-    """Does steps; ``evidence`` is the command that collects it, without the run's name."""
+    """Does steps.
 
-    def __init__(self, world: World, evidence: Sequence[str]) -> None:
-        self._world, self._evidence = world, tuple(evidence)
+    Args:
+        world: Knows what runs are reached by.
+        evidence: The command that collects it, without the run's name.
+        saving: How trainers are asked for a checkpoint; ``None`` if they are not.
+    """
+
+    def __init__(self, world: World, evidence: Sequence[str], saving: Saving | None = None) -> None:
+        self._world, self._evidence, self._saving = world, tuple(evidence), saving
 
     def perform(self, step: str, action: Action) -> Result:
         """Do a step of an action. In a dry run only say what it would have been."""
@@ -32,7 +38,8 @@ class Steps:
         if target is None or target.attempt != action.attempt or target.gone:
             return Result(done=False, text="the attempt that the alert is about does not run any more")
         try:
-            return Result(done=True, text=safe(target.send(step, action)))
+            done = target.save(self._saving, action) if step == CHECKPOINT else target.send(step, action)
+            return Result(done=True, text=safe(done))
         except TargetError as problem:
             return Result(done=False, text=safe(str(problem)))
 

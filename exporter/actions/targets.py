@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from exporter.actions.policy import Action, Attempt
 from exporter.runs.files import launch
@@ -28,6 +28,13 @@ _SIGNALS = {"stop": signal.SIGTERM, "kill": signal.SIGKILL, "pause": signal.SIGS
 
 class TargetError(Exception):
     """Raised when a step was not done; says why."""
+
+
+class Saving(NamedTuple):
+    """How trainers are asked for a checkpoint: the signal's name, and the seconds in which it is complete."""
+
+    signal: str
+    within: float
 
 
 class Target(Protocol):
@@ -48,6 +55,20 @@ class Target(Protocol):
             TargetError: It was not done.
         """
 
+    def save(self, saving: Saving | None, action: Action) -> str:
+        """Have a checkpoint saved, and wait until it is complete. Returns which, in words.
+
+        Raises:
+            TargetError: There is none.
+        """
+
+
+class Unsaved:
+    """A target of which it is not known what it saves."""
+
+    def save(self, saving: Saving | None, action: Action) -> str:  # noqa: ARG002  (part of every target)
+        raise TargetError("only a run that `stepwatch run` started can be asked for a checkpoint")
+
 
 @dataclass(frozen=True)
 class Wrapped:
@@ -65,27 +86,55 @@ class Wrapped:
         return "" if self.known.ended is None and self.known.held else "ended"
 
     def send(self, step: str, action: Action) -> str:
+        self._ask(step, action)
+        return f"{launch.ACTIONS[step]} by its wrapper"
+
+    def save(self, saving: Saving | None, action: Action) -> str:
+        if saving is None:
+            raise TargetError("no signal is configured. Fix: set actions.checkpoint_signal")
+        answer = self._ask("checkpoint", action, saving)
+        return f"{answer.reason} is complete, after {saving.signal}"
+
+    def _ask(self, step: str, action: Action, saving: Saving | None = None) -> launch.Answer:
+        """Have the wrapper do something. Returns its answer.
+
+        Raises:
+            TargetError: It did not.
+        """
+        why = f"{action.alert} ({action.id})"
         request = launch.Request(
-            f"{action.id}-{step}", step, self.known.attempt, "stepwatch", f"{action.alert} ({action.id})"
+            f"{action.id}-{step}", step, self.known.attempt, "stepwatch", why, saving.signal if saving else ""
         )
         try:
             launch.ask(self.log, request)
         except OSError as problem:
             raise TargetError(f"{self.log.parent} cannot be written to: {problem.strerror}") from None
-        until = time.monotonic() + ANSWER_SECONDS
+        file = self.log.with_name(self.log.name + launch.REQUEST_SUFFIX)
+        begun = time.monotonic()
         while (answer := launch.answers(self.log).get(request.id)) is None:
-            if time.monotonic() > until:
+            if why_not := self._unanswered(file, time.monotonic() - begun, saving):
                 with suppress(OSError):  # no one is to find it later
-                    self.log.with_name(self.log.name + launch.REQUEST_SUFFIX).unlink()
-                raise TargetError(f"the wrapper did not answer within {ANSWER_SECONDS:.0f} s")
+                    file.unlink()
+                raise TargetError(why_not)
             time.sleep(0.1)
         if not answer.done:
             raise TargetError(f"the wrapper refused: {answer.reason}")
-        return f"{launch.ACTIONS[step]} by its wrapper"
+        return answer
+
+    def _unanswered(self, request: Path, waited: float, saving: Saving | None) -> str:
+        """Why a request gets no answer any more; empty if it still may."""
+        if saving is None or request.exists():
+            late = f"the wrapper did not answer within {ANSWER_SECONDS:.0f} s"
+            return late if waited > ANSWER_SECONDS else ""
+        if waited > saving.within:
+            return f"no new checkpoint was complete within {saving.within:.0f} s of {saving.signal}"
+        now = launch.read(self.log)
+        gone = now is None or now.attempt != self.known.attempt or Wrapped(self.log, now).gone
+        return "the trainer ended before a checkpoint was complete" if gone else ""
 
 
 @dataclass(frozen=True)
-class Group:
+class Group(Unsaved):
     """A process group whose leader's id a file holds.
 
     The file must be younger than the process: else another process has got the id since.
@@ -129,7 +178,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class RayJob:
+class RayJob(Unsaved):
     """A job of Ray, by its submission id, at the REST API of the dashboard."""
 
     url: str

@@ -133,7 +133,9 @@ def _tracked(checkpoint: Checkpoint) -> bool:
 
 def _of_transformers(checkpoint: Checkpoint) -> bool:
     state = _json(checkpoint.path / "trainer_state.json")
-    return isinstance(state, dict) and state.get("global_step") == checkpoint.step
+    # The other file is there while `enable_jit_checkpoint` saves.
+    begun = "checkpoint-is-incomplete.txt" in checkpoint.files
+    return not begun and isinstance(state, dict) and state.get("global_step") == checkpoint.step
 
 
 def _of_nemo(checkpoint: Checkpoint) -> bool:

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,13 +20,16 @@ LAST_SECONDS = 60.0
 
 
 @contextmanager
-def watched(order: Order | None) -> Iterator[None]:
+def watched(order: Order | None) -> Iterator[Callable[[], set[str]] | None]:
     """Have the checkpoints of a trainer watched meanwhile; without an order, do nothing.
 
     It has a session of its own, so that Ctrl-C does not reach it. If the wrapper dies, the kernel kills it.
+
+    Yields:
+        What lists the names of those that are there, complete or not; ``None`` where they are not watched.
     """
     if order is None:
-        yield
+        yield None
         return
     wakes, trainer_runs = os.pipe()
     process = subprocess.Popen(
@@ -40,7 +43,7 @@ def watched(order: Order | None) -> Iterator[None]:
     with suppress(OSError):
         os.write(trainer_runs, f"{json.dumps(asdict(order))}\n".encode())
     try:
-        yield
+        yield lambda: {each.name for each in layouts.found(Path(order.folder))}
     finally:
         os.close(trainer_runs)
         try:
@@ -64,7 +67,9 @@ class Saving:
     keep: int | None = None
     config: Path | None = None
 
-    def watched(self, command: Sequence[str], log: Path, runs: Path) -> AbstractContextManager[None]:
+    def watched(
+        self, command: Sequence[str], log: Path, runs: Path
+    ) -> AbstractContextManager[Callable[[], set[str]] | None]:
         """Have its checkpoints watched meanwhile; arguments and errors are those of `order`."""
         return watched(self.order(command, log, runs))
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from exporter.actions.policy import DISRUPTIVE
+from exporter.actions.policy import CHECKPOINT, DISRUPTIVE
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.schema.errors import NOTHING, Fault, Faults
 from stepwatch.schema.names import RunGlob
@@ -16,6 +16,7 @@ from stepwatch.schema.quantities import Duration
 from stepwatch.schema.scalars import (
     ActionCount,
     ActionStep,
+    CheckpointSignal,
     PositiveSpan,
     SentSeverity,
     Span,
@@ -59,8 +60,9 @@ class Policy(Section):
     )
     runs: RunGlob = default("*", "A pattern of run names: * any text, ? any character, [ab] one of these.")
     do: tuple[ActionStep, ...] = needed(
-        "The steps in order. evidence: collect an archive. notify: send what came of it; what pause and stop "
-        "do is always announced. pause: SIGSTOP, which trips NCCL timeouts. stop: SIGTERM."
+        "The steps in order. evidence: collect an archive. notify: send what came of it; what the next three "
+        "do is always announced. checkpoint: checkpoint_signal, and wait for a new complete one. pause: "
+        "SIGSTOP, which trips NCCL timeouts. stop: SIGTERM."
     )
     kill_after: PositiveSpan | None = default(
         None, "SIGKILL so long after stop, if the trainer still runs. null: never."
@@ -74,7 +76,8 @@ class Policy(Section):
 
     def _steps(self) -> Iterator[Fault]:
         says = expected = fix = ""
-        changes = [step for step in self.do if step in DISRUPTIVE]
+        changes = [step for step in self.do if step in DISRUPTIVE and step != CHECKPOINT]
+        last = [CHECKPOINT] * (CHECKPOINT in self.do) + changes
         if not self.do:
             says, expected, fix = "is empty", "one step or more", "write [evidence, notify]"
         elif len(set(self.do)) < len(self.do):
@@ -85,11 +88,11 @@ class Policy(Section):
                 "pause or stop",
                 "delete one of the two: a paused trainer cannot react to SIGTERM",
             )
-        elif changes and self.do[-1] != changes[0]:
+        elif last and [*self.do][-len(last) :] != last:
             says, expected, fix = (
-                f"goes on after {changes[0]}",
-                f"{changes[0]} as the last step",
-                f"write evidence and notify before {changes[0]}: there is nothing left to collect after it",
+                f"goes on after {last[0]}",
+                f"{' and then '.join(last)} as the last step" + "s" * (len(last) - 1),
+                f"write evidence and notify before {last[0]}: they are about the run as it was",
             )
         if says:
             yield Fault(says, expected=expected, fix=fix, at=("do",), value=NOTHING)
@@ -149,12 +152,22 @@ class Actions(Section):
     dry_run: Switch = default(True, "true: log and announce what would be done, and do nothing.")
     veto: Span = default(
         Duration.parse("5m"),
-        "From the announcement of pause or stop to the step: time for a person to open the link and veto. "
-        "0s: none.",
+        "From the announcement of checkpoint, pause or stop to the step: time for a person to open the link "
+        "and veto. 0s: none.",
     )
-    per_day: ActionCount = default(3, "Most actions on one run within 24 h that pause or stop it.")
+    per_day: ActionCount = default(
+        3, "Most actions on one run within 24 h that have it save a checkpoint, pause it or stop it."
+    )
     cooldown: Span = default(
         Duration.parse("30m"), "After an action on a run, or its veto, none on this run for so long."
+    )
+    checkpoint_signal: CheckpointSignal | None = default(
+        None,
+        "The signal on which the trainer saves a checkpoint, by a handler of its own: SIGUSR1 or SIGUSR2. "
+        "null: the step checkpoint is refused.",
+    )
+    checkpoint_within: PositiveSpan = default(
+        Duration.parse("10m"), "How long to wait for that checkpoint; then the next step follows without it."
     )
     policies: tuple[Policy, ...] = default(
         (), "What is done about which alert. The first that fits an alert counts; an alert causes one action."
@@ -162,6 +175,20 @@ class Actions(Section):
     targets: tuple[ActionTarget, ...] = default(
         (), "How runs are reached that `stepwatch run` did not start; these may not be acted on otherwise."
     )
+
+    @model_validator(mode="after")
+    def _can_save(self) -> Actions:
+        for number, policy in enumerate(self.policies):
+            if CHECKPOINT in policy.do and self.checkpoint_signal is None:
+                raise Fault(
+                    "has checkpoint without a signal for it",
+                    expected="checkpoint_signal, on which the trainer saves",
+                    fix="set actions.checkpoint_signal: SIGUSR1 and have the trainer handle it "
+                    "(docs/actions.md), or delete checkpoint",
+                    at=("policies", number, "do"),
+                    value=NOTHING,
+                )
+        return self
 
     @property
     def enabled(self) -> bool:

@@ -7,10 +7,12 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
+from exporter.runs.files import checkpoints
 from exporter.runs.files.launch import Answer, Request, Retry
 from stepwatch.launch.failures import classify
 from stepwatch.launch.keeper import GRACE_SECONDS, Keeper, Report, descendants, end_all
@@ -28,6 +30,21 @@ FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 _PASSED_ON = (*FROM_TERMINAL, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 
 
+Listing = Callable[[], set[str]]
+"""Gives the names of the checkpoints that are there, complete or not."""
+SAVING = ("SIGUSR1", "SIGUSR2")
+"""Signals on which a trainer may save a checkpoint and go on; others have a meaning already."""
+
+
+def handles(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal."""
+    with suppress(OSError, StopIteration, ValueError):
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        caught = next(line for line in lines if line.startswith("SigCgt:")).split()[1]
+        return bool(int(caught, 16) >> (number - 1) & 1)
+    return False
+
+
 class Attempt:
     """The trainer, started once and accompanied to its end."""
 
@@ -38,8 +55,12 @@ class Attempt:
         record: LaunchRecord,
         retry: Retry | None = None,
         job: RayJob | None = None,
+        *,
+        listing: Listing | None = None,
     ) -> None:
         self._record, self._retry, self._job = record, retry, job
+        self._listing = listing
+        self._saving: tuple[Request, set[str]] | None = None
         self._command = job.submit(command) if job else command
         self._stopping: subprocess.Popen[bytes] | None = None
         self._streams, self._log = Streams(log), log
@@ -80,6 +101,8 @@ class Attempt:
             typed = "Ctrl-C" if self._streams.interrupted else ""
             if typed and self._job:
                 self._job.stop()
+            if self._saving:
+                self._record.answer(Answer.to(self._saving[0], "it ended before a checkpoint was complete"))
             failure = classify(self._streams.tail, outcome) if outcome.status else None
             return End(outcome, failure, self._stopped, self._interrupted or typed)
         finally:
@@ -145,25 +168,57 @@ class Attempt:
         if time.monotonic() < self._asked + POLL_SECONDS:
             return
         self._asked = time.monotonic()
+        self._look_for_checkpoint()
         if found := self._requests.take(self._record.attempt):
             self._obey(*found)
 
     def _obey(self, request: Request, refused: str = "") -> None:
         if self._job and request.action in ("pause", "continue"):
             refused = refused or "a Ray job cannot be paused"
+        if request.action == "checkpoint":
+            refused = refused or self._cannot_save(request.signal)
         answer = Answer.to(request, refused)
         if not refused:
             self._do(request)
+            if self._saving and self._saving[0] is request:
+                return  # it is answered once there is one
             self._stopped = answer if request.action in ("stop", "kill") else self._stopped
         self._record.answer(answer)
 
     def _do(self, request: Request) -> None:
         if request.action == "stop" or self._job:
             self._pass_on(signal.SIGTERM)
+        elif request.action == "checkpoint" and self._listing:
+            # One that is being saved now does not count: the next step may end the trainer.
+            self._saving = request, self._listing()
+            self._pass_on(signal.Signals[request.signal])
         else:
             number = {"kill": signal.SIGKILL, "pause": signal.SIGSTOP}.get(request.action, signal.SIGCONT)
             self._paused = request.action == "pause"
             self._signal_all(number)
+
+    def _look_for_checkpoint(self) -> None:
+        """Answer the request for a checkpoint, if one is complete that was not there before."""
+        if self._saving:
+            request, before = self._saving
+            names = (each.name for each in checkpoints.read(self._log))
+            if new := next((name for name in names if name not in before and "/" not in name), ""):
+                self._record.answer(replace(Answer.to(request), reason=new))
+                self._saving = None
+
+    def _cannot_save(self, name: str) -> str:
+        """Why the trainer cannot be asked for a checkpoint by a signal; empty if it can."""
+        if name not in SAVING:
+            return f"{name or 'no signal'} is not one of {', '.join(SAVING)}"
+        if self._job:
+            return "a Ray job gets no signals"
+        if not self._listing:
+            return "it is not known where the trainer saves; name the folder with --checkpoints"
+        if self._paused:
+            return "the trainer is paused"
+        if self._pid is None or not handles(self._pid, signal.Signals[name]):
+            return f"the trainer has no handler for {name}, which would end it"
+        return ""
 
     def _signal_all(self, number: signal.Signals) -> None:
         """Send a signal to all that the trainer started, also to what it starts meanwhile."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from exporter.runs.files.launch import Answer, Retry
-from stepwatch.launch.attempt import FROM_TERMINAL, Attempt
+from stepwatch.launch.attempt import FROM_TERMINAL, Attempt, Listing
 from stepwatch.launch.policy import RetryPolicy
 from stepwatch.launch.ray_job import RayJob
 from stepwatch.launch.record import LaunchRecord
@@ -21,8 +21,8 @@ from stepwatch.launch.retries import End, Plan, Retries
 from stepwatch.launch.streams import die_of
 from stepwatch.schema.errors import Refused
 
-Beside = Callable[[Sequence[str], Path, Path], AbstractContextManager[None]]
-"""Takes the command, the log and the folder of logs."""
+Beside = Callable[[Sequence[str], Path, Path], AbstractContextManager[Listing | None]]
+"""Takes the command, the log and the folder of logs; gives a listing where checkpoints are watched."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,10 @@ def run(
     retries = Retries(retrying.policy, command) if retrying else None
     retry: Retry | None = None
     next_: Sequence[str] | None = command
-    with beside(command, log, runs) if beside else nullcontext():
+    with beside(command, log, runs) if beside else nullcontext() as listing:
         while next_ is not None:
             since = log.stat().st_size
-            end = Attempt(next_, log, record, retry, job).run()
+            end = Attempt(next_, log, record, retry, job, listing=listing).run()
             if retrying is None or retries is None:
                 record.end(end)
                 break

@@ -153,6 +153,8 @@ def _actions(config: Config, deployment: Deployment) -> Settings:
         "veto": actions.veto.seconds,
         "per_day": actions.per_day,
         "cooldown": actions.cooldown.seconds,
+        "checkpoint_signal": actions.checkpoint_signal,
+        "checkpoint_within": actions.checkpoint_within.seconds,
         "rules": [
             {
                 "on": policy.on,

@@ -20,6 +20,7 @@ from stepwatch.alerts.model.identity import Labels
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
 from stepwatch.languages import Catalogue, catalogue
+from stepwatch.launch.failures import CLASSES
 from stepwatch.schema.quantities import Duration
 
 PASSED = "rl_limit_passed"
@@ -45,6 +46,10 @@ _IN_A_URL = r"urlquery | reReplaceAll `\+` `%20`"
 
 _GPU = "or $labels.uuid $labels.gpu `N`"
 """By its UUID where that is known: numbers change when a GPU is lost."""
+
+
+FAILURES = tuple(each.text for each in CLASSES.values())
+"""What the cause of a run's end may be in words, beside those of `_in_words`."""
 
 
 class Subject(NamedTuple):
@@ -182,7 +187,7 @@ def _about_run(alert: Alert, severity: str, translate: Catalogue) -> str:
 
     Every notification names the run.
     """
-    said = "".join(_each_of_run(fact.query, fact.text) for fact in alert.facts)
+    said = "".join(_each_of_run(fact.query, _in_words(fact.text, translate)) for fact in alert.facts)
     measured = alert.conditions[0].measured
     if alert.style:
         values = (
@@ -202,6 +207,23 @@ def _about_run(alert: Alert, severity: str, translate: Catalogue) -> str:
 def _each_of_run(query: str, text: str) -> str:
     """Return a text for each series that a query about the run finds, ``%s`` in which selects the run."""
     return f'{{{{range printf "{query}" $r|query}}}}{text}{{{{end}}}}'
+
+
+def _in_words(text: str, translate: Catalogue) -> str:
+    """Return a text with the cause that a metric has in English, such as `CUDA out of memory`, translated."""
+    causes = {
+        r"^retry (\d+) of (\d+) after ": translate("retry $1 of $2 after "),
+        r"^stopped by (\S+)": translate("stopped by $1"),
+        r"^killed by (\S+)": translate("killed by $1"),
+        r"^paused by (\S+)": translate("paused by $1"),
+        r"^wrapper killed$": translate("wrapper killed"),
+        r"^exit code (\d+)$": translate("exit code $1"),
+        # The longer first: one is the end of another.
+        **{rf"\b{each}$": translate(each) for each in sorted(FAILURES, key=len, reverse=True)},
+    }
+    own = {found: said for found, said in causes.items() if translate.texts}  # English needs none of it
+    chain = "".join(f" | reReplaceAll `{found}` `{said}`" for found, said in own.items())
+    return text.replace("{{.Labels.cause}}", f"{{{{.Labels.cause{chain}}}}}")
 
 
 def compared(alert: Alert, measured: str, baseline: str, translate: Catalogue) -> str:

@@ -17,12 +17,14 @@ from exporter.actions.webhook import News
 
 VETO, COOLDOWN, PER_DAY, HOLD = 60.0, 300.0, 2, 30.0
 RULES = (
-    Rule("KLExplosion", "critical", HOLD, re.compile(".*"), ("evidence", "notify", "stop"), 30.0),
+    Rule(
+        "KLExplosion", "critical", HOLD, re.compile(".*"), ("evidence", "notify", "checkpoint", "stop"), 30.0
+    ),
     Rule("RewardCollapse", "", HOLD, re.compile(".*"), ("pause",)),
     Rule("KLHigh", "", 0.0, re.compile(".*"), ("evidence", "notify")),
 )
 LIMITS = Limits(dry_run=False, veto=VETO, per_day=PER_DAY, cooldown=COOLDOWN)
-CHANGES = ("stop", "pause", "kill")
+CHANGES = ("checkpoint", "stop", "pause", "kill")
 
 
 class Crash(BaseException):
@@ -165,12 +167,14 @@ class World:
             and not any(each.cause == cause and each.step == "stop" for each in self.effects),
         }
         if step != "kill":
-            same = [each for each in self.effects if each.run == run.name and each.step != "kill"]
+            # An action's checkpoint and its stop are one.
+            others = {each.action: each for each in self.effects if each.action != action.id}
+            same = [each for each in others.values() if each.run == run.name]
             wrong["cool-down"] = any(self.now - each.time < COOLDOWN for each in same)
             wrong["too many a day"] = sum(self.now - each.time < DAY_SECONDS for each in same) >= PER_DAY
         self.broken += [f"{step} of {run.name} at {self.now}: {what}" for what, so in wrong.items() if so]
         self.effects.append(Effect(action.id, step, cause, run.name, self.now))
-        if step != "pause" and self.chance.random() < 0.7:
+        if step in ("stop", "kill") and self.chance.random() < 0.7:
             run.alive = False
 
     def _on_disk(self, action: str, step: str) -> bool:
@@ -201,6 +205,7 @@ class World:
                     perform=self.perform,
                     messages=Messages("http://127.0.0.1:9413"),
                     clock=lambda: self.now,
+                    apart=lambda do: do(),
                 )
             except Crash:
                 audit.close()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -24,13 +23,13 @@ from stepwatch.config import load
 from stepwatch.config.models import Ports
 from stepwatch.deploy.native import stack as native
 from stepwatch.deploy.native.state import State
-from stepwatch.launch.keeper import descendants
 from stepwatch.render.generator import generate
 from stepwatch.system import http_client
 from stepwatch.system.environment import CHECKOUT
 from tests.alertmanager.route import QUICK, Labels, alert, post
 from tests.e2e.stack import server
 from tests.real import AlertmanagerServer, WebhookSink, free_port
+from tests.real.ending import end
 from tests.real.listening import Listening
 from tests.real.waiting import counted, eventually, let_pass
 
@@ -216,7 +215,4 @@ class Around:
 
     def _end(self) -> None:
         for each in self.trainers:
-            for pid in (*descendants(each.pid), each.pid):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            each.wait()
+            end(each)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from exporter.actions.policy import (
 from exporter.actions.webhook import News
 
 RULE = Rule("KLExplosion", "critical", 120.0, re.compile("ppo/.*"), ("evidence", "stop"), 60.0)
+SAVING = replace(RULE, do=("checkpoint", "stop"))
 LIMITS = Limits(dry_run=False, veto=300.0, per_day=3, cooldown=1800.0)
 ALERT = Alert("f", {"alertname": "KLExplosion", "severity": "critical", "run": "ppo/a"}, 1000.0)
 ATTEMPT = Attempt("log /runs/a.log", 2, 500.0)
@@ -162,9 +164,10 @@ class Around:
 
     def __init__(self, folder: Path, rule: Rule = RULE, limits: Limits = LIMITS) -> None:
         self.folder, self.now, self.seen = folder, 900.0, SICK
-        self.takes_posts, self.fails = True, False
+        self.takes_posts, self.fails, self.succeeds = True, False, True
         self.done: list[str] = []
         self.posted: list[dict[str, Any]] = []
+        self.apart: list[Callable[[], None]] = []
         self.breaker = Breaker(
             [rule],
             limits,
@@ -173,6 +176,7 @@ class Around:
             perform=self.perform,
             messages=Messages("http://127.0.0.1:9413"),
             clock=lambda: self.now,
+            apart=self.apart.append,
         )
 
     def refresh(self) -> None: ...
@@ -188,7 +192,7 @@ class Around:
         if self.fails:
             raise OSError("this was not foreseen")
         self.done.append(step)
-        return Result(True, step)
+        return Result(self.succeeds, step)
 
     def at(self, now: float, *, firing: bool | None = None) -> Around:
         self.now = now
@@ -276,6 +280,69 @@ def test_a_veto_after_the_step_began_is_too_late_but_no_kill_follows(tmp_path: P
     assert around.at(1600).done == ["evidence", "stop"]
     assert action.outcome == "done"
     assert not around.breaker.veto(action.id, "someone")
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_a_checkpoint_is_waited_for_while_the_breaker_goes_on_and_then_the_run_is_stopped(
+    tmp_path: Path, done: bool
+) -> None:
+    around = Around(tmp_path, SAVING)
+    around.at(1120, firing=True).at(1419)
+    assert (around.done, around.apart) == ([], [])
+    around.at(1420).at(1421).at(1500 + LATE_SECONDS)
+    (save,) = around.apart
+    assert around.breaker.looks == 5
+    around.succeeds = done
+    save()
+
+    assert around.at(1510 + LATE_SECONDS).done == ["checkpoint", "stop"]
+    (action,) = around.breaker.actions()
+    assert (action.outcome, action.results["checkpoint"].done) == ("" if done else "failed", done)
+
+
+@pytest.mark.parametrize("ends", ["veto", "switch", "resolved"])
+def test_what_comes_during_a_checkpoint_keeps_the_run_from_being_stopped(tmp_path: Path, ends: str) -> None:
+    around = Around(tmp_path, SAVING)
+    around.at(1120, firing=True).at(1420)
+    (action,) = around.breaker.actions()
+    if ends == "veto":
+        assert around.breaker.veto(action.id, "someone")
+    elif ends == "switch":
+        around.breaker.switch_off()
+    else:
+        around.seen = replace(SICK, holds=False)
+    assert around.at(1430).apart
+    assert action.outcome == ""
+    around.apart[0]()
+
+    assert around.at(1440).done == ["checkpoint"][: ends != "switch"]
+    assert action.outcome == ("vetoed" if ends == "veto" else "dropped")
+
+
+def test_a_checkpoint_that_was_asked_for_and_never_reported_is_not_asked_for_again(tmp_path: Path) -> None:
+    around = Around(tmp_path, SAVING)
+    around.at(1120, firing=True).at(1420)
+    around.breaker.audit.close()
+    again = Around(tmp_path, SAVING)
+    again.at(1430, firing=True).at(3000)
+
+    assert (again.done, again.apart) == ([], [])
+    assert [(each.outcome, each.reason) for each in again.breaker.actions()] == [("interrupted", "unknown")]
+    with pytest.raises(OSError, match="Bad file descriptor"):  # of the first one, which is closed
+        around.apart[0]()
+
+
+def test_a_checkpoint_alone_is_announced_and_counts_as_an_action(tmp_path: Path) -> None:
+    around = Around(tmp_path, replace(SAVING, do=("checkpoint",)))
+    around.at(1120, firing=True)
+    pending = next(each for each in around.posted if each["labels"]["alertname"] == "ActionPending")
+    assert pending["annotations"]["summary"] == "Run will be asked for a checkpoint unless you veto"
+    around.at(1420).apart[0]()
+    around.at(1430)
+    (action,) = around.breaker.actions()
+
+    assert action.outcome == "done"
+    assert opens(SICK, action, now=1500.0) == Decision("wait", "cooldown")
 
 
 def test_a_dry_action_does_not_use_up_the_cause(tmp_path: Path) -> None:

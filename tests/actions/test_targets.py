@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,12 @@ from typing import Any
 import pytest
 
 from exporter.actions.policy import Action, Attempt
-from exporter.actions.targets import Group, RayJob, TargetError
+from exporter.actions.targets import Group, RayJob, Saving, TargetError, Wrapped, find
+from exporter.runs.files import checkpoints
+from stepwatch.system.environment import CHECKOUT
+from tests.real.ending import ended
 from tests.real.listening import Listening
+from tests.real.waiting import eventually
 
 ACTION = Action(
     "4f", "a", "KLExplosion", "critical", "f", 2e9, Attempt("", 1, 0.0), ("stop",), None, False, 1.0
@@ -99,3 +104,58 @@ def test_only_a_group_s_leader_that_is_older_than_its_file_is_reached(tmp_path: 
         for each in (leader, member):
             each.kill()
             each.wait()
+
+
+SAVER = """
+import signal, sys, time
+from pathlib import Path
+from tests.checkpoints import saving
+
+out, how, asked = Path(sys.argv[1]), sys.argv[2], []
+signal.signal(signal.SIGUSR1, lambda *_: asked.append(1))
+saving.transformers(out, 10)
+print("saves", flush=True)
+while True:
+    time.sleep(0.02)
+    if asked and how == "saves":
+        saving.transformers(out, 11)
+        asked.clear()
+    if asked and how == "dies":
+        sys.exit(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "within", "says"),
+    [
+        ("saves", 300.0, "checkpoint-11 is complete, after SIGUSR1"),
+        ("dies", 300.0, "ended before a checkpoint was complete"),
+        ("hangs", 1.0, "no new checkpoint was complete within 1 s of SIGUSR1"),
+    ],
+)
+def test_a_checkpoint_that_was_asked_for_is_waited_for(
+    tmp_path: Path, how: str, within: float, says: str
+) -> None:
+    out, log = tmp_path / "out", tmp_path / "runs/a.log"
+    run = [sys.executable, "-m", "stepwatch", "run", "--runs", str(tmp_path / "runs"), "--name", "a"]
+    trainer = [sys.executable, "-c", SAVER, str(out), how]
+    with ended() as started:
+        started.append(subprocess.Popen([*run, "--checkpoints", str(out), "--", *trainer], cwd=CHECKOUT))
+        eventually(lambda: [each.name for each in checkpoints.read(log)] == ["checkpoint-10"])
+        target = find("a", log, [])
+        assert isinstance(target, Wrapped)
+        with pytest.raises(TargetError, match=r"Fix: set actions\.checkpoint_signal"):
+            target.save(None, ACTION)
+        about = replace(ACTION, attempt=target.attempt)
+        if how == "saves":
+            assert target.save(Saving("SIGUSR1", within), about) == says
+            assert started[0].poll() is None
+        else:
+            with pytest.raises(TargetError, match=says):
+                target.save(Saving("SIGUSR1", within), about)
+
+
+def test_only_a_wrapped_run_can_be_asked_for_a_checkpoint(tmp_path: Path) -> None:
+    for target in (Group(tmp_path, 1, 0.0), RayJob("http://127.0.0.1:1", "a", 0.0)):
+        with pytest.raises(TargetError, match="only a run that `stepwatch run` started"):
+            target.save(Saving("SIGUSR1", 1.0), ACTION)

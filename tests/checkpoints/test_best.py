@@ -214,6 +214,25 @@ def test_a_trainer_that_writes_through_a_hard_link_is_found_out(folder: Path) ->
     assert len(saving.contents(folder / "global_step_5")) == 8
 
 
+def test_a_reflink_takes_no_space_and_nothing_writes_through_it(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "xfs") as disk:
+        folder = disk / "e"
+        folder.mkdir()
+        size = 8 << 20
+        place = saving.verl(folder, 5, size=size)
+        before, was = shutil.disk_usage(disk).free, saving.contents(place)
+        assert keep(folder, "global_step_5") == REFLINK
+        os.sync()
+        assert before - shutil.disk_usage(disk).free < size
+        saving.verl(folder, 5, size=size)
+
+        with opened(folder) as best:
+            assert [each.name for each in best.kept] == ["global_step_5"]
+        assert saving.contents(disk / "e.best" / "global_step_5") == was
+        shutil.rmtree(folder)
+        assert saving.contents(disk / "e.best" / "global_step_5") == was
+
+
 def test_what_someone_else_changed_is_left_alone(folder: Path) -> None:
     saving.verl(folder, 5)
     keep(folder, "global_step_5")

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,6 +18,7 @@ from stepwatch.checkpoints.order import Order
 from stepwatch.checkpoints.watch import Watcher
 from stepwatch.launch.keeper import descendants
 from tests.checkpoints import saving
+from tests.real.ending import ended
 from tests.real.waiting import eventually
 from tests.runs.lines import console, measured
 
@@ -54,13 +52,8 @@ RISES = [*(0.2 + 0.01 * step for step in range(1, 21)), *(0.05 for _ in range(20
 @pytest.fixture(name="started")
 def _started() -> Iterator[list[subprocess.Popen[str]]]:
     """Wrappers that a test started; what is left of them is ended."""
-    started: list[subprocess.Popen[str]] = []
-    yield started
-    for each in started:
-        for pid in (*descendants(each.pid), each.pid):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        each.communicate()
+    with ended() as started:
+        yield started
 
 
 def wrapped(folder: Path, *options: str, rewards: list[float] = RISES) -> subprocess.Popen[str]:

@@ -23,6 +23,7 @@ from stepwatch.system import http_client
 from tests.evidence.trainer import SECRET
 from tests.real import Server, free_port
 from tests.real.disk import fill, small_disk
+from tests.real.ending import end
 from tests.real.environments import programs
 from tests.real.hung_mount import mounted
 from tests.real.waiting import eventually, in_time
@@ -91,12 +92,7 @@ def _trainer(runs: Path) -> Iterator[subprocess.Popen[bytes]]:
     log = runs / "ppo/gsm8k.log"
     eventually(lambda: log.exists() and b"hangs" in log.read_bytes())
     yield started
-    for pid in (*descendants(started.pid), started.pid):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-    started.wait()
+    end(started)
 
 
 def steps(runs: Path, number: int = 3, name: str = "ppo/gsm8k.jsonl") -> Path:

@@ -18,13 +18,16 @@ from stepwatch.render import generator, templates
 from stepwatch.render.dashboard import assemble
 from stepwatch.render.dashboard_texts import translated
 from stepwatch.rules import runbook
-from stepwatch.rules.messages import SUBJECTS
+from stepwatch.rules.messages import FAILURES, SUBJECTS
 from stepwatch.system.environment import CHECKOUT
 from tests.rules import rendered
 
 HEADER = 'msgid ""\nmsgstr ""\n"Language: {}\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
 CALLS = ("translate", "Text")
 """What is called with a text: ``translate("...")``; in services ``Text("...")``."""
+
+ACTING = {"policies": [{"on": "KLExplosion", "do": ["notify"]}]}
+"""Dashboards have marks of actions only where there are some."""
 
 Origins = dict[str, set[str]]
 
@@ -57,8 +60,8 @@ def collected(root: Path = CHECKOUT) -> Origins:
             for text in book[alert.name]:
                 recorder(text)
     recorder.file = "stepwatch/rules/messages.py"
-    for subject in SUBJECTS.values():
-        recorder(subject.who)
+    for text in (*(subject.who for subject in SUBJECTS.values()), *FAILURES):
+        recorder(text)
     _record_dashboards(recorder, root)
     for path, text in _called(root):
         recorder.file = path
@@ -67,7 +70,8 @@ def collected(root: Path = CHECKOUT) -> Origins:
 
 
 def _record_dashboards(recorder: Recorder, root: Path) -> None:
-    context = generator._context(rendered.config(), lambda _: InContainers())
+    settings = {**rendered.EVERYTHING, "actions": ACTING}
+    context = generator._context(rendered.config(settings), lambda _: InContainers())
     for path in sorted((root / templates.DASHBOARDS).glob(f"*{templates.DASHBOARD_SUFFIX}")):
         recorder.file = path.relative_to(root).as_posix()
         document = templates.template(root, context, PurePosixPath(recorder.file))

@@ -9,13 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from exporter.runs.files import launch
-from stepwatch.launch.keeper import descendants
+from exporter.runs.files import checkpoints, launch
+from tests.checkpoints import saving
+from tests.real.ending import end
 from tests.real.waiting import eventually
 
 TRAINER = """
@@ -23,6 +23,8 @@ import os, signal, subprocess, sys, time
 folder = sys.argv[1]
 if "save" in sys.argv:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+if "saves" in sys.argv:
+    signal.signal(signal.SIGUSR1, lambda *_: open(f"{folder}/asked", "a").write("x"))
 if "deaf" in sys.argv:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 worker = subprocess.Popen(["sleep", "1000"], start_new_session=True)
@@ -34,20 +36,23 @@ while True:
     open(f"{folder}/beat", "a").write(".")
 """
 
+UNKNOWN = "it is not known where the trainer saves"
+
 
 class Running:
     """A wrapper and its trainer, which has a worker in a session of its own."""
 
     def __init__(self, folder: Path, *how: str) -> None:
         self.folder, self.log = folder, folder / "runs/a.log"
-        command = ["run", "--runs", str(folder / "runs"), "--name", "a", "--"]
+        options = ["--checkpoints", str(folder / "out")] if "watched" in how else []
+        command = ["run", "--runs", str(folder / "runs"), "--name", "a", *options, "--"]
         trainer = [sys.executable, "-c", TRAINER, str(folder), *how]
         self.process = subprocess.Popen([sys.executable, "-m", "stepwatch", *command, *trainer])
         eventually((folder / "trainer").exists)
         self.trainer, self.worker = (int((folder / name).read_text()) for name in ("trainer", "worker"))
 
-    def ask(self, action: str, attempt: int = 1, why: str = "KLExplosion") -> launch.Answer:
-        launch.ask(self.log, launch.Request(f"{action}-1", action, attempt, "stepwatch", why))
+    def ask(self, action: str, attempt: int = 1, why: str = "KLExplosion", signal: str = "") -> launch.Answer:
+        launch.ask(self.log, launch.Request(f"{action}-1", action, attempt, "stepwatch", why, signal))
         return self.answer(f"{action}-1")
 
     def answer(self, request: str) -> launch.Answer:
@@ -74,10 +79,7 @@ def _running(tmp_path: Path) -> Iterator[Callable[..., Running]]:
 
     yield start
     for each in started:
-        for pid in (*descendants(each.process.pid), each.process.pid, each.worker):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        each.process.wait()
+        end(each.process, each.worker)
 
 
 def state(pid: int) -> str:
@@ -157,6 +159,53 @@ def test_a_paused_trainer_ends_with_its_killed_wrapper(running: Callable[..., Ru
 
     eventually(lambda: {state(run.trainer), state(run.worker)} <= {"X", "Z"})
     eventually(lambda: run.launch().cause == "wrapper killed")
+
+
+def test_a_trainer_that_handles_the_signal_is_asked_for_a_checkpoint_and_goes_on(
+    running: Callable[..., Running],
+) -> None:
+    run = running("saves", "watched")
+    saving.transformers(run.folder / "out", 10)  # is being saved when another is asked for
+    launch.ask(run.log, launch.Request("1", "checkpoint", 1, "stepwatch", "", "SIGUSR1"))
+    eventually(lambda: (run.folder / "asked").exists() and (run.folder / "asked").read_text() == "x")
+    eventually(lambda: [each.step for each in checkpoints.read(run.log)] == [10])
+    run.ask("continue")
+    assert "1" not in launch.answers(run.log)
+    saving.transformers(run.folder / "out", 11)
+    answer = run.answer("1")
+
+    assert (answer.done, answer.reason) == (True, "checkpoint-11")
+    assert (run.launch().state, run.launch().paused, run.launch().stopped) == ("running", None, None)
+    run.ask("pause")
+    launch.ask(run.log, launch.Request("2", "checkpoint", 1, "stepwatch", "", "SIGUSR1"))
+    assert run.answer("2").reason == "the trainer is paused"
+    assert run.launch().paused
+
+
+@pytest.mark.parametrize(
+    ("how", "name", "reason"),
+    [
+        (("watched",), "SIGUSR1", "the trainer has no handler for SIGUSR1, which would end it"),
+        (("saves", "watched"), "SIGUSR2", "the trainer has no handler for SIGUSR2, which would end it"),
+        (
+            ("saves",),
+            "SIGUSR1",
+            "it is not known where the trainer saves; name the folder with --checkpoints",
+        ),
+        (("save", "watched"), "SIGTERM", "SIGTERM is not one of SIGUSR1, SIGUSR2"),
+        (("saves", "watched"), "", "no signal is not one of SIGUSR1, SIGUSR2"),
+    ],
+)
+def test_a_trainer_that_cannot_save_on_a_signal_does_not_get_it(
+    running: Callable[..., Running], how: tuple[str, ...], name: str, reason: str
+) -> None:
+    run = running(*how)
+    answer = run.ask("checkpoint", signal=name)
+
+    assert (answer.done, answer.reason) == (False, reason)
+    before = run.beats()
+    eventually(lambda: run.beats() > before)
+    assert not (run.folder / "asked").exists()
 
 
 def refuse_attempt(run: Running) -> None:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from exporter.runs.files import launch
 from stepwatch.launch.command import default_name
-from stepwatch.launch.keeper import descendants
 from stepwatch.launch.retries import replaced, resuming
+from tests.real.ending import ended
 from tests.real.waiting import eventually
 from tests.runs.lines import console, measured
 
@@ -297,18 +295,13 @@ def test_a_disk_that_is_full_with_its_log_on_it_is_a_failure_like_another(trial:
 
 @pytest.fixture(name="start")
 def _start(trial: Trial) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    started: list[subprocess.Popen[bytes]] = []
+    with ended() as started:
 
-    def start(*rules: object, **policy: object) -> subprocess.Popen[bytes]:
-        started.append(subprocess.Popen(trial.command(*rules, **policy), stderr=subprocess.PIPE))  # type: ignore[arg-type]
-        return started[-1]
+        def start(*rules: object, **policy: object) -> subprocess.Popen[bytes]:
+            started.append(subprocess.Popen(trial.command(*rules, **policy), stderr=subprocess.PIPE))  # type: ignore[arg-type]
+            return started[-1]
 
-    yield start
-    for each in started:
-        for pid in (*descendants(each.pid), each.pid):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        each.communicate()
+        yield start
 
 
 def waits(trial: Trial) -> bool:

@@ -21,6 +21,7 @@ import pytest
 
 from exporter.runs.files import launch
 from stepwatch.launch.keeper import descendants
+from tests.real.ending import ended
 from tests.real.waiting import eventually
 
 OTHERWISE = "Fix: wait for its end, or name this run otherwise with --name."
@@ -44,13 +45,8 @@ def record(log: Path) -> launch.Launch:
 @pytest.fixture(name="started")
 def _started(tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Wrappers that a test started; what is left of them is ended."""
-    started: list[subprocess.Popen[bytes]] = []
-    yield started
-    for each in started:
-        for pid in (*descendants(each.pid), each.pid):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        each.wait()
+    with ended() as started:
+        yield started
 
 
 def logged(log: Path) -> bytes:

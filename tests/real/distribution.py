@@ -19,6 +19,7 @@ PACKAGES = {
     "ip": "iproute2",
     "iptables": "iptables",
     "mkfs.ext4": "e2fsprogs",
+    "mkfs.xfs": "xfsprogs",
     "node": "nodejs",
     "npm": "npm",
 }

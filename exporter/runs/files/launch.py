@@ -32,7 +32,13 @@ SUFFIX = ".launch"
 REQUEST_SUFFIX = ".request"
 MOST_BYTES = 65536
 """Of the end of the file: the last start and its end are far shorter."""
-ACTIONS = {"stop": "stopped", "kill": "killed", "pause": "paused", "continue": "continued"}
+ACTIONS = {
+    "stop": "stopped",
+    "kill": "killed",
+    "pause": "paused",
+    "continue": "continued",
+    "checkpoint": "saved",
+}
 """What a wrapper may be asked for, and the word for what it then did."""
 
 
@@ -43,10 +49,12 @@ class Request:
     Attributes:
         id: Names the answer; unique.
         action: ``stop`` (SIGTERM to the trainer), ``kill`` (SIGKILL to it and all that it started), ``pause``
-            (SIGSTOP to these) or ``continue`` (SIGCONT).
+            (SIGSTOP to these), ``continue`` (SIGCONT) or ``checkpoint``
+            (``signal`` to the trainer, and an answer once a new one is complete).
         attempt: The attempt that is meant. Any other is left alone.
         by: Who asks, as it is shown to users.
         why: The alert, by its name; more may follow after a space.
+        signal: The name of the signal on which the trainer saves a checkpoint.
     """
 
     id: str
@@ -54,6 +62,7 @@ class Request:
     attempt: int
     by: str
     why: str = ""
+    signal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +76,7 @@ class Answer:
         why: Why.
         at: When it was done or refused, in seconds since the epoch.
         done: Whether it was done.
-        reason: Why it was not.
+        reason: Why it was not; of a ``checkpoint`` that was done, the name of the complete one.
     """
 
     request: str
@@ -229,7 +238,7 @@ def read(log: Path) -> Launch | None:
             answer = Answer(**_fields(line, _ANSWER))
             if answer.action in ("stop", "kill"):
                 known |= {"stopped": answer, "waits": False}
-            else:
+            elif answer.action in ("pause", "continue"):
                 known["paused"] = answer if answer.action == "pause" else None
     if known.keys() < _START.keys():
         return None
@@ -273,7 +282,7 @@ def parsed(content: bytes) -> Request | None:
     with suppress(ValueError, RecursionError):
         found = json.loads(content)
         if _is_of(found, _REQUEST) and found["action"] in ACTIONS:
-            return Request(**_fields(found, _REQUEST))
+            return Request(**_fields(found, _REQUEST), signal=str(found.get("signal", "")))
     return None
 
 

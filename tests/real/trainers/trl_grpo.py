@@ -7,6 +7,8 @@ import argparse
 import math
 import os
 import random
+import signal
+import socket
 import string
 import time
 from collections.abc import Callable
@@ -74,12 +76,35 @@ def failing(completions: list[str], **_: Any) -> list[float]:
     raise ConnectionError("the reward server refused the connection")
 
 
+def greedy(completions: list[str], **_: Any) -> list[float]:
+    """Take more memory than there is, for more than four completions at once."""
+    if len(completions) > 4:
+        torch.empty(2**60, dtype=torch.uint8)
+    return rising(completions)
+
+
+def served(completions: list[str], **_: Any) -> list[float]:
+    """Ask a reward server first, which may be away."""
+    socket.create_connection(("127.0.0.1", int(os.environ["REWARD_PORT"]))).close()
+    return rising(completions)
+
+
+def hanging(completions: list[str], **_: Any) -> list[float]:
+    """Wait for what never comes."""
+    while completions:
+        time.sleep(3600)
+    return []
+
+
 REWARDS: dict[str, Reward] = {
     "rising": rising,
     "constant": constant,
     "noisy": noisy,
     "nothing": nothing,
     "failing": failing,
+    "greedy": greedy,
+    "served": served,
+    "hanging": hanging,
 }
 
 
@@ -125,10 +150,44 @@ class Pace(TrainerCallback):
         time.sleep(self._seconds)
 
 
+class Explode(TrainerCallback):
+    """Multiplies the learning rate after so many steps, by far too much."""
+
+    def __init__(self, after: int) -> None:
+        self._after = after
+
+    def on_step_begin(
+        self, _: Any, state: Any, *__: Any, optimizer: torch.optim.Optimizer, **___: Any
+    ) -> None:
+        """Do it."""
+        if self._after and state.global_step >= self._after:
+            for group in optimizer.param_groups:
+                group["lr"] = 2.0
+
+
+class SaveOnSignal(TrainerCallback):
+    """Saves a checkpoint at the end of the step in which SIGUSR1 came."""
+
+    def __init__(self) -> None:
+        self._asked = False
+        signal.signal(signal.SIGUSR1, self._ask)
+
+    def _ask(self, *_: Any) -> None:
+        self._asked = True
+
+    def on_step_end(self, _: Any, __: Any, control: Any, **___: Any) -> None:
+        """Have the trainer save, which it does itself."""
+        if self._asked:
+            self._asked, control.should_save = False, True
+
+
 def arguments() -> argparse.Namespace:
     """Return what the command line asks for."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--output", type=Path, required=True, help="for checkpoints, events, W&B")
+    parser.add_argument(
+        "--output", "--output_dir", type=Path, required=True, help="for checkpoints, events, W&B"
+    )
+    parser.add_argument("--batch", type=int, default=8, help="completions at once, which are one group")
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--reward", choices=REWARDS, default="rising")
     parser.add_argument("--later-reward", choices=REWARDS, help="in its place after --later steps")
@@ -139,6 +198,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--save-steps", type=int, default=0)
     parser.add_argument("--save-total-limit", type=int, help="how many checkpoints stay")
     parser.add_argument("--resume", action="store_true", help="from the newest checkpoint")
+    parser.add_argument("--resume_from_checkpoint", help="from this one")
+    parser.add_argument("--explode-after", type=int, default=0, help="the step with too high a learning rate")
+    parser.add_argument("--save-on-sigusr1", action="store_true")
+    parser.add_argument("--enable_jit_checkpoint", action="store_true", help="save on SIGTERM, and end")
     parser.add_argument("--report-to", nargs="*", default=[], choices=["tensorboard", "wandb"])
     parser.add_argument("--learning-rate", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=7)
@@ -154,8 +217,9 @@ def trainer(options: argparse.Namespace) -> GRPOTrainer:
     settings = GRPOConfig(
         output_dir=str(options.output),
         max_steps=options.steps,
-        per_device_train_batch_size=8,
-        num_generations=8,
+        per_device_train_batch_size=options.batch,
+        num_generations=options.batch,
+        enable_jit_checkpoint=options.enable_jit_checkpoint,
         max_completion_length=LENGTH,
         learning_rate=options.learning_rate,
         lr_scheduler_type="constant",
@@ -176,7 +240,12 @@ def trainer(options: argparse.Namespace) -> GRPOTrainer:
         args=settings,
         train_dataset=Dataset.from_dict({"prompt": [f"{a}+{b}=" for a in range(40) for b in range(40)]}),
         processing_class=words,
-        callbacks=[Pace(options.pace), Skip()],
+        callbacks=[
+            Pace(options.pace),
+            Skip(),
+            Explode(options.explode_after),
+            *([SaveOnSignal()] if options.save_on_sigusr1 else []),
+        ],
     )
     made.broken = frozenset(options.nan_at)
     return made
@@ -188,7 +257,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(options.seed)
     random.seed(options.seed)
-    trainer(options).train(resume_from_checkpoint=options.resume or None)
+    trainer(options).train(resume_from_checkpoint=options.resume_from_checkpoint or options.resume or None)
 
 
 if __name__ == "__main__":
