@@ -13,7 +13,6 @@ from stepwatch.alerts.catalogue import TABLE
 from stepwatch.config.deployment import InContainers
 from stepwatch.languages import ENGLISH, LANGUAGES
 from stepwatch.rules import alerting
-from stepwatch.rules.messages import CODE_INFO, FIRING
 from tests import real
 from tests.alerts.configured import config
 from tests.rules import healthy as h
@@ -67,15 +66,11 @@ def text(promtool: Path, language: str = ENGLISH) -> str:
 
 def _entry(promtool: Path, folder: Path, rule: dict[str, Any], every: list[dict[str, Any]]) -> str:
     name = proofs.named(rule)
-    looked_up = [
-        each
-        for each in every
-        if each.get("labels", {}).get("rule") == name
-        or (each.get("record") == CODE_INFO and CODE_INFO in rule["annotations"]["description"])
-        or each.get("record") == FIRING
-    ]
+    records = [each for each in every if "record" in each]
     files = [
-        unit.write(folder, f"{name}{number}", [*looked_up, rule], [group])
+        unit.write(
+            folder, f"{name}{number}", [*rendered.looked_up(rule, records, group.series), rule], [group]
+        )
         for number, group in enumerate(_groups(rule))
     ]
     seen = [alert.annotations for alert in unit.seen(promtool, *files)]

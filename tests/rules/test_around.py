@@ -52,6 +52,7 @@ def test_fires_when_something_around_the_runs_fails(
 def _written(promtool: Path, folder: Path, rule: tuple[str, str, str]) -> list[Alert]:
     """The messages of each scenario at the moment at which most fires."""
     group, alert, severity = rule
+    found = rendered.rule(alert, severity, group)
     files = []
     for scenario in AROUND[rule]:
         at, fired = max(scenario.alerts.items(), key=lambda moment: len(moment[1]))
@@ -59,8 +60,8 @@ def _written(promtool: Path, folder: Path, rule: tuple[str, str, str]) -> list[A
             look = Group(
                 scenario.name, scenario.series, [Moment(at, {alert: []})], interval=scenario.interval
             )
-            found = [*rendered.recorded(group), rendered.rule(alert, severity, group)]
-            files.append(unit.write(folder, f"{len(files)}", found, [look]))
+            records = rendered.looked_up(found, rendered.recorded(group), look.series)
+            files.append(unit.write(folder, f"{len(files)}", [*records, found], [look]))
     return unit.seen(promtool, *files)
 
 

@@ -29,12 +29,11 @@ ABOUT_GPUS = [rule for rule in SCENARIOS if rule[0] not in ("GPUIdleWhileRunning
 
 
 def _written(promtool: Path, folder: Path, rule: tuple[str, str], *groups: Group) -> list[Alert]:
+    found = rendered.rule(*rule, group="gpu")
+    records = [*rendered.recorded("gpu"), *rendered.recorded("texts")]
     files = [
         unit.write(
-            folder,
-            f"{number}",
-            [*rendered.recorded("gpu"), *rendered.recorded("texts"), rendered.rule(*rule, group="gpu")],
-            [group],
+            folder, f"{number}", [*rendered.looked_up(found, records, group.series), found], [group]
         )
         for number, group in enumerate(groups)
     ]
