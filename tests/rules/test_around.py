@@ -67,9 +67,9 @@ def _written(promtool: Path, folder: Path, rule: tuple[str, str, str]) -> list[A
 
 @pytest.mark.parametrize("rule", AROUND, ids="-".join)
 def test_message_names_what_it_is_about_and_its_link_silences_that_alone(
-    rule: tuple[str, str, str], promtool: Path, tmp_path: Path
+    rule: tuple[str, str, str], oldest: Path, tmp_path: Path
 ) -> None:
-    alerts = _written(promtool, tmp_path, rule)
+    alerts = _written(oldest, tmp_path, rule)
     assert alerts
     for alert in alerts:
         summary, description = alert.annotations["summary"], alert.annotations["description"]
