@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -13,7 +13,8 @@ import yaml
 from stepwatch.config.alerts import Alerts
 from stepwatch.config.deployment import InContainers
 from stepwatch.config.models import Config
-from stepwatch.render.generator import render_all
+from stepwatch.config.yaml_document import LOADER
+from stepwatch.render.generator import ALL_SERVICES, render_all
 from stepwatch.rules.messages import CODE_INFO
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -39,13 +40,13 @@ def config(settings: Mapping[str, Any] = EVERYTHING) -> Config:
 
 
 @functools.cache
-def _files(settings: str) -> dict[PurePosixPath, bytes]:
-    return render_all(config(json.loads(settings)), CHECKOUT, lambda _: InContainers())
+def _files(settings: str, services: Collection[str] = ALL_SERVICES) -> dict[PurePosixPath, bytes]:
+    return render_all(config(json.loads(settings)), CHECKOUT, lambda _: InContainers(), services)
 
 
 @functools.cache
 def _rules(group: str, settings: str) -> list[dict[str, Any]]:
-    (only,) = yaml.safe_load(_files(settings)[RULES / f"{group}.yml"])["groups"]
+    (only,) = yaml.load(_files(settings, ("prometheus",))[RULES / f"{group}.yml"], LOADER)["groups"]
     return list(only["rules"])
 
 
@@ -85,7 +86,8 @@ def files(settings: Mapping[str, Any] = EVERYTHING) -> dict[PurePosixPath, bytes
 
 def groups() -> list[str]:
     """The name of every group of rules; each has a file of that name."""
-    return [path.stem for path in files() if path.parent == RULES]
+    found = _files(json.dumps(EVERYTHING), ("prometheus",))
+    return [path.stem for path in found if path.parent == RULES]
 
 
 def rules(group: str, settings: Mapping[str, Any] = EVERYTHING) -> list[dict[str, Any]]:
