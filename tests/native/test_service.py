@@ -103,7 +103,6 @@ def _reboot(inside: Inside) -> None:
     eventually(inside.answers)
 
 
-@pytest.mark.parametrize("inside", ["system", pytest.param("user", marks=pytest.mark.world)], indirect=True)
 def test_a_stack_that_runs_already_moves_below_systemd(inside: Inside) -> None:
     assert inside.up().returncode == 0
     assert "Service: none" in inside.run("status").stdout
