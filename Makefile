@@ -105,9 +105,9 @@ test: development ## Run all tests; gets the programs that they need, which take
 test-fast: development ## Run the tests that start no program and take little: about a minute
 	@$(PY) -m pytest --fast --numprocesses=3 --dist=worksteal $(ARGS)
 
-test-world: development ## Run what `make test` leaves out: real trainers (5 GB), many faults, containers
+test-world: development ## Run what `make test` leaves out: real trainers (5 GB), many faults, all examples
 	@$(PY) -m tests.real world
-	@$(PY) -m pytest -m world --numprocesses=2 $(BY_FILE) $(ARGS)
+	@$(PY) -m pytest -m "world or hypothesis" --numprocesses=2 $(BY_FILE) $(ARGS)
 
 trainer-logs: development ## Make the logs of tests/logs anew by real trainers: make trainer-logs ARGS=trl/
 	@$(PY) -m tests.real.trainers $(ARGS)

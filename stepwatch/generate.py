@@ -1,6 +1,7 @@
 """The command that renders config.yaml for Prometheus, Alertmanager and Grafana."""
 
 import argparse
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -128,4 +129,8 @@ def _few(lines: list[str]) -> list[str]:
 
 
 def _say(stream: TextIO, lines: Iterable[str]) -> None:
-    stream.writelines(adapt(f"{line}\n") for line in lines)
+    try:
+        stream.writelines(adapt(f"{line}\n") for line in lines)
+        stream.flush()
+    except BrokenPipeError:  # `generate.py | head`: no one reads on, but the work must be done
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -33,14 +33,14 @@ APART = ("tests/rules/test_mutants.py::", "tests/chaos/test_native.py::")
 STACKS_DONE = 0.7
 """Part of all files by which those with whole stacks have begun, so that none is left alone at the end."""
 
-for name, examples in (("whole", 60), ("fast", 20)):
+for name, examples in (("whole", 300), ("usual", 25), ("fast", 20)):
     settings.register_profile(
         name,
         deadline=None,
         max_examples=examples,
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     )
-settings.load_profile("whole")
+settings.load_profile("usual")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,6 +55,8 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         for number in (signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_DFL)
+    if "hypothesis" in config.getoption("markexpr"):  # the marker that it gives its tests
+        settings.load_profile("whole")
     if config.getoption("--fast"):
         settings.load_profile("fast")
         os.environ.pop("CI", None)  # a missing program skips a test here, in CI too

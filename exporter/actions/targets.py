@@ -1,6 +1,6 @@
 """What a run is reached by: its wrapper, a process group that config.yaml names, or a job of Ray.
 
-Never by whoever holds its log open, which may be `tee`.
+Never by the process that holds its log open, which may be `tee`.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ class RunVanished(Block):
 class RunStopped(Block):
     """The writer is gone or silent, and the log does not say how the run ended.
 
-    Not of a run that was stopped on request: whoever asked for it knows.
+    Not of a run that was stopped on request: the one who asked for it knows.
     """
 
     severity: scalars.Severity = default("warning", "Pages no one: the run may have been done.")

@@ -48,7 +48,7 @@ def _pattern(*alternatives: str) -> re.Pattern[str]:
 
 
 _CAUSES = (
-    # Whoever takes the machine away says so in as many words, and all else follows from it.
+    # What takes the machine away says so in as many words, and all else follows from it.
     (PREEMPTION, _pattern(
         r"slurmstepd: error: .*CANCELLED .*DUE TO PREEMPTION",  # Slurm
         r"\bray\.exceptions\.NodeDiedError\b.*\bpreempted\b",  # Ray: a node that its provider takes back

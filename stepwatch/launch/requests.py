@@ -19,7 +19,7 @@ OLD_SECONDS = 60.0
 """An older request was meant for a moment that has passed."""
 MOST_BYTES = 8192
 _MOST_REFUSALS = 20
-"""That are answered in one attempt: whoever may write to the folder cannot fill the disk."""
+"""That are answered in one attempt: anyone who may write to the folder cannot fill the disk."""
 _MOST_WORDS = 200
 """Characters that are kept of who asks, and why."""
 

@@ -1,4 +1,4 @@
-"""``python -m stepwatch evidence``: one archive about a run, for whoever looks at it later, or elsewhere."""
+"""``python -m stepwatch evidence``: one archive about a run, to look at later or elsewhere."""
 
 from __future__ import annotations
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from stepwatch.config import load
 from stepwatch.config.deployment import Deployment, OnThisMachine
-from stepwatch.render.generator import generate
+from stepwatch.render.generator import generate, render_all
+from stepwatch.render.layout import RESOURCES
 from tests.alertmanager.route import QUICK, Route
 from tests.real import AlertmanagerServer, Tool, WebhookSink, alertmanager
 
@@ -29,10 +31,17 @@ def tool(version: str) -> Tool:
 
 @pytest.fixture(scope="session")
 def render(tmp_path_factory: pytest.TempPathFactory) -> Render:
-    """Render a configuration text; returns the folder that Alertmanager is given."""
+    """Render a configuration text; returns the folder that Alertmanager is given.
+
+    The files of the other parts, which take nearly all of the time, are rendered only if asked for.
+    """
 
     def rendered(
-        text: str = "", slack: str = "http://127.0.0.1:9", place: Callable[..., Deployment] = OnThisMachine
+        text: str = "",
+        slack: str = "http://127.0.0.1:9",
+        place: Callable[..., Deployment] = OnThisMachine,
+        *,
+        whole: bool = False,
     ) -> Path:
         folder = tmp_path_factory.mktemp("rendered")
         (folder / "config.yaml").write_text(text)
@@ -40,7 +49,13 @@ def render(tmp_path_factory: pytest.TempPathFactory) -> Render:
         (folder / "password").write_text("s3cret-token")
         (folder / "chat-url").write_text("http://127.0.0.1:9/services/s3cret-url\n")
         (folder / "slack-url").write_text(f"{slack}/services/s3cret-url\n")
-        generate(folder / "config.yaml", folder, place=place)
+        if whole:
+            generate(folder / "config.yaml", folder, place=place)
+        else:
+            files = render_all(load(folder / "config.yaml"), RESOURCES, place, ("alertmanager",))
+            for path, content in files.items():
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_bytes(content)
         return folder / "alertmanager" / "generated"
 
     return rendered

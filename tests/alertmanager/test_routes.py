@@ -155,7 +155,7 @@ def test_mail_is_encrypted_unless_the_file_says_otherwise(render: Render) -> Non
 
 
 def test_a_secret_is_named_by_its_path_and_never_written(render: Render) -> None:
-    folder = render(EVERY_KIND)
+    folder = render(EVERY_KIND, whole=True)
 
     oncall = read(folder)["receivers"][1]["webhook_configs"][0]
     path = Path(oncall["http_config"]["authorization"]["credentials_file"])
@@ -187,7 +187,7 @@ def test_a_url_file_that_alertmanager_is_too_old_for_is_refused_by_line_with_the
     title = "Alertmanager" if "STEPWATCH_ALERTMANAGER" in variables else "amtool"
 
     with pytest.raises(ConfigError) as refusal:
-        render("receivers:\n- name: chat\n  webhook:\n    url_file: chat-url\n", place=place)
+        render("receivers:\n- name: chat\n  webhook:\n    url_file: chat-url\n", place=place, whole=True)
 
     _, _, said = str(refusal.value).partition("/config.yaml")
     assert said == (

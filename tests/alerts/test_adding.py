@@ -84,7 +84,7 @@ Known causes: Reasoning that grows.
 WRITERS = (
     ("generate.py",),
     ("-m", "tests.config.documentation"),
-    ("-m", "tests.alerts.golden"),
+    ("-m", "tests.alerts.golden", "ResponsesLong"),
     ("-m", "tests.alerts.runbook"),
 )
 
@@ -123,6 +123,8 @@ def test_an_alert_is_added_by_its_entry_its_cases_and_its_text_in_the_runbook(co
     assert " passed" in said
     rules = (copy / "prometheus/generated/rules/rl.yml").read_text()
     assert "- alert: ResponsesLong\n" in rules
+    messages = "\nResponsesLong-warning: Responses are very long\n  response length, lowest of 5 steps,"
+    assert messages in (copy / "tests/alerts/messages.txt").read_text()
     assert '"name": "ResponsesLong"' in (copy / "exporter/generated/panels.json").read_text()
     assert "alerts.ResponsesLong.warning.above" in (copy / "docs/configuration.md").read_text()
     assert "*Responses are very long* (warning)" in (copy / "docs/runbook.md").read_text()

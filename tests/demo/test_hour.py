@@ -30,17 +30,11 @@ def log(folder: Path, name: str) -> Path:
     return trainer.path
 
 
-@pytest.fixture(scope="module", name="judged")
-def _judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Judged]:
-    """What comes of each run."""
-    folder = tmp_path_factory.mktemp("hour")
-    logs = {str(log(folder, name)): name for name in QUIET}
-    with real_logs.loaded(map(Path, logs), Config()) as backtest:
-        runs = backtest.results(Progress()).runs
-    return {logs[run.files[0]]: run for run in runs if isinstance(run, Judged)}
+@pytest.mark.parametrize("run", ["healthy", pytest.param("stagnates", marks=pytest.mark.world)])
+def test_an_hour_raises_nothing_but_what_the_run_is_for(tmp_path: Path, run: str) -> None:
+    with real_logs.loaded([log(tmp_path, run)], Config()) as backtest:
+        (judged,) = backtest.results(Progress()).runs
 
-
-@pytest.mark.parametrize("run", QUIET)
-def test_an_hour_raises_nothing_but_what_the_run_is_for(judged: dict[str, Judged], run: str) -> None:
-    assert judged[run].records == TOTAL + 1
-    assert {alert.alert for alert in judged[run].alerts} == QUIET[run]
+    assert isinstance(judged, Judged)
+    assert judged.records == TOTAL + 1
+    assert {alert.alert for alert in judged.alerts} == QUIET[run]

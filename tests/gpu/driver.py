@@ -22,17 +22,26 @@ def uuid(gpu: int) -> str:
 
 
 @functools.cache
-def library(*missing: str) -> Path:
-    """The compiled library; without these functions, as an older driver would have it."""
+def _compiled() -> tuple[str, Path, list[Path]]:
+    """The compiler, a folder, and the objects there that make up the library."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         unavailable("the stand-in for NVIDIA's library needs a C compiler")
     folder = Path(tempfile.mkdtemp(prefix="stepwatch-nvml-"))
+    command = [compiler, "-c", "-O1", "-Wall", "-Werror", "-fPIC", "-pthread", *SOURCES]
+    subprocess.run(command, check=True, cwd=folder)
+    return compiler, folder, [folder / f"{source.stem}.o" for source in SOURCES]
+
+
+@functools.cache
+def library(*missing: str) -> Path:
+    """The library; without these functions, as an older driver would have it."""
+    compiler, folder, objects = _compiled()
+    folder = Path(tempfile.mkdtemp(dir=folder))
     hidden = " ".join(f"{name};" for name in (*missing, "*"))
     (folder / "symbols").write_text(f"{{ global: nvml*; local: {hidden} }};")
-    command = [compiler, "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-pthread", f"-Wl,-soname,{LIBRARY}"]
-    symbols = f"-Wl,--version-script={folder / 'symbols'}"
-    subprocess.run([*command, symbols, "-o", folder / LIBRARY, *SOURCES], check=True)
+    linked = ["-shared", "-pthread", f"-Wl,-soname,{LIBRARY}", f"-Wl,--version-script={folder / 'symbols'}"]
+    subprocess.run([compiler, *linked, "-o", folder / LIBRARY, *objects], check=True)
     return folder / LIBRARY
 
 

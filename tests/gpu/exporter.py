@@ -15,7 +15,7 @@ from pathlib import Path
 
 from stepwatch.system import http_client
 from tests.real import free_port
-from tests.real.waiting import HANG_SECONDS, slowness
+from tests.real.waiting import HANG_SECONDS, recent_slowness
 from tests.records import split
 from tests.runs.scrape import Scrape, until
 
@@ -37,7 +37,7 @@ class Exporter:
     def __init__(self, *flags: str, environment: Mapping[str, str] | None = None, **variables: str) -> None:
         self.port = free_port()
         ours = {key: value for key, value in (environment or os.environ).items() if "STEPWATCH" not in key}
-        self.slow = slowness()
+        self.slow = recent_slowness()
         self.process: subprocess.Popen[str] = subprocess.Popen(
             [sys.executable, "-m", "exporter.gpu", f"--port={self.port}", *paced(flags, self.slow)],
             cwd=ROOT,

@@ -190,7 +190,7 @@ def _calls(driver: Driver, start: Starting) -> Call:
     return Call(start("--interval=0.2", "--retry=60", "--hang=2"), driver)
 
 
-@pytest.mark.parametrize("fault", ["hang={}", "slow={}:5000"])
+@pytest.mark.parametrize("fault", ["hang={}", pytest.param("slow={}:5000", marks=pytest.mark.world)])
 def test_whichever_call_goes_wrong_it_is_one_gpus_trouble_and_passes_with_it(calls: Call, fault: str) -> None:
     assert len(calls.repeated) > 15
     for batch in calls.batches():

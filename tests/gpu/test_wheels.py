@@ -19,9 +19,13 @@ from tests.real.wheels import versions, wheel
 
 PACKAGE = "nvidia-ml-py"
 INSTALLED = "the installed one"
+OLDEST, *BETWEEN, NEWEST = versions(PACKAGE)
 
 
-@pytest.mark.parametrize("version", [*versions(PACKAGE), INSTALLED])
+@pytest.mark.parametrize(
+    "version",
+    [OLDEST, *(pytest.param(version, marks=pytest.mark.world) for version in BETWEEN), NEWEST, INSTALLED],
+)
 def test_a_wheel_reports_all_that_the_driver_does(tmp_path: Path, version: str) -> None:
     path = "" if version == INSTALLED else str(wheel(PACKAGE, version))
     assert path in loaded(path)

@@ -11,6 +11,7 @@ import yaml
 
 from exporter.watchdog.disks import Folder, Look, Space, findings
 from exporter.watchdog.finding import Findings, Text
+from stepwatch.config.yaml_document import LOADER
 from stepwatch.languages import catalogue
 from stepwatch.testalert.alertmanager import Probe
 from tests import real
@@ -41,9 +42,9 @@ def test_prometheus_takes_the_rules(version: str, rules: list[Path]) -> None:
 def test_nothing_but_messages_differs_from_the_english_rules(rules: list[Path]) -> None:
     english = rendered.files()
     for path in rules:
-        theirs = yaml.safe_load(english[rendered.RULES / path.name])["groups"]
+        theirs = yaml.load(english[rendered.RULES / path.name], LOADER)["groups"]
         for ours, other in zip(
-            yaml.safe_load(path.read_text())["groups"][0]["rules"], theirs[0]["rules"], strict=True
+            yaml.load(path.read_text(), LOADER)["groups"][0]["rules"], theirs[0]["rules"], strict=True
         ):
             assert (ours.get("alert"), ours.get("for")) == (other.get("alert"), other.get("for"))
             assert ours["labels"].keys() == other["labels"].keys() if "labels" in other else True

@@ -42,7 +42,7 @@ class Inside(Installation):
         return self.run("status").returncode == 0
 
 
-@pytest.fixture(name="inside", params=["system", "user"])
+@pytest.fixture(name="inside", params=["system", pytest.param("user", marks=pytest.mark.world)])
 def _inside(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Inside]:
     plain = made(tmp_path, "newest")
     with Machine(tmp_path / "machine", user=request.param == "user") as machine:

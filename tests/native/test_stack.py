@@ -12,7 +12,7 @@ import pytest
 
 from stepwatch.deploy.native.state import State
 from stepwatch.system import http_client, processes
-from tests.native.installation import PORTS, Installation, made
+from tests.native.installation import MAINLY_NEWEST, PORTS, VERSIONS, Installation, made
 from tests.native.release import unpacked_release
 from tests.real import Server, free_port, query
 from tests.real.tools import newest
@@ -23,13 +23,14 @@ pytestmark = pytest.mark.e2e
 SECRET = "kein-mensch-darf-das-lesen"
 
 
-@pytest.fixture(name="installation", params=["oldest", "newest"])
+@pytest.fixture(name="installation", params=MAINLY_NEWEST)
 def _installation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Installation]:
     installation = made(tmp_path, request.param)
     yield installation
     installation.run("down")
 
 
+@pytest.mark.parametrize("installation", VERSIONS, indirect=True)
 def test_the_stack_comes_up_takes_changes_refuses_faults_and_leaves_nothing(
     installation: Installation,
 ) -> None:

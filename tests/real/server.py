@@ -29,8 +29,9 @@ def free_port() -> int:
     it before the test's server does.
     """
     # Not the shared generator: a test library that seeds it would give parallel runs the same ports.
-    candidates = random.SystemRandom().sample(range(20_000, 32_000), 12_000)
-    port = next(port for port in candidates if port not in _given and not ports.taken("127.0.0.1", port))
+    draw = random.SystemRandom()
+    while (port := draw.randrange(20_000, 32_000)) in _given or ports.taken("127.0.0.1", port):
+        pass
     _given.add(port)
     return port
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable
@@ -113,9 +114,23 @@ def in_time(took: float, seconds: float) -> bool:
     return took < seconds or took < seconds * slowness()
 
 
+_slowness = (-math.inf, 1.0)
+"""When it was measured last, and what it was."""
+RECENT_SECONDS = 10.0
+
+
+def recent_slowness() -> float:
+    """As ``slowness``, at most some seconds old: a measurement takes as much as the start of a program."""
+    measured, slow = _slowness
+    return slow if time.monotonic() - measured < RECENT_SECONDS else slowness()
+
+
 def slowness() -> float:
     """Return how many times longer than on a processor of its own a thread takes for its work now."""
+    global _slowness  # noqa: PLW0603 -- the machine is one
     begun, used = time.monotonic(), time.thread_time()
     while time.thread_time() - used < 0.1:
         pass
-    return max(1.0, (time.monotonic() - begun) / 0.1)
+    now = time.monotonic()
+    _slowness = (now, max(1.0, (now - begun) / 0.1))
+    return _slowness[1]

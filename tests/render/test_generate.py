@@ -248,6 +248,26 @@ def test_everything_configurable_is_accepted_by_the_real_tools(
     assert subprocess.run(tool, capture_output=True, check=False).returncode == 0
 
 
+def test_a_reader_that_has_read_enough_ends_it_without_a_traceback(tmp_path):
+    (tmp_path / "config.yaml").write_text("{}\n")
+    reading, writing = os.pipe()
+    os.close(reading)
+    env = {**os.environ, "STEPWATCH_PROMTOOL": "/bin/true", "STEPWATCH_AMTOOL": "/bin/true"}
+    command = [
+        sys.executable,
+        CHECKOUT / "generate.py",
+        "--config",
+        tmp_path / "config.yaml",
+        "--out",
+        tmp_path,
+    ]
+    done = subprocess.run(command, env=env, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "prometheus/generated/prometheus.yml").is_file()
+
+
 def test_a_thousand_targets_and_two_hundred_overrides_are_rendered(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPWATCH_PROMTOOL", "/bin/true")
     monkeypatch.setenv("STEPWATCH_AMTOOL", "/bin/true")

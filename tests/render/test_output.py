@@ -190,7 +190,7 @@ def test_a_second_interrupt_leaves_the_rest_to_the_next_start(tmp_path, monkeypa
     assert tree(tmp_path) == before
 
 
-@pytest.mark.parametrize("failing", [False, True])
+@pytest.mark.parametrize("failing", [False, pytest.param(True, marks=pytest.mark.world)])
 def test_a_writer_killed_at_any_moment_leaves_the_old_files_or_the_new_ones_after_the_next_start(
     tmp_path, failing
 ):

@@ -11,3 +11,9 @@ from tests import real
 def promtool(request: pytest.FixtureRequest) -> Path:
     """The oldest promtool that we promise to work with, and the newest."""
     return real.prometheus(request.param).tool
+
+
+@pytest.fixture(name="oldest")
+def _oldest() -> Path:
+    """For messages: with the newest promtool, tests/alerts/test_golden.py reads each of them."""
+    return real.prometheus("2.42").tool

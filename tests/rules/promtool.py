@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -120,7 +121,11 @@ def check(tool: Path, *files: Path) -> None:
 def run(tool: Path, *files: Path) -> tuple[int, str]:
     """Let promtool test the rules; returns its exit code and all that it said, file by file."""
     command = [tool, "test", "rules", *files]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    # Memory that is freed at once costs it a quarter of its time.
+    env = {**os.environ, "GOGC": "400"}
+    done = subprocess.run(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     return done.returncode, done.stdout
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -13,7 +13,9 @@ import yaml
 from stepwatch.config.alerts import Alerts
 from stepwatch.config.deployment import InContainers
 from stepwatch.config.models import Config
-from stepwatch.render.generator import render_all
+from stepwatch.config.yaml_document import LOADER
+from stepwatch.render.generator import ALL_SERVICES, render_all
+from stepwatch.rules.messages import CODE_INFO
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -38,19 +40,43 @@ def config(settings: Mapping[str, Any] = EVERYTHING) -> Config:
 
 
 @functools.cache
-def _files(settings: str) -> dict[PurePosixPath, bytes]:
-    return render_all(config(json.loads(settings)), CHECKOUT, lambda _: InContainers())
+def _files(settings: str, services: Collection[str] = ALL_SERVICES) -> dict[PurePosixPath, bytes]:
+    return render_all(config(json.loads(settings)), CHECKOUT, lambda _: InContainers(), services)
 
 
 @functools.cache
 def _rules(group: str, settings: str) -> list[dict[str, Any]]:
-    (only,) = yaml.safe_load(_files(settings)[RULES / f"{group}.yml"])["groups"]
+    (only,) = yaml.load(_files(settings, ("prometheus",))[RULES / f"{group}.yml"], LOADER)["groups"]
     return list(only["rules"])
 
 
 def recorded(group: str) -> list[dict[str, Any]]:
     """The rules of a group that record what others may ask for."""
     return [rule for rule in _rules(group, json.dumps(EVERYTHING)) if "record" in rule]
+
+
+def looked_up(
+    rule: Mapping[str, Any], records: Iterable[Mapping[str, Any]], series: Iterable[str]
+) -> list[Mapping[str, Any]]:
+    """Return those of the records that the texts of an alert look up where there are these series.
+
+    All others would take most of the time: promtool evaluates each at each moment.
+    """
+    name, said = f"{rule['alert']}-{rule['labels']['severity']}", " ".join(rule["annotations"].values())
+    there = " ".join(series)
+    return [
+        each
+        for each in records
+        if each["record"] in said
+        and each.get("labels", {}).get("rule", name) == name
+        and (each["record"] != CODE_INFO or _is_asked(each["labels"], said, there))
+    ]
+
+
+def _is_asked(labels: Mapping[str, str], said: str, there: str) -> bool:
+    """Whether a text looks up this kind of code and a series has it; one that is a value may be any."""
+    ((kind, code),) = ((name, each) for name, each in labels.items() if name not in ("meaning", "action"))
+    return kind in said and (f'{kind}="{code}"' in there or f'{kind}="' not in there)
 
 
 def files(settings: Mapping[str, Any] = EVERYTHING) -> dict[PurePosixPath, bytes]:
@@ -60,7 +86,8 @@ def files(settings: Mapping[str, Any] = EVERYTHING) -> dict[PurePosixPath, bytes
 
 def groups() -> list[str]:
     """The name of every group of rules; each has a file of that name."""
-    return [path.stem for path in files() if path.parent == RULES]
+    found = _files(json.dumps(EVERYTHING), ("prometheus",))
+    return [path.stem for path in found if path.parent == RULES]
 
 
 def rules(group: str, settings: Mapping[str, Any] = EVERYTHING) -> list[dict[str, Any]]:

@@ -52,6 +52,7 @@ def test_fires_when_something_around_the_runs_fails(
 def _written(promtool: Path, folder: Path, rule: tuple[str, str, str]) -> list[Alert]:
     """The messages of each scenario at the moment at which most fires."""
     group, alert, severity = rule
+    found = rendered.rule(alert, severity, group)
     files = []
     for scenario in AROUND[rule]:
         at, fired = max(scenario.alerts.items(), key=lambda moment: len(moment[1]))
@@ -59,16 +60,16 @@ def _written(promtool: Path, folder: Path, rule: tuple[str, str, str]) -> list[A
             look = Group(
                 scenario.name, scenario.series, [Moment(at, {alert: []})], interval=scenario.interval
             )
-            found = [*rendered.recorded(group), rendered.rule(alert, severity, group)]
-            files.append(unit.write(folder, f"{len(files)}", found, [look]))
+            records = rendered.looked_up(found, rendered.recorded(group), look.series)
+            files.append(unit.write(folder, f"{len(files)}", [*records, found], [look]))
     return unit.seen(promtool, *files)
 
 
 @pytest.mark.parametrize("rule", AROUND, ids="-".join)
 def test_message_names_what_it_is_about_and_its_link_silences_that_alone(
-    rule: tuple[str, str, str], promtool: Path, tmp_path: Path
+    rule: tuple[str, str, str], oldest: Path, tmp_path: Path
 ) -> None:
-    alerts = _written(promtool, tmp_path, rule)
+    alerts = _written(oldest, tmp_path, rule)
     assert alerts
     for alert in alerts:
         summary, description = alert.annotations["summary"], alert.annotations["description"]

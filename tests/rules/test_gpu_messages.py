@@ -29,13 +29,10 @@ ABOUT_GPUS = [rule for rule in SCENARIOS if rule[0] not in ("GPUIdleWhileRunning
 
 
 def _written(promtool: Path, folder: Path, rule: tuple[str, str], *groups: Group) -> list[Alert]:
+    found = rendered.rule(*rule, group="gpu")
+    records = [*rendered.recorded("gpu"), *rendered.recorded("texts")]
     files = [
-        unit.write(
-            folder,
-            f"{number}",
-            [*rendered.recorded("gpu"), *rendered.recorded("texts"), rendered.rule(*rule, group="gpu")],
-            [group],
-        )
+        unit.write(folder, f"{number}", [*rendered.looked_up(found, records, group.series), found], [group])
         for number, group in enumerate(groups)
     ]
     return unit.seen(promtool, *files)
@@ -59,10 +56,10 @@ def _check(alert: Alert) -> None:
 
 @pytest.mark.parametrize("rule", ABOUT_GPUS, ids="-".join)
 def test_message_names_card_box_limit_and_the_first_thing_to_do(
-    rule: tuple[str, str], promtool: Path, tmp_path: Path
+    rule: tuple[str, str], oldest: Path, tmp_path: Path
 ) -> None:
     groups = _about_all(rule)
-    alerts = _written(promtool, tmp_path, rule, *groups)
+    alerts = _written(oldest, tmp_path, rule, *groups)
     assert len(alerts) >= len(groups) > 0
     for alert in alerts:
         _check(alert)

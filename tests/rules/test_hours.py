@@ -17,7 +17,7 @@ from tests.rules.hours import Fired, Watched
 pytestmark = pytest.mark.e2e
 
 SICK = 1
-HOURS, AN_HOUR = 3 * 3600, 3600
+HOURS, AN_HOUR = 2 * 3600, 3600
 
 RULES = [*rendered.rules("gpu"), *rendered.rules("stack")]
 

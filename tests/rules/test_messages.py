@@ -57,8 +57,9 @@ def _written(
         series = variations.samples(AWKWARD, (Phase(0, values),), list(HEALTHY), until=LOOK)
         group = Group("message", series, [Moment(LOOK, {rule.alert: []})])
         name = f"{len(files)}"
-        found = [*rendered.recorded("rl"), rendered.rule(rule.alert, rule.severity)]
-        files.append(unit.write(folder, name, found, [group]))
+        found = rendered.rule(rule.alert, rule.severity)
+        records = rendered.looked_up(found, rendered.recorded("rl"), series)
+        files.append(unit.write(folder, name, [*records, found], [group]))
     return unit.seen(promtool, *files)
 
 

@@ -78,6 +78,7 @@ def until(scrape: Callable[[], Scrape], true: Callable[[Scrape], object], proces
         is_true,
         Work("scrapes", lambda: scrapes),
         MOST_SCRAPES,
+        pause=0.1,  # to read a page takes as long
         seen=lambda: found.text or "it does not answer",
     )
     return found

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 NAME = "verdicts.jsonl"
 MOST_BYTES = 4 << 20
-"""Of the file: some 20,000 verdicts. Whoever reaches the port may write them."""
+"""Of the file: some 20,000 verdicts. Anyone who reaches the port may write them."""
 
 WORDS = {"false_alarm": "false alarm", "right": "right", "known": "right, but known"}
 """What may be said, and in words."""

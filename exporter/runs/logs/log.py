@@ -260,7 +260,7 @@ class Log:
         self._read_at = wall
 
     def _read_launch(self, wall: float) -> None:
-        """Whoever wraps a trainer makes a run of it, whatever it prints."""
+        """A wrapped trainer is a run, whatever it prints."""
         found = launch.read(self.path)
         if found is not None and found.ended is not None and self.written > found.ended + GONE_SECONDS:
             found = None  # the log goes on without a wrapper

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.runs.conftest import Clock, Watched
@@ -87,7 +87,6 @@ events = st.one_of(
 @pytest.mark.slow
 @given(story=st.lists(events, max_size=12))
 @example(story=[("stopped while resuming", 2, 1, True)])  # the gradient norm has windows only
-@settings(max_examples=60)
 def test_statistics_after_restarts_are_those_without(
     watched: Watching, folder: Path, tmp_path: Path, story: list[tuple[Any, ...]]
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.model.marks import MOST
@@ -65,7 +65,6 @@ def levels(found: Scrape) -> dict[str, float]:
     bad=st.lists(st.integers(1, 180), max_size=5),
     back=st.integers(0, 40),
 )
-@settings(max_examples=60)
 def test_after_a_mark_every_statistic_is_that_of_a_run_which_began_there(
     before: int, after: int, bad: list[int], back: int
 ) -> None:

@@ -52,7 +52,7 @@ def config(*changes: str) -> Config:
 def panels(*changes: str) -> Panels:
     """What the exporter draws by a configuration."""
     with NamedTemporaryFile() as file:
-        file.write(render_all(config(*changes), CHECKOUT, OnThisMachine)[FILE])
+        file.write(render_all(config(*changes), CHECKOUT, OnThisMachine, ("grafana", "exporter"))[FILE])
         file.flush()
         return read(ConfigFile(file.name))
 
@@ -71,5 +71,5 @@ def asked(name: str) -> Query:
 def panel_file(tmp_path: Path) -> Path:
     """The file of panels of the default configuration."""
     path = tmp_path / "panels.json"
-    path.write_bytes(render_all(config(), CHECKOUT, OnThisMachine)[FILE])
+    path.write_bytes(render_all(config(), CHECKOUT, OnThisMachine, ("grafana", "exporter"))[FILE])
     return path

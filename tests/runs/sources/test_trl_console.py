@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.signals.numbers import number
@@ -454,7 +454,6 @@ def as_it_grows(text: str, pauses: Iterable[int]) -> list[Event]:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
 @given(schedules(), st.data())
 def test_the_steps_of_a_resumed_training_are_those_at_which_it_logged(
     trainings: list[Training], data: st.DataObject

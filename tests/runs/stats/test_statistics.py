@@ -8,7 +8,7 @@ from random import Random
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.model.run import Clock, Options, Run
@@ -101,7 +101,6 @@ def fresh(signal: str) -> Both:
 
 @pytest.mark.parametrize("signal", SIGNALS)
 @given(events=histories())
-@settings(max_examples=80)
 def test_every_statistic_equals_its_definition(signal: str, events: Events) -> None:
     both = (
         fresh(signal) if signal != "reward_max" else Both(SignalStatistics(_listed(signal)), naive.History())
