@@ -213,9 +213,16 @@ def _episodes(past: Past, firing: tuple[Firing, ...], step: int | None) -> tuple
     ]
     known = {(each.name, each.severity) for each in found if each.firing}
     new = [
-        Episode(name, severity, step, step, firing=True, summary=summary)
-        for (name, severity), summary in summaries.items()
-        if (name, severity) not in known and step is not None
+        Episode(
+            alert.name,
+            alert.severity,
+            step if alert.step is None else alert.step,
+            step,
+            firing=True,
+            summary=alert.summary,
+        )
+        for alert in firing
+        if (alert.name, alert.severity) not in known and step is not None
     ]
     return tuple(sorted([*found, *new], key=lambda each: (each.first_step, each.name)))
 

@@ -294,7 +294,7 @@ def test_what_is_beyond_the_limits_or_cannot_be_read_is_said() -> None:
 def test_a_signal_whose_value_is_back_is_shown_with_the_alert_that_still_fires() -> None:
     health = replace(HEALTHS[1], state="warning", alerts=("KLHigh", "PolicyKLHigh"))
     assert "KLHigh, PolicyKLHigh" in page(Reported([summary(healths=(health,))])).words
-    assert "KLHigh" not in page(Reported([summary(healths=(replace(health, since=7),))])).words
+    assert "KLHigh since step 7" in page(Reported([summary(healths=(replace(health, since=7),))])).words
 
 
 @pytest.mark.parametrize("target", ["/", "/run/ppo%2Fgsm8k", "/run/gone", "/icon.svg", "/api/v1/runs"])
