@@ -64,7 +64,8 @@ class Firing:
 
     ``action`` is what to do first, without a full stop. ``since`` and ``step`` are its onset
     (``exporter.runs.overview.onset``). ``silenced_until`` is the end of its last silence.
-    ``labels`` are all of its labels, by which Alertmanager knows it.
+    ``book`` is what the runbook says of it, by heading. ``inhibited_by`` names the alert for which
+    Alertmanager keeps it back. ``labels`` are all of its labels, by which Alertmanager knows it.
     """
 
     name: str
@@ -80,6 +81,8 @@ class Firing:
     labels: frozenset[tuple[str, str]] = frozenset()
     silenced_until: float | None = None
     step: int | None = None
+    book: tuple[tuple[str, str], ...] = ()
+    inhibited_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -58,6 +59,9 @@ _ONSETS = " or ".join(
 )
 """The onset of each alert, and its step, in one answer."""
 
+_BOOK = "alert_text_info"
+_HEADINGS = {"meaning": "Meaning", "causes": "Known causes", "mitigation": "Mitigation"}
+
 STEPS = Query("step", "step", f"max(rl_step{{{RUN}}})")
 
 INTERVAL_SECONDS = 5.0
@@ -91,10 +95,11 @@ class Span(NamedTuple):
 
 
 class Past(NamedTuple):
-    """A run's past: alerts, and curves and limits by step."""
+    """A run's past: alerts, and curves and limits by step; and its step at each time that was asked for."""
 
     episodes: tuple[Episode, ...]
     curves: Mapping[Query, tuple[Point, ...]]
+    steps: Mapping[float, float] = MappingProxyType({})
 
 
 NO_PAST = Past((), {})
@@ -114,9 +119,13 @@ class Client:
             active = self._get("alerts", {})["alerts"]
             onsets = self._get("query", {"query": _ONSETS})["result"] if active else []
             known = {_identity(each["metric"]): float(each["value"][1]) for each in onsets}
+            texts = self._get("query", {"query": _BOOK})["result"] if active else []
+            book = {each["metric"]["alertname"]: _said(each["metric"]) for each in texts}
             for alert in active:
                 if alert["state"] == "firing":
-                    found.setdefault(alert["labels"].get("run", ""), []).append(_firing(alert, known))
+                    found.setdefault(alert["labels"].get("run", ""), []).append(
+                        replace(_firing(alert, known), book=book.get(alert["labels"]["alertname"], ()))
+                    )
         return {
             run: tuple(sorted(alerts, key=lambda alert: (rank(alert.severity), alert.name)))
             for run, alerts in found.items()
@@ -135,7 +144,8 @@ class Client:
     def past(self, span: Span, queries: Sequence[Query]) -> Past:
         """The alerts about a run, and these curves and limits, by its steps."""
         with self._valid():
-            return Past(tuple(self._episodes(span)), self._curves(span, queries) if queries else {})
+            curves, steps = self._curves(span, queries) if queries else ({}, {})
+            return Past(tuple(self._episodes(span)), curves, steps)
 
     def _episodes(self, span: Span) -> Iterator[Episode]:
         run = f'run="{escape(span.run)}"'
@@ -155,14 +165,17 @@ class Client:
             onsets = dict(found.get(ONSET_STEP, ()))
             yield from _split(alert, found.get("", ()), onsets, every, span.end)
 
-    def _curves(self, span: Span, queries: Sequence[Query]) -> dict[Query, tuple[Point, ...]]:
+    def _curves(
+        self, span: Span, queries: Sequence[Query]
+    ) -> tuple[dict[Query, tuple[Point, ...]], dict[float, float]]:
         union = _union([*queries, STEPS], span.run)
         found = {
             series["metric"][_CURVE]: dict(_finite(series["values"]))
             for series in self._range(union, span, span.interval(CURVE_POINTS))
         }
         steps = found.pop(str(len(queries)), {})
-        return {queries[int(index)]: tuple(_by_step(values, steps)) for index, values in found.items()}
+        curves = {queries[int(index)]: tuple(_by_step(values, steps)) for index, values in found.items()}
+        return curves, steps
 
     def series(
         self, promql: str, span: Span, every: float
@@ -219,6 +232,10 @@ def _firing(alert: Mapping[str, Any], onsets: Mapping[tuple[str, ...], float]) -
         labels=frozenset(labels.items()),
         step=None if step is None else int(step),
     )
+
+
+def _said(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((heading, labels[name]) for name, heading in _HEADINGS.items() if labels.get(name))
 
 
 def _only(labels: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
