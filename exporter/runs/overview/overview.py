@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise
 from statistics import median
 
 from exporter.drawing.chart import Band, Chart, Curve, Mark, curve, rank
@@ -267,20 +266,13 @@ class RunHistory:
         return tuple(chart for _, chart in sorted(charts, key=lambda each: each[0]))
 
     def _happened(self, actions: Sequence[RunAction]) -> tuple[Mark, ...]:
-        """Operators' marks, restarts (the step goes back), and what the circuit breaker did, by step."""
-        pieces = [logged.pieces() for logged in self.snapshot.curves.values()]
-        resumed = {
-            int(after[0][0])
-            for each in pieces
-            for before, after in pairwise(each)
-            if after[0][0] <= before[-1][0]
-        }
+        """Operators' marks, restarts from a checkpoint, and what the circuit breaker did, by step."""
         done = []
         for action in actions:
             known = [step for at, step in self.past.steps.items() if at <= action.opened]
             if known:
                 done.append(Mark(int(known[-1]), f"action: {action.steps} ({action.state})"))
-        restarts = (Mark(step, "started again") for step in resumed)
+        restarts = (Mark(step, "started again") for step in self.snapshot.restarts)
         return tuple(sorted((*self.marks, *restarts, *done), key=lambda mark: mark.step))
 
     def series(self, signal: str) -> Series | None:
