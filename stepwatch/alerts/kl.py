@@ -67,6 +67,7 @@ def _risen(measured: str, signal: str, above_start: str, stddevs: str) -> Condit
         over("min", signal, 3) > start(signal) + larger(Limit(stddevs) * stddev(signal), Limit(above_start)),
         "from its start and standard deviation so far",
         signal=signal,
+        legend="from its start",
     )
 
 

@@ -108,7 +108,7 @@ def _fall(fall: Expression, *limits: Expression, measured: str, given: Expressio
 def _long_fall(fall: Expression, *limits: Expression) -> Condition:
     """The same for 5 steps, of which the limit is drawn: those of other spans would hide the curve."""
     condition = _fall(fall, *limits, measured="reward below its best for 5 steps by")
-    return replace(condition, signal=REWARD, line=("<", best() - larger(*limits)))
+    return replace(condition, signal=REWARD, line=("<", best() - larger(*limits)), legend="from its best")
 
 
 def _below_mean(level: str) -> Condition:
