@@ -68,8 +68,8 @@ class Condition:
             not the signal; operator and limit if left out.
         sparing: Where it does not fire.
         unset: The key of a limit that replaces this condition where it is set.
-        legend: What the limit follows from in the legend of a chart, where the alert has several; the baseline
-            if empty, which may be too long for a panel of a third of a screen.
+        legend: What the limit follows from in the legend of a chart, where the alert has several; the
+            baseline if empty, which may be too long for a third of a screen.
     """
 
     measured: str
