@@ -195,7 +195,7 @@ def _recorded() -> Iterator[tuple[str, float]]:
         for name, severity in (("KLHigh", "warning"), ("KLExplosion", "critical")):
             labels = f'alertname="{name}",severity="{severity}",topic="kl",run="run-{number}"'
             yield f'ALERTS{{alertstate="firing",{labels}}}', 1
-            yield f"ALERTS_FOR_STATE{{{labels}}}", END
+            yield f"rl_alert_onset_timestamp_seconds{{{labels}}}", END
             yield f"rl_alert_onset_step{{{labels}}}", 60
 
 
@@ -256,7 +256,7 @@ class _Courses:
 
 def _course(name: str, index: int, value: float) -> tuple[str, float]:
     if name.startswith(("ALERTS", "rl_alert")):
-        return "onset" if name == "ALERTS_FOR_STATE" else "alert", value
+        return "onset" if name == "rl_alert_onset_timestamp_seconds" else "alert", value
     if name.endswith(("_total", "_bucket", "_sum", "_count")):
         return "counter", index % SHAPES + 1
     if name == "rl_step" or "timestamp" in name:

@@ -19,7 +19,8 @@ class Level(NamedTuple):
     """True means of a step.
 
     ``score`` is the share of right answers, ``kl`` (to the reference) and ``entropy`` are in nats
-    per token, ``length`` is in tokens, ``gradient`` the norm of the gradient.
+    per token, ``length`` is in tokens, ``gradient`` the norm of the gradient. ``judge`` is
+    what a second reward function gives, ``waits`` how long the step waits for it, as a share of the rest.
     """
 
     score: float
@@ -27,6 +28,8 @@ class Level(NamedTuple):
     entropy: float
     length: float
     gradient: float
+    judge: float = 0.9
+    waits: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ def exploding(step: int) -> Level:
 
 
 def stagnating(step: int) -> Level:
-    """Learns for twenty seconds, loses a trifle of it, and stays there."""
+    """Learns for twenty seconds, loses a trifle of it, and stays there: the judge fails, and soon is slow."""
     learnt = _approach(step, 15)
     return Level(
         score=0.15 + 0.32 * learnt - 0.02 * _logistic(step - 80, 10),
@@ -78,6 +81,8 @@ def stagnating(step: int) -> Level:
         entropy=0.9 - 0.3 * learnt,
         length=260 + 30 * learnt,
         gradient=0.9 - 0.3 * learnt,
+        judge=0.9 - 0.6 * _logistic(step - 80, 10),
+        waits=0.4 * _logistic(step - 200, 3),
     )
 
 

@@ -135,7 +135,7 @@ class Trainer:
                 yield ""
                 continue
             level = self.story.level(step)
-            values = verl.training(step, batch.draw(level, dice), self.seconds, dice)
+            values = verl.training(step, level, batch.draw(level, dice), self.seconds, dice)
             if step % VALIDATION == 0:
                 values |= verl.validation(level.score)
             yield self._logger.record(step, values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from demo.batch import SAMPLES, Batch
-from demo.story import RESPONSE_LIMIT
+from demo.story import RESPONSE_LIMIT, Level
 
 Values = dict[str, float]
 
@@ -37,17 +37,19 @@ def validation(score: float) -> Values:
     }
 
 
-def training(step: int, batch: Batch, seconds: float, dice: Random) -> Values:
-    """What a training step of so many seconds logs."""
+def training(step: int, level: Level, batch: Batch, seconds: float, dice: Random) -> Values:
+    """What a training step of so many seconds logs, not counting those for which it waits for the judge."""
     took = seconds * dice.gauss(1, 0.02)
+    waited = level.waits * took
     values = {
         **_sequences(batch),
         **_actor(batch, dice),
         **_critic(batch, dice),
         **_rewards(batch, dice),
         **_lengths(batch),
-        **_times(batch, took),
-        **_machine(step, batch, took),
+        **_components(step, level, batch),
+        **_times(batch, took, waited),
+        **_machine(step, batch, took + waited),
         "training/global_step": step,
         "training/epoch": step // STEPS_PER_EPOCH,
     }
@@ -123,6 +125,12 @@ def _rewards(batch: Batch, dice: Random) -> Values:
     }
 
 
+def _components(step: int, level: Level, batch: Batch) -> Values:
+    # Dice of their own: the others' order is the same with and without components.
+    noise = Random(step).gauss(1, 0.03)  # noqa: S311 - a simulation, no secret
+    return {"gdpo/accuracy/mean": batch.score, "gdpo/judge/mean": level.judge * noise}
+
+
 def _lengths(batch: Batch) -> Values:
     return {
         "response_length/mean": batch.length,
@@ -140,12 +148,13 @@ def _lengths(batch: Batch) -> Values:
     }
 
 
-def _times(batch: Batch, took: float) -> Values:
+def _times(batch: Batch, took: float, waited: float) -> Values:
     seconds = {phase: share * took for phase, share in SHARES.items()}
+    seconds["reward"] += waited
     tokens = {**dict.fromkeys(SHARES, batch.tokens), "gen": SAMPLES * batch.length}
     return {
         **{f"timing_s/{phase}": value for phase, value in seconds.items()},
-        "timing_s/step": took,
+        "timing_s/step": took + waited,
         **{
             f"timing_per_token_ms/{phase}": 1000 * seconds[phase] / tokens[phase]
             for phase in ("gen", "ref", "values", "adv", "update_critic", "update_actor")

@@ -119,7 +119,7 @@ class Site:
         target, number, _ = action.attempt
         facts = {
             "Run": f"{action.run}{f', attempt {number} ({target})' if target else ''}",
-            "Alert": f"{action.alert} ({action.severity}), since {_clock(action.since)}",
+            "Alert": f"{action.alert} ({action.severity}), fired at {_clock(action.since)}",
             "Steps": _steps(action),
             "State": _state(action),
             **{f"Result of {step}": result.text for step, result in action.results.items()},

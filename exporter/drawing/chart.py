@@ -49,6 +49,14 @@ class Band:
 
 
 @dataclass(frozen=True)
+class Mark:
+    """What happened to the run at a step: a restart, an operator's mark, an action."""
+
+    step: int
+    words: str
+
+
+@dataclass(frozen=True)
 class Chart:
     """A panel filled with a run from its ``first`` to its ``last`` step.
 
@@ -65,6 +73,7 @@ class Chart:
     curves: tuple[Curve, ...]
     limits: tuple[Curve, ...]
     bands: tuple[Band, ...]
+    marks: tuple[Mark, ...] = ()
 
 
 class Fired(Protocol):

@@ -30,12 +30,14 @@ def legend(chart: Chart) -> Iterator[Entry]:
     for number, curve in enumerate(chart.curves):
         yield Entry(svg.curve_class(number), curve.name)
     at = svg.scale(chart)
-    for limit in chart.limits:
+    for number, limit in enumerate(chart.limits):
         name = f"limit of {limit.name}" if limit.name else "limit"
         value = axis.written(limit.values[-1], chart.unit)
         place = "" if any(map(at.shows, limit.values)) else ", off the chart"
-        look = f"limit {svg.severity_class(limit.severity)}"
-        yield Entry(look, f"{name}: {value}{place} ({limit.severity})")
+        yield Entry(svg.limit_class(number, limit), f"{name}: {value}{place} ({limit.severity})")
+    for mark in chart.marks:
+        if chart.first <= mark.step <= chart.last:
+            yield Entry("happened", f"step {mark.step}: {mark.words}")
     for times in by_alert(chart.bands):
         first = times[0]
         words = f"{first.alert}, {first.severity}: {spans(times)}"

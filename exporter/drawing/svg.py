@@ -26,6 +26,9 @@ BEYOND = 1.0
 _COLOURS = 6
 """The page has so many for curves."""
 
+_DASHES = 4
+"""And so many patterns of dashes for limits."""
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -77,13 +80,19 @@ def severity_class(severity: str) -> str:
     return severity if severity in SEVERITIES else SEVERITIES[-1]
 
 
+def limit_class(number: int, limit: Curve) -> str:
+    """Return the class of a chart's limit, from 0 on, by which it gets its colour and its dashes."""
+    return f"limit {severity_class(limit.severity)} d{number % _DASHES}"
+
+
 def draw(chart: Chart) -> str:
     """Return the picture of a chart, as an element of a page."""
     at = scale(chart)
     title = quoteattr(f"{chart.title} over training steps {chart.first} to {chart.last}")
     parts = [*_bands(chart, at), *_grid(chart, at)]
+    parts += _marks(chart, at)
     parts += [_line(curve, curve_class(number), at) for number, curve in enumerate(chart.curves)]
-    parts += [_line(limit, f"limit {severity_class(limit.severity)}", at) for limit in chart.limits]
+    parts += [_line(limit, limit_class(number, limit), at) for number, limit in enumerate(chart.limits)]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f"aria-label={title}>{''.join(parts)}</svg>"
@@ -101,6 +110,14 @@ def _bands(chart: Chart, at: Scale) -> Iterator[str]:
             f'<rect class="band {severity_class(band.severity)}" x="{begin}" y="{TOP}" width="{width}" '
             f'height="{BOTTOM - TOP}"><title>{title}</title></rect>'
         )
+
+
+def _marks(chart: Chart, at: Scale) -> Iterator[str]:
+    for mark in chart.marks:
+        if chart.first <= mark.step <= chart.last:
+            title = escape(f"step {mark.step}: {mark.words}")
+            at_step = f"M{at.x(mark.step)} {TOP}V{BOTTOM}"
+            yield f'<path class="happened" d="{at_step}"><title>{title}</title></path>'
 
 
 def _grid(chart: Chart, at: Scale) -> Iterator[str]:

@@ -62,13 +62,16 @@ _smoothed = metric("rl_ewma_max_over_steps", signal=ENTROPY, alpha="0.2", steps=
 _records = metric("rl_records_since_best", signal="reward")
 
 
-def _below_peak(ratio: str, low: str, baseline: str, given: Expression | None = None) -> Condition:
+def _below_peak(
+    ratio: str, low: str, baseline: str, given: Expression | None = None, legend: str = ""
+) -> Condition:
     return Condition(
         "smoothed entropy, highest of 10 steps,",
         _smoothed < smaller(Limit(ratio) * peak(ENTROPY), Limit(low)),
         baseline,
         given,
         signal=ENTROPY,
+        legend=legend,
     )
 
 
@@ -91,6 +94,7 @@ ENTROPY_COLLAPSE = _alert(
                 (_records >= Limit("warning.records"))
                 & (_records >= Limit("warning.run_ratio") * metric("rl_records_seen"))
             ),
+            legend="flat reward",
         ),
     ),
     sparing=solved("warning.solved_ratio"),

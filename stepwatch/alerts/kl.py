@@ -65,8 +65,9 @@ def _risen(measured: str, signal: str, above_start: str, stddevs: str) -> Condit
     return Condition(
         f"{measured}, lowest of 3 steps,",
         over("min", signal, 3) > start(signal) + larger(Limit(stddevs) * stddev(signal), Limit(above_start)),
-        "from its start",
+        "from its start and standard deviation so far",
         signal=signal,
+        legend="from its start",
     )
 
 
@@ -98,7 +99,7 @@ KL_EXPLOSION = _alert(
                 Limit("critical.stddevs_when_dropping") * stddev("kl"),
                 Limit("critical.above_start_when_dropping"),
             ),
-            "from its start while the reward drops",
+            "from its start and standard deviation so far, while the reward drops",
             given=suffers("critical.drop_ratio", "0.3"),
         ),
         _above("critical"),
@@ -149,7 +150,7 @@ KL_SEQUENCE_HIGH = _alert(
         Condition(
             "KL in nats/token, lowest of 3 steps,",
             over("min", SEQUENCE, 3) / _length > _token_limit,
-            "from its start",
+            "from its start and standard deviation so far",
         ),
         Condition(
             "KL in nats/response, lowest of 3 steps,",

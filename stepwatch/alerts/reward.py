@@ -102,13 +102,13 @@ class Reward(Block):
 
 def _fall(fall: Expression, *limits: Expression, measured: str, given: Expression | None = None) -> Condition:
     """The reward is below its best by more than all of the limits."""
-    return Condition(measured, fall > larger(*limits), "from its best", given)
+    return Condition(measured, fall > larger(*limits), "from its best and standard deviation so far", given)
 
 
 def _long_fall(fall: Expression, *limits: Expression) -> Condition:
     """The same for 5 steps, of which the limit is drawn: those of other spans would hide the curve."""
     condition = _fall(fall, *limits, measured="reward below its best for 5 steps by")
-    return replace(condition, signal=REWARD, line=("<", best() - larger(*limits)))
+    return replace(condition, signal=REWARD, line=("<", best() - larger(*limits)), legend="from its best")
 
 
 def _below_mean(level: str) -> Condition:
@@ -345,7 +345,7 @@ def _validation_fell(drop: str, stddevs: str) -> Condition:
     return Condition(
         "better of the last two evaluations",
         over("max", VALIDATION, 2) < confirmed - larger(Limit(stddevs) * stddev(VALIDATION), Limit(drop)),
-        "from the best confirmed one",
+        "from the best confirmed one and the standard deviation so far",
         signal=VALIDATION,
     )
 

@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 
 from exporter.gpu.contract import CLOCK_EVENTS
 from exporter.installation import INSTALLED, adapt
+from exporter.runs.overview.onset import ONSET, ONSET_STEP
 from stepwatch.alerts import gpu_health, gpu_load, host, incidents
 from stepwatch.alerts.catalogue import TABLE
-from stepwatch.alerts.model.runs import ONSET_STEP, SHOWN_STATE, SHOWN_STATES
+from stepwatch.alerts.model.runs import SHOWN_STATE, SHOWN_STATES
 from stepwatch.config import Config, load
 from stepwatch.config.deployment import TARGETS, Deployment, InContainers, above_ray, mounted
 from stepwatch.languages import catalogue
@@ -23,9 +24,8 @@ from stepwatch.render import check, diagnosis, exporters, output, panels, receiv
 from stepwatch.render.dashboard import Json
 from stepwatch.render.layout import CONFIG, RESOURCES, own_dashboards
 from stepwatch.render.templates import SERVICES, block, render, render_own, template
+from stepwatch.rules import alerting, lines, messages, routing, runbook
 from stepwatch.rules import files as rule_files
-from stepwatch.rules import lines, messages, routing, runbook
-from stepwatch.rules.alerting import translated
 from stepwatch.schema.errors import Refused
 from stepwatch.system.environment import CHECKOUT
 
@@ -163,9 +163,11 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "deployment": deployment,
         "translate": catalogue(config.language),
         "lines": lines.lines(config, TABLE),
-        "dashboard_lines": lines.lines(config, translated(TABLE, config)),
+        "dashboard_lines": lines.lines(config, alerting.translated(TABLE, config)),
         "subjects": lines.subjects(TABLE),
         "on_show": lines.on_show,
+        "onset_time": ONSET,
+        "waits": alerting.waits(config, TABLE),
         "onset_step": ONSET_STEP,
         "text_info": messages.TEXT_INFO,
         "shown_state": SHOWN_STATE,

@@ -161,6 +161,19 @@ def in_force(config: Config, table: tuple[Alert, ...]) -> Iterator[InForce]:
                 yield found
 
 
+def waits(config: Config, table: tuple[Alert, ...]) -> dict[Duration, list[str]]:
+    """Return the names of the alerts whose condition must hold for some time, by that time.
+
+    What Alertmanager calls the start of an alert is when it fired; its onset is by that time earlier.
+    """
+    found: dict[Duration, list[str]] = {}
+    for each in in_force(config, table):
+        if each.wait and (wait := Duration.parse(each.wait)).milliseconds:
+            names = found.setdefault(wait, [])
+            names += [each.alert.name] * (each.alert.name not in names)
+    return found
+
+
 def translated(table: tuple[Alert, ...], config: Config) -> tuple[Alert, ...]:
     """Return a table with its texts in the language of config.yaml."""
     if config.language == ENGLISH:

@@ -11,7 +11,7 @@ import yaml
 from exporter.gpu.dcgm import ALIASES
 from stepwatch.alerts.catalogue import GROUPS, TABLE
 from stepwatch.alerts.model.expression import number
-from stepwatch.alerts.model.runs import checkpoint_rule, onset_rule, recording_rule, state_rule
+from stepwatch.alerts.model.runs import checkpoint_rule, onset_rules, recording_rule, state_rule
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
 from stepwatch.languages import catalogue
@@ -36,13 +36,13 @@ def files(config: Config, deployment: Deployment, book: Mapping[str, Entry]) -> 
     usual = str(config.intervals.stack_rules)
     intervals = {"rl": str(config.intervals.rules), "host": _SLOW}
     groups = [
-        (name, intervals.get(name, usual), rules(config, deployment, alerts))
+        (name, intervals.get(name, usual), rules(config, deployment, alerts) + onset_rules() * (name == "rl"))
         for name, alerts in GROUPS.items()
     ]
     groups += [
         ("texts", _SLOW, [*code_rules(said), *text_rules(said, book, catalogue(config.language))]),
         ("run_gpus", usual, [recording_rule()]),
-        ("shown", intervals["rl"], [onset_rule(), checkpoint_rule(), state_rule()]),
+        ("shown", intervals["rl"], [checkpoint_rule(), state_rule()]),
         # Six series a GPU, and none without one: the public dashboard for DCGM's exporter works.
         ("dcgm", usual, [{"record": name, "expr": text} for name, text in dcgm_rules()]),
     ]

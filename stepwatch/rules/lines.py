@@ -69,7 +69,7 @@ def lines(config: Config, table: tuple[Alert, ...]) -> tuple[Line, ...]:
                 line = _line(alert, condition)
                 key = line.alert, line.signal, line.promql
                 if key not in found or (line.alone and not found[key][0].alone):
-                    found[key] = line, condition.baseline
+                    found[key] = line, condition.legend or condition.baseline
     several = Counter((line.alert, line.severity, line.signal) for line, _ in found.values())
     return tuple(
         replace(line, name=f"{line.alert} {baseline}".strip())

@@ -174,8 +174,8 @@ def firing(alerts: str | None, silences: str | None) -> list[str]:
     texts = []
     for alert in sorted(found, key=order):
         labels, notes = alert["labels"], alert["annotations"]
-        since = f"since {_time(alert['startsAt']):%H:%M}"
-        words = (labels.get("severity", ""), labels["alertname"], labels.get("run", ""), since)
+        fired = f"fired at {_time(alert['startsAt']):%H:%M}"
+        words = (labels.get("severity", ""), labels["alertname"], labels.get("run", ""), fired)
         muted = _muted(alert["status"], names, ends)
         action = f"\n    First: {notes['action']}." if "action" in notes else ""
         texts.append(f"{'  '.join(filter(None, words))}{muted}: {notes.get('description', '')}{action}")

@@ -9,9 +9,9 @@ from threading import Event, Thread
 from typing import NamedTuple
 
 from exporter.runs.overview.models import Firing
+from exporter.runs.overview.onset import ONSET_STEP
 from exporter.runs.overview.prometheus import Client, Span
 from exporter.runs.remote.web import PollError
-from stepwatch.alerts.model.runs import ONSET_STEP
 
 PAST_SECONDS = 14 * 86400.0
 """Longer, Prometheus keeps nothing by default (storage.retention)."""
@@ -22,7 +22,7 @@ FINEST_SECONDS = 5.0
 
 
 class Onset(NamedTuple):
-    """An alert about a run: the step and time (in seconds since the epoch) at which it began to fire."""
+    """An alert about a run: the step of its onset, and when that was seen, in seconds since the epoch."""
 
     run: str
     alert: str
@@ -66,9 +66,10 @@ class Alerts:
             span = Span("", self._since, now)
             every = span.interval(MOST_POINTS)
             # However short an alert was, one point looks back over the time to the one before.
-            labels = "run, alertname, severity"
+            labels, window = "run, alertname, severity", f"[{max(2 * FINEST_SECONDS, every):.0f}s]"
             promql = (
-                f"max by ({labels}) (last_over_time({ONSET_STEP}[{max(2 * FINEST_SECONDS, every):.0f}s]))"
+                f"max by ({labels}) (last_over_time({ONSET_STEP}{window}))"
+                f' and max by ({labels}) (last_over_time(ALERTS{{alertstate="firing"}}{window}))'
             )
             found = self._client.series(promql, span, every)
             firing = self._client.firing()

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from exporter import secret_shapes
-from stepwatch.config.integrations import Integration, Mail, Robot
+from stepwatch.config.integrations import Integration, Mail
 from stepwatch.config.passed import KINDS
 from stepwatch.config.receivers import Receiver
 from stepwatch.schema.path_types import read_secret

@@ -200,10 +200,10 @@ def test_several_alerts_of_a_group_are_a_line_each_with_what_differs_and_one_set
 
     assert say(WHOLE, target_down("a:9400"), target_down("b:9400"), gone) == (
         "TargetDown: 2 firing, 1 resolved\n"
-        "- instance=a:9400: gpu at a:9400, for 5 min. (Warning since 03:12 UTC, 21 Nov)\n"
-        "- instance=b:9400: gpu at b:9400, for 5 min. (Warning since 03:12 UTC, 21 Nov)\n"
+        "- instance=a:9400: gpu at a:9400, for 5 min. (Warning since 03:07 UTC, 21 Nov)\n"
+        "- instance=b:9400: gpu at b:9400, for 5 min. (Warning since 03:07 UTC, 21 Nov)\n"
         "- instance=c:9400: gpu at c:9400, for 5 min."
-        " (Was warning from 03:12 UTC, 21 Nov to 04:02 UTC, 21 Nov)\n"
+        " (Was warning from 03:07 UTC, 21 Nov to 04:02 UTC, 21 Nov)\n"
         "Runbook: https://example.org/r#targetdown\n"
         "Dashboard at that time: https://g.example/base/d/stepwatch-runs?from=1763673125500&to=1763698325500\n"
         "Silence this alert for 2 h: https://a.example/#/silences/new?filter=%7Balertname%3D%22TargetDown%22%2Cjob%3D%22gpu%22%7D"
@@ -494,3 +494,22 @@ def test_slack_is_given_nothing_that_it_would_act_upon(say: Say) -> None:
     many = say(SLACK, loud, alert(labels={"run": "<b>"}))
     assert "- run=&lt;!channel&gt; a&amp;b: 1 &lt; 2" in many
     assert "- run=&lt;b&gt;: step 1204" in many
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "seconds"),
+    [
+        ("KLExplosion", "03:12 UTC", 1763694725),
+        ("Stalled", "03:11 UTC", 1763694710),
+        ("GPUHot", "03:10 UTC", None),
+    ],
+)
+def test_an_alert_is_there_since_it_left_its_limit_not_since_it_has_held_long_enough_to_fire(
+    say: Say, name: str, said: str, seconds: int | None
+) -> None:
+    labels = {"alertname": name}
+    assert f"Critical since {said}, 21 Nov." in say(WHOLE, alert(name, labels=labels))
+    assert f"Was critical from {said}, 21 Nov to " in say(WHOLE, resolved(labels=labels))
+    if seconds:
+        address = link(say(TEXT, alert(name, labels=labels)), "Was this right")
+        assert parse_qs(urlsplit(address).query)["since"] == [str(seconds)]

@@ -12,7 +12,7 @@ import yaml
 from pydantic.fields import FieldInfo
 
 from stepwatch.alerts.model.alert import EVIDENCE, Alert
-from stepwatch.alerts.model.expression import Expression, Limit
+from stepwatch.alerts.model.expression import Expression, Limit, Series
 from stepwatch.schema.quantities import Duration
 from stepwatch.schema.section import Block, Section
 from tests import real
@@ -129,3 +129,10 @@ def _is_span(field: FieldInfo) -> bool:
 @pytest.mark.parametrize("name", RULES)
 def test_a_rule_has_nothing_that_breaks_in_silence(name: str) -> None:
     assert lints.faults(RULES[name]) == []
+
+
+def test_a_limit_that_moves_with_the_standard_deviation_says_so() -> None:
+    for alert in TABLE:
+        for condition in alert.conditions:
+            limit = [part.metric for part in condition.limit.parts() if isinstance(part, Series)]
+            assert ("rl_noise" in limit) == ("standard deviation so far" in condition.baseline), condition

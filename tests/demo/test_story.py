@@ -19,7 +19,7 @@ def test_every_level_is_possible(story: Story, step: int) -> None:
     level = story.level(step)
 
     assert 0 < level.score < 1
-    assert min(level) > 0
+    assert min(level._replace(waits=1)) > 0 <= level.waits < 0.5  # SlowSteps is silent
     assert level.length < RESPONSE_LIMIT / 2
 
 

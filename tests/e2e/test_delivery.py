@@ -50,7 +50,7 @@ def test_a_sick_run_delivers_its_critical_alert_with_its_name_step_and_values(st
     # this stack has no Grafana
     page = f"http://{stack.config.address('exporter')}/run/{run.replace('/', '%2F')}"
     assert alert["annotations"]["dashboard_url"] == page
-    named = f"critical  {alert['labels']['alertname']}  {run}  since "
+    named = f"critical  {alert['labels']['alertname']}  {run}  fired at "
     alerts = http_client.read(f"http://{stack.config.address('alertmanager')}{ALERTS}")
     assert any(line.startswith(named) for line in firing(alerts, silences=None))
 

@@ -70,6 +70,7 @@ PANELS = {
     "side-by-side": ("compare", "Side by side"),
     "step-by-phase": ("training", "Step by phase"),
     "held-out": ("training", "Held-out"),
+    "reward-components": ("training", "Reward components"),
     "around": ("diagnose", "Around the run"),
     "silence": ("stack", "Can I trust silence?"),
     "rollout-idle": ("rollout", "Waiting for training"),
@@ -80,6 +81,11 @@ PANELS = {
     "slow-gpu": ("gpu", "Side by side"),
 }
 """The panels that answer the questions of the document, by the name of the picture."""
+
+
+JUDGED = "demo/stagnates"
+OF_PANEL = {"step-by-phase": JUDGED, "reward-components": JUDGED}
+"""The run on show where it is not that of the dashboard: its judge fails, and steps wait for it."""
 
 
 class Show(Scene):
@@ -170,10 +176,13 @@ def draw(pen: Drawing, path: Path, url: str, view: View, out: Path | None) -> No
         whole = DOCS / f"dashboard-{name}{suffix}.png"
         pen.picture(whole, rows=open_at_first)
         shrink(whole)
-        for kept, (of, title) in PANELS.items():
-            if usual and of == name:
-                pen.picture(DOCS / f"panel-{kept}.png", title)
-                shrink(DOCS / f"panel-{kept}.png")
+        panels = [(kept, title) for kept, (of, title) in PANELS.items() if usual and of == name]
+        for kept, title in sorted(panels, key=lambda panel: OF_PANEL.get(panel[0], "")):
+            if kept in OF_PANEL:
+                other = replace(view, variables={**view.variables, "run": OF_PANEL[kept]})
+                pen.show(dashboard, url, other, theme, width)
+            pen.picture(DOCS / f"panel-{kept}.png", title)
+            shrink(DOCS / f"panel-{kept}.png")
 
 
 if __name__ == "__main__":

@@ -15,9 +15,10 @@ from exporter.gpu.backend import OK, Event, Extras, Report
 from exporter.gpu.demo import Demo
 from exporter.gpu.state import State
 from exporter.gpu.worker import message
+from exporter.runs.overview.onset import ONSET
 from exporter.runs.signals import SIGNALS
 from exporter.runs.stats.catalogue import RUN_FAMILIES, STATES, STATISTICS
-from stepwatch.alerts.model.runs import SHOWN_STATE
+from stepwatch.alerts.model.runs import SHOWN_STATE, onset_rules
 from tests.grafana.conftest import Json
 from tests.grafana.queries import dashboard_queries, metrics_of, panels_of
 from tests.real import PrometheusServer, query
@@ -132,7 +133,7 @@ def rules() -> Json:
     late = f'rl_step{{run="{OTHER_RUN}"}} > 0'
     alerts.append({"alert": "Stalled", "expr": f"max by (run) ({late})", "labels": {"severity": "info"}})
     shown = [rule for rule in recorded("shown") if rule["record"] == SHOWN_STATE]
-    return {"groups": [{"name": "rl", "rules": [*alerts, *shown]}]}
+    return {"groups": [{"name": "rl", "rules": [*alerts, *onset_rules(), *shown]}]}
 
 
 @pytest.fixture(scope="module", params=["2.42", "3.13"])
@@ -183,7 +184,7 @@ def test_every_query_about_all_runs_gives_each_of_them_once(
             label = "row" if asked.panel == "All runs" else "run"
             runs = [each["metric"][label].strip() for each in found]
             ends = asked.panel == "Rewards"  # with the run, which hangs
-            wanted = [RUN] if ends or "ALERTS_FOR_STATE" in asked.expr else [RUN, OTHER_RUN]
+            wanted = [RUN] if ends or ONSET in asked.expr else [RUN, OTHER_RUN]
             assert sorted(runs) == sorted(wanted), asked
 
 

@@ -39,7 +39,14 @@ RUN_METRICS = {family.name for family in RUN_FAMILIES} | {f"rl_{signal.name}" fo
 STATISTIC_SERIES = {(each.metric, tuple(sorted(each.labels.items()))) for each in STATISTICS}
 FOREIGN_TYPES = {name: metric.type for metrics in FOREIGN.values() for name, metric in metrics.items()}
 OTHER_METRICS = {
-    *("rl_alert_onset_step", "rl_run_gpu", "rl_run_shown_state", "rl_reward_component", "rl_raw"),
+    *(
+        "rl_alert_onset_step",
+        "rl_alert_onset_timestamp_seconds",
+        "rl_run_gpu",
+        "rl_run_shown_state",
+        "rl_reward_component",
+        "rl_raw",
+    ),
     *(name for name in METRICS if not name.startswith("rl_")),
     *(family.name for family in (*GPU_FAMILIES, *FRONT_FAMILIES)),
 }
@@ -254,7 +261,7 @@ def test_onsets_of_alerts_are_marked_and_do_not_cover_the_curves(
     assert (critical["iconColor"], warning["iconColor"]) == ("red", "orange")
     for each in (critical, warning):
         severity = each["name"].removeprefix("Alerts, ")
-        chosen = f'ALERTS_FOR_STATE{{alertname!="Watchdog",severity="{severity}",{selected}}}'
+        chosen = f'rl_alert_onset_timestamp_seconds{{severity="{severity}",{selected}}}'
         assert f"last_over_time({chosen}[$__rate_interval])" in each["expr"], "between two points of a query"
         assert (each["useValueForTime"], each["titleFormat"]) == (True, title)
         assert each["target"]["expr"] == each["expr"], "the form of Grafana 11 and later"

@@ -237,7 +237,7 @@ def test_the_critical_alert_that_began_first_leads_an_incident(
         labels = f'alertname="{alert}",severity="{severity}",run="{RUN}"'
         began = f"_x{minute - 1} {60 * minute}+0x90"
         return {
-            f"ALERTS_FOR_STATE{{{labels}}}": began,
+            f"rl_alert_onset_timestamp_seconds{{{labels}}}": began,
             f'ALERTS{{{labels},alertstate="firing"}}': f"_x{minute - 1} 1+0x90",
         }
 

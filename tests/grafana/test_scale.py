@@ -139,7 +139,7 @@ def samples(situation: Situation, page: dict[str, list[str]], gpus: str) -> Iter
             labels += f',cluster="{cluster}"' if cluster else ""
             if exporter == "a":
                 yield f'ALERTS{{alertstate="firing",{labels}}}', 1
-                yield f"ALERTS_FOR_STATE{{{labels}}}", situation.start + 60
+                yield f"rl_alert_onset_timestamp_seconds{{{labels}}}", situation.start + 60
                 yield f"rl_alert_onset_step{{{labels}}}", 34
         for gpu in range(8) if situation.runs and exporter == "a" else ():
             series = f'rl_run_gpu{{run="{escape(situation.runs[0])}",gpu="{gpu}",instance="{BOX}"'

@@ -98,7 +98,7 @@ def test_runs_receivers_and_alerts_are_reported(serve: Serve) -> None:
     said = lines(serve({"/metrics": [RUNS + UNREADABLE.format(0)]}), alertmanager(serve, "(test)", "chat"))
 
     assert said[:2] == ["\nThe runs in /x: 2 running.", "Receivers: chat."]
-    assert said[2].startswith("\nFiring:\n  critical  KLExplosion  ppo  since ")
+    assert said[2].startswith("\nFiring:\n  critical  KLExplosion  ppo  fired at ")
     assert said[2].endswith(": KL 1.6.\n    First: stop the run.")
     assert len(said) == 3
 
@@ -117,8 +117,8 @@ def test_an_inhibited_alert_comes_last_and_names_what_inhibits_it() -> None:
 
     stopped, collapsed = firing(json.dumps(alerts), None)
 
-    assert stopped.startswith("warning  RunStopped  ppo  since ")
-    assert collapsed.startswith("critical  RewardCollapse  ppo  since ")
+    assert stopped.startswith("warning  RunStopped  ppo  fired at ")
+    assert collapsed.startswith("critical  RewardCollapse  ppo  fired at ")
     assert collapsed.endswith(" (muted by RunStopped): .")
 
 

@@ -193,6 +193,7 @@ def _alert_document(alert: Firing) -> dict[str, Any]:
         "dashboard": alert.dashboard,
         "value": alert.value,
         "since": alert.since,
+        "since_step": alert.step,
         "silenced_until": alert.silenced_until,
     }
 

@@ -17,6 +17,10 @@ DRAWN = frozenset({
     "kl_teacher",
     "policy_kl",
     "kl_engine",
+    "engine_prob_diff",
+    "engine_prob_diff_max",
+    "staleness",
+    "staleness_max",
     "entropy",
     "policy_loss",
     "policy_clip_ratio",
@@ -38,6 +42,9 @@ DRAWN = frozenset({
 })  # fmt: skip
 """The signals of the panels; a test demands that these are all. What is not drawn takes no memory."""
 
+RESTARTS = 20
+"""The last of a run that are drawn."""
+
 ROWS = 20
 """Steps that are shown one by one."""
 
@@ -56,17 +63,21 @@ class Row:
 
 
 class HistorySnapshot(NamedTuple):
-    """The history of a run as it was at one moment: ``curves`` and ``means`` by signal."""
+    """The history of a run as it was at one moment: ``curves`` and ``means`` by signal.
+
+    ``restarts`` are the steps at which it went on from a checkpoint.
+    """
 
     curves: Mapping[str, Extremes]
     means: Mapping[str, Extremes]
     rows: tuple[Row, ...]
+    restarts: tuple[int, ...] = ()
 
 
 class History:
     """Curves, smoothed curves, and the last steps. A mark changes nothing in them."""
 
-    __slots__ = ("_adders", "_curves", "_detail", "_means", "_rows")
+    __slots__ = ("_adders", "_curves", "_detail", "_means", "_restarts", "_rows")
 
     def __init__(self, detail: Detail) -> None:
         self._detail = detail
@@ -74,6 +85,7 @@ class History:
         self._adders: dict[str, Callable[[int, float], None]] = {}
         self._means: dict[str, Extremes] = {}
         self._rows: deque[tuple[int, float | None, Mapping[str, float]]] = deque(maxlen=ROWS)
+        self._restarts: deque[int] = deque(maxlen=RESTARTS)
 
     def note(
         self,
@@ -96,8 +108,9 @@ class History:
             new = {**self._rows.pop()[2], **new}
         self._rows.append((step, time, new))
 
-    def resume(self) -> None:
+    def resume(self, step: int) -> None:
         """Another attempt goes on from an earlier step."""
+        self._restarts.append(step)
         for curve in (*self._curves.values(), *self._means.values()):
             curve.breaks()
 
@@ -114,4 +127,5 @@ class History:
                 )
                 for step, time, values in self._rows
             ),
+            tuple(self._restarts),
         )

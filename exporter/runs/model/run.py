@@ -226,7 +226,7 @@ class Run:
             self.lost = self.progress.step - record.step + 1
             self.progress.resume()
             self.held.clear()
-            self.history.resume()
+            self.history.resume(record.step)
             for statistics in self.statistics.values():
                 statistics.resume()
 

@@ -98,9 +98,16 @@ def _health(core: Core, run: RunSummary, panels: Panels, answers: Answers, since
         _range(bounds, "warning"),
         _range(bounds, "critical"),
         " ".join(map(_message, alerts)) or _diagnosis(read, limits, bounds, worst, answers.problem),
-        worst.since if worst else None,
+        _begun(alerts, worst),
         tuple(dict.fromkeys(alert.name for alert in alerts if alert.severity == state)),
     )
+
+
+def _begun(alerts: Sequence[Firing], worst: _Bound | None) -> int | None:
+    """The step of the first onset of the alerts; without alerts, from which the value is beyond a limit."""
+    if alerts:
+        return min((alert.step for alert in alerts if alert.step is not None), default=None)
+    return worst.since if worst else None
 
 
 def _of_trainer(signal: str, run: RunSummary, panels: Panels) -> _Reading:

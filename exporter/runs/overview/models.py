@@ -40,8 +40,9 @@ class Health:
     """The state of one core signal.
 
     ``value`` is the last one, ``judged`` the smoothed one that is compared with the limits; ``None`` where
-    there is none. ``unit`` is Grafana's name for it. ``since`` is the step from which on the value is out of
-    range. ``alerts`` are the names of those that make it ``warning`` or ``critical``, whatever the value is.
+    there is none. ``unit`` is Grafana's name for it. ``alerts`` are the names of those that make it
+    ``warning`` or ``critical``, whatever the value is. ``since`` is the step of the first onset of these;
+    without any, the step from which on the value is out of range.
     """
 
     signal: str
@@ -61,8 +62,10 @@ class Health:
 class Firing:
     """An alert that fires now.
 
-    ``action`` is what to do first, without a full stop. ``silenced_until`` is the end of its last silence.
-    ``labels`` are all of its labels, by which Alertmanager knows it.
+    ``action`` is what to do first, without a full stop. ``since`` and ``step`` are its onset
+    (``exporter.runs.overview.onset``). ``silenced_until`` is the end of its last silence.
+    ``book`` is what the runbook says of it, by heading. ``inhibited_by`` names the alert for which
+    Alertmanager keeps it back. ``labels`` are all of its labels, by which Alertmanager knows it.
     """
 
     name: str
@@ -77,6 +80,9 @@ class Firing:
     since: float | None
     labels: frozenset[tuple[str, str]] = frozenset()
     silenced_until: float | None = None
+    step: int | None = None
+    book: tuple[tuple[str, str], ...] = ()
+    inhibited_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +104,10 @@ class RunAction:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """An alert that fired from one step to another; ``summary`` is empty once it is over."""
+    """An alert from the step of its onset to the last one at which it fired.
+
+    ``summary`` is empty once it is over.
+    """
 
     name: str
     severity: str

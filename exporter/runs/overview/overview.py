@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from statistics import median
 
-from exporter.drawing.chart import Band, Chart, Curve, curve, rank
+from exporter.drawing.chart import Band, Chart, Curve, Mark, curve, rank
 from exporter.http.exposition import Metric, own
 from exporter.runs.model.history import SMOOTHED, HistorySnapshot
 from exporter.runs.overview.health import CORES, GPU, healths
@@ -133,8 +133,9 @@ class Overview:
         firing = answers.firing.get(name, ())
         episodes = _episodes(history.past, firing, run.step)
         judged = self._with_firing(run, healths(run, history.panels, answers, history.since))
+        actions = [action for action in self.actions if action.run == name]
         return RunDetails(
-            judged, history.charts(episodes), episodes, history.snapshot.rows, answers.gap(name)
+            judged, history.charts(episodes, actions), episodes, history.snapshot.rows, answers.gap(name)
         )
 
     def series(self, name: str, signal: str) -> Series | None:
@@ -162,7 +163,10 @@ class Overview:
         with self._views() as views:
             for view in views:
                 if view.name == name:
-                    return summary(view), RunHistory(view.run.history.snapshot(), self._file.panels, past)
+                    marks = tuple(Mark(each.step, f"mark: {each.note}") for each in view.run.marks.all)
+                    return summary(view), RunHistory(
+                        view.run.history.snapshot(), self._file.panels, past, marks
+                    )
         return None
 
     def _judged(self) -> tuple[Query, ...]:
@@ -213,9 +217,16 @@ def _episodes(past: Past, firing: tuple[Firing, ...], step: int | None) -> tuple
     ]
     known = {(each.name, each.severity) for each in found if each.firing}
     new = [
-        Episode(name, severity, step, step, firing=True, summary=summary)
-        for (name, severity), summary in summaries.items()
-        if (name, severity) not in known and step is not None
+        Episode(
+            alert.name,
+            alert.severity,
+            step if alert.step is None else alert.step,
+            step,
+            firing=True,
+            summary=alert.summary,
+        )
+        for alert in firing
+        if (alert.name, alert.severity) not in known and step is not None
     ]
     return tuple(sorted([*found, *new], key=lambda each: (each.first_step, each.name)))
 
@@ -227,9 +238,11 @@ class RunHistory:
     snapshot: HistorySnapshot
     panels: Panels
     past: Past
+    marks: tuple[Mark, ...] = ()
 
-    def charts(self, episodes: Sequence[Episode]) -> tuple[Chart, ...]:
+    def charts(self, episodes: Sequence[Episode], actions: Sequence[RunAction] = ()) -> tuple[Chart, ...]:
         """The panels that have a curve, those with an alert that fires first."""
+        happened = self._happened(actions)
         drawn = [(panel, curves) for panel in self.panels.panels if (curves := self._curves(panel))]
         shown = frozenset().union(*(panel.signals for panel, _ in drawn))
         steps = [step for _, curves in drawn for each in curves for piece in each.pieces for step, _ in piece]
@@ -247,9 +260,20 @@ class RunHistory:
                 curves,
                 self._limits(panel),
                 tuple(Band(each.name, each.severity, each.first_step, each.last_step) for each in mine),
+                happened,
             )
             charts.append((not any(each.firing for each in mine), chart))
         return tuple(chart for _, chart in sorted(charts, key=lambda each: each[0]))
+
+    def _happened(self, actions: Sequence[RunAction]) -> tuple[Mark, ...]:
+        """Operators' marks, restarts from a checkpoint, and what the circuit breaker did, by step."""
+        done = []
+        for action in actions:
+            known = [step for at, step in self.past.steps.items() if at <= action.opened]
+            if known:
+                done.append(Mark(int(known[-1]), f"action: {action.steps} ({action.state})"))
+        restarts = (Mark(step, "started again") for step in self.snapshot.restarts)
+        return tuple(sorted((*self.marks, *restarts, *done), key=lambda mark: mark.step))
 
     def series(self, signal: str) -> Series | None:
         """A signal in one, breaks and all, with its limits; ``None`` without a history."""

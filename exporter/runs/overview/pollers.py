@@ -62,19 +62,24 @@ class Poller(ABC):
 
 
 class Silences(Poller):
-    """Alertmanager's silences of alerts that fire; without a URL, none."""
+    """Alertmanager's silences and inhibitions of alerts that fire; without a URL, none."""
 
     def __init__(self, url: str | None) -> None:
         super().__init__("silences", enabled=bool(url))
         self._url = (url or "").rstrip("/")
         self._ends: Mapping[frozenset[tuple[str, str]], float] = {}
+        self._causes: Mapping[frozenset[tuple[str, str]], str] = {}
         self._answered = time.monotonic()
 
     def mark(self, alerts: Iterable[Firing]) -> tuple[Firing, ...]:
-        """Return the alerts, those that are silenced with the time at which that ends."""
-        ends, now = self._ends, time.time()
+        """Return the alerts: silenced ones with when that ends, inhibited ones with the cause."""
+        ends, causes, now = self._ends, self._causes, time.time()
         return tuple(
-            replace(alert, silenced_until=end) if (end := ends.get(alert.labels, 0.0)) > now else alert
+            replace(
+                alert,
+                silenced_until=end if (end := ends.get(alert.labels, 0.0)) > now else alert.silenced_until,
+                inhibited_by=causes.get(alert.labels, ""),
+            )
             for alert in alerts
         )
 
@@ -92,10 +97,16 @@ class Silences(Poller):
                 for alert in alerts
                 if (known := ends.keys() & alert["status"]["silencedBy"])
             }
+            names = {alert["fingerprint"]: alert["labels"]["alertname"] for alert in alerts}
+            self._causes = {
+                frozenset(alert["labels"].items()): names.get(inhibiting[0], "another alert")
+                for alert in alerts
+                if (inhibiting := alert["status"].get("inhibitedBy"))
+            }
             self._answered = time.monotonic()
         except (web.PollError, ValueError, LookupError, TypeError, AttributeError):
             if time.monotonic() - self._answered > SILENT_SECONDS:
-                self._ends = {}  # they may have been deleted
+                self._ends, self._causes = {}, {}  # they may have been deleted
         return INTERVAL_SECONDS
 
     def _get(self, what: str) -> Any:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -20,6 +21,7 @@ from exporter.drawing.chart import Point, rank
 from exporter.http.exposition import escape
 from exporter.runs.files.notice import Once
 from exporter.runs.overview.models import Episode, Firing
+from exporter.runs.overview.onset import ONSET, ONSET_STEP
 from exporter.runs.overview.panels import RUN, Query
 from exporter.runs.overview.pollers import Poller
 from exporter.runs.remote import web
@@ -47,6 +49,18 @@ MOST_POINTS = 10_000
 
 _CURVE = "curve"
 """The label that distinguishes the parts of a union."""
+
+_OF_RUN = ("run", "cluster", "alertname", "severity")
+_TOLD_APART_BY = (*_OF_RUN, "instance", "gpu", "mountpoint", "name")
+
+_ONSETS = " or ".join(
+    f'label_replace(max by ({", ".join(labels)}) ({metric}), "{_CURVE}", "{metric}", "", "")'
+    for metric, labels in ((ONSET, _TOLD_APART_BY), (ONSET_STEP, _OF_RUN))
+)
+"""The onset of each alert, and its step, in one answer."""
+
+_BOOK = "alert_text_info"
+_HEADINGS = {"meaning": "Meaning", "causes": "Known causes", "mitigation": "Mitigation"}
 
 STEPS = Query("step", "step", f"max(rl_step{{{RUN}}})")
 
@@ -81,10 +95,11 @@ class Span(NamedTuple):
 
 
 class Past(NamedTuple):
-    """A run's past: alerts, and curves and limits by step."""
+    """A run's past: alerts, and curves and limits by step; and its step at each time that was asked for."""
 
     episodes: tuple[Episode, ...]
     curves: Mapping[Query, tuple[Point, ...]]
+    steps: Mapping[float, float] = MappingProxyType({})
 
 
 NO_PAST = Past((), {})
@@ -101,9 +116,16 @@ class Client:
         """The alerts that fire now, by run, the worst first; those about no run under the empty name."""
         found: dict[str, list[Firing]] = {}
         with self._valid():
-            for alert in self._get("alerts", {})["alerts"]:
+            active = self._get("alerts", {})["alerts"]
+            onsets = self._get("query", {"query": _ONSETS})["result"] if active else []
+            known = {_identity(each["metric"]): float(each["value"][1]) for each in onsets}
+            texts = self._get("query", {"query": _BOOK})["result"] if active else []
+            book = {each["metric"]["alertname"]: _said(each["metric"]) for each in texts}
+            for alert in active:
                 if alert["state"] == "firing":
-                    found.setdefault(alert["labels"].get("run", ""), []).append(_firing(alert))
+                    found.setdefault(alert["labels"].get("run", ""), []).append(
+                        replace(_firing(alert, known), book=book.get(alert["labels"]["alertname"], ()))
+                    )
         return {
             run: tuple(sorted(alerts, key=lambda alert: (rank(alert.severity), alert.name)))
             for run, alerts in found.items()
@@ -122,27 +144,38 @@ class Client:
     def past(self, span: Span, queries: Sequence[Query]) -> Past:
         """The alerts about a run, and these curves and limits, by its steps."""
         with self._valid():
-            return Past(tuple(self._episodes(span)), self._curves(span, queries) if queries else {})
+            curves, steps = self._curves(span, queries) if queries else ({}, {})
+            return Past(tuple(self._episodes(span)), curves, steps)
 
     def _episodes(self, span: Span) -> Iterator[Episode]:
         run = f'run="{escape(span.run)}"'
+        fires = f'max by (run, alertname, severity) (ALERTS{{alertstate="firing",{run}}})'
         promql = (
-            f"max by (run) (rl_step{{{run}}}) * on (run) group_right () "
-            f'max by (run, alertname, severity) (ALERTS{{alertstate="firing",{run}}})'
+            f"max by (run) (rl_step{{{run}}}) * on (run) group_right () {fires}"
+            f" or label_replace(max by (run, alertname, severity) ({ONSET_STEP}{{{run}}}) and {fires}, "
+            f'"{_CURVE}", "{ONSET_STEP}", "", "")'
         )
         every = max(span.interval(MOST_POINTS), min(span.interval(EPISODE_POINTS), COARSEST))
+        steps: dict[tuple[str, str], dict[str, list[tuple[float, float]]]] = {}
         for series in self._range(promql, span, every):
-            labels, points = series["metric"], _finite(series["values"])
-            yield from _split(labels["alertname"], labels["severity"], points, every, span.end)
+            labels = series["metric"]
+            found = steps.setdefault((labels["alertname"], labels["severity"]), {})
+            found[labels.get(_CURVE, "")] = _finite(series["values"])
+        for alert, found in steps.items():
+            onsets = dict(found.get(ONSET_STEP, ()))
+            yield from _split(alert, found.get("", ()), onsets, every, span.end)
 
-    def _curves(self, span: Span, queries: Sequence[Query]) -> dict[Query, tuple[Point, ...]]:
+    def _curves(
+        self, span: Span, queries: Sequence[Query]
+    ) -> tuple[dict[Query, tuple[Point, ...]], dict[float, float]]:
         union = _union([*queries, STEPS], span.run)
         found = {
             series["metric"][_CURVE]: dict(_finite(series["values"]))
             for series in self._range(union, span, span.interval(CURVE_POINTS))
         }
         steps = found.pop(str(len(queries)), {})
-        return {queries[int(index)]: tuple(_by_step(values, steps)) for index, values in found.items()}
+        curves = {queries[int(index)]: tuple(_by_step(values, steps)) for index, values in found.items()}
+        return curves, steps
 
     def series(
         self, promql: str, span: Span, every: float
@@ -176,8 +209,15 @@ class Client:
             ) from None
 
 
-def _firing(alert: Mapping[str, Any]) -> Firing:
+def _identity(labels: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(labels.get(name, "") for name in (*_TOLD_APART_BY, _CURVE))
+
+
+def _firing(alert: Mapping[str, Any], onsets: Mapping[tuple[str, ...], float]) -> Firing:
     labels, notes, value = alert["labels"], alert["annotations"], float(alert["value"])
+    step = onsets.get(_identity({**_only(labels, _OF_RUN), _CURVE: ONSET_STEP}))
+    # Until it is recorded: to the second, in UTC, as Python 3.10 reads no nanoseconds.
+    begun = datetime.fromisoformat(f"{alert['activeAt'][:19]}+00:00").timestamp()
     return Firing(
         name=labels["alertname"],
         severity=labels.get("severity", ""),
@@ -188,10 +228,18 @@ def _firing(alert: Mapping[str, Any]) -> Firing:
         runbook=notes.get("runbook_url", ""),
         dashboard=notes.get("dashboard_url", ""),
         value=value if math.isfinite(value) else None,
-        # To the second, in UTC: Python 3.10 reads no nanoseconds.
-        since=datetime.fromisoformat(f"{alert['activeAt'][:19]}+00:00").timestamp(),
+        since=onsets.get(_identity({**_only(labels, _TOLD_APART_BY), _CURVE: ONSET}), begun),
         labels=frozenset(labels.items()),
+        step=None if step is None else int(step),
     )
+
+
+def _said(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((heading, labels[name]) for name, heading in _HEADINGS.items() if labels.get(name))
+
+
+def _only(labels: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    return {name: labels[name] for name in names if name in labels}
 
 
 def _union(queries: Sequence[Query], run: str | None = None) -> str:
@@ -215,14 +263,22 @@ def _by_step(values: Mapping[float, float], steps: Mapping[float, float]) -> Ite
 
 
 def _split(
-    name: str, severity: str, points: Sequence[tuple[float, float]], every: float, end: float
+    alert: tuple[str, str],
+    points: Sequence[tuple[float, float]],
+    onsets: Mapping[float, float],
+    every: float,
+    end: float,
 ) -> Iterator[Episode]:
-    """The points at which an alert fired, time and step, as episodes."""
+    """The points at which an alert fired, time and step, as episodes.
+
+    ``alert`` is its name and severity, ``onsets`` the step of its onset at each of these times.
+    """
     episode: list[tuple[float, float]] = []
     for point in (*points, (math.inf, 0.0)):
         if episode and point[0] - episode[-1][0] > 1.5 * every:
             steps = [int(step) for _, step in episode]
-            yield Episode(name, severity, min(steps), max(steps), end - episode[-1][0] < 0.5 * every, "")
+            known = (int(onsets[at]) for at, _ in episode if at in onsets)
+            yield Episode(*alert, next(known, min(steps)), max(steps), end - episode[-1][0] < 0.5 * every, "")
             episode = []
         episode.append(point)
 

@@ -68,6 +68,8 @@ class Condition:
             not the signal; operator and limit if left out.
         sparing: Where it does not fire.
         unset: The key of a limit that replaces this condition where it is set.
+        legend: What the limit follows from in the legend of a chart, where the alert has several; the
+            baseline if empty, which may be too long for a third of a screen.
     """
 
     measured: str
@@ -78,6 +80,7 @@ class Condition:
     line: tuple[str, Expression] | None = None
     sparing: Expression | None = None
     unset: str = ""
+    legend: str = ""
 
     @property
     def value(self) -> Expression:
@@ -114,7 +117,8 @@ class Condition:
     def translated(self, translate: Translate) -> Condition:
         """Return the same with its texts in another language."""
         measured, baseline = translate(self.measured), self.baseline and translate(self.baseline)
-        return replace(self, measured=measured, baseline=baseline)
+        legend = self.legend and translate(self.legend)
+        return replace(self, measured=measured, baseline=baseline, legend=legend)
 
 
 def limit_keys(*expressions: Expression) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from exporter.runs.overview.onset import ONSET, ONSET_STEP
 from stepwatch.alerts.model.alert import Fact
 from stepwatch.alerts.model.expression import (
     Expression,
@@ -187,10 +188,6 @@ def recording_rule() -> dict[str, str]:
     return {"record": RECORDED, "expr": f"{known}\nor on ({_RUN}) {else_}"}
 
 
-ONSET_STEP = "rl_alert_onset_step"
-"""The step of a run at which an alert began to fire, as long as it fires; for dashboards."""
-
-
 _SICK = "RewardDrop|RewardCollapse|ValidationDrop|KL.*|PolicyKLHigh|Entropy.*|GradNorm.*|NonFinite"
 """Alerts that say that the weights themselves may have suffered, as a pattern of PromQL."""
 
@@ -224,15 +221,32 @@ def state_rule() -> dict[str, str]:
     return {"record": SHOWN_STATE, "expr": "\nor ".join(codes)}
 
 
-def onset_rule() -> dict[str, str]:
-    """Return the rule that records the step at which each alert about a run began to fire."""
+_SHOWN = written(("alertname", "severity", "topic", *RUN, "instance", "gpu", "mountpoint", "name"))
+"""By what tables and marks tell alerts apart, and choose them."""
+
+
+def onset_rules() -> list[dict[str, str]]:
+    """Return the rules that record the onset of each alert, and its step.
+
+    Each continues itself while the alert is pending or fires. So a Prometheus that was started again, which
+    takes every alert for a new one (``ALERTS_FOR_STATE``), goes on with the onset of before. They stand
+    behind the alerts about runs, in their group, for the step is to be that of the same evaluation.
+    """
     labels = written(("alertname", "severity", *RUN))
-    fires = f'max by ({labels}) (ALERTS{{alertstate="firing",run!=""}})'
-    return {
-        "record": ONSET_STEP,
-        "expr": f"{ONSET_STEP} and {fires}\n"
-        f"or on ({labels}) {fires} * on ({_RUN}) group_left () max by ({_RUN}) (rl_step)",
-    }
+    active = f'max by ({labels}) (ALERTS{{run!=""}})'
+    others = 'alertname!="Watchdog"'
+    return [
+        {
+            "record": ONSET,
+            "expr": f"{ONSET} and max by ({_SHOWN}) (ALERTS{{{others}}})\n"
+            f"or max by ({_SHOWN}) (ALERTS_FOR_STATE{{{others}}})",
+        },
+        {
+            "record": ONSET_STEP,
+            "expr": f"{ONSET_STEP} and {active}\n"
+            f"or {active} * on ({_RUN}) group_left () max by ({_RUN}) (rl_step)",
+        },
+    ]
 
 
 def checkpoint_rule() -> dict[str, str]:

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urljoin
 
 import pytest
 
-from exporter.drawing.chart import Band, Curve
+from exporter.drawing.chart import Band, Curve, Mark
 from exporter.http.message import Answer, Request
 from exporter.http.routes import Routes
 from exporter.runs.files.verdicts import VerdictLog
@@ -44,6 +44,8 @@ TAGS = {
         "i",
         "bdi",
         "code",
+        "details",
+        "summary",
         "small",
         "span",
         "div",
@@ -294,7 +296,7 @@ def test_what_is_beyond_the_limits_or_cannot_be_read_is_said() -> None:
 def test_a_signal_whose_value_is_back_is_shown_with_the_alert_that_still_fires() -> None:
     health = replace(HEALTHS[1], state="warning", alerts=("KLHigh", "PolicyKLHigh"))
     assert "KLHigh, PolicyKLHigh" in page(Reported([summary(healths=(health,))])).words
-    assert "KLHigh" not in page(Reported([summary(healths=(replace(health, since=7),))])).words
+    assert "KLHigh since step 7" in page(Reported([summary(healths=(replace(health, since=7),))])).words
 
 
 @pytest.mark.parametrize("target", ["/", "/run/ppo%2Fgsm8k", "/run/gone", "/icon.svg", "/api/v1/runs"])
@@ -373,3 +375,30 @@ def test_the_list_reports_the_worst_alerts_in_full_and_names_the_others() -> Non
 def test_what_messages_say_at_their_end_is_cut_off_as_the_rules_write_it() -> None:
     rules = (Path(__file__).parents[3] / "prometheus/generated/rules/rl.yml").read_text()
     assert "; {{.Labels.name}} fires" in rules
+
+
+def test_the_runbook_is_on_the_page_of_the_run_itself() -> None:
+    book = (("Meaning", "The policy leaves its reference."), ("Mitigation", "Lower the rate."))
+    alert = replace(EXPLOSION, runbook="docs/runbook.md#klexplosion", book=book)
+    run = summary(firing=(alert,))
+    found = page(Reported([run]), "/run/ppo%2Fgsm8k").words
+    assert "Meaning. The policy leaves its reference. Mitigation. Lower the rate." in " ".join(found.split())
+    assert "Lower the rate." not in page(Reported([run])).words
+
+
+def test_alerts_that_follow_from_another_are_folded_below_its_name() -> None:
+    cause = replace(EXPLOSION, name="GPUXid")
+    names = ("GPUHot", "GPURecoveryNeeded")
+    effects = [replace(EXPLOSION, name=name, inhibited_by="GPUXid") for name in names]
+    found = page(Reported([], about_none=(cause, *effects)))
+    assert "Follows from GPUXid: GPUHot, GPURecoveryNeeded" in found.words
+    assert found.text.index("<details>") > found.text.index("<b>GPUXid</b>")
+
+
+def test_a_chart_shows_at_which_step_the_run_was_started_again_and_no_two_limits_look_alike() -> None:
+    drawn = chart(marks=(Mark(120, "started again"), Mark(999, "later")))
+    found = page(Reported([summary()], charts=(drawn,)), "/run/ppo%2Fgsm8k")
+    assert "step 120: started again" in found.words
+    assert "later" not in found.words
+    looks = [each for each in found.attributes("class") if each.startswith("limit ")]
+    assert {"limit warning d0", "limit critical d1"} <= set(looks)

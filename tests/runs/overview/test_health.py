@@ -3,8 +3,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
+from exporter.drawing.chart import Mark
 from exporter.runs.overview.health import GPU, healths
-from exporter.runs.overview.models import Firing, Health, Range
+from exporter.runs.overview.models import Firing, Health, Range, RunAction
 from exporter.runs.overview.overview import RunHistory, summary
 from exporter.runs.overview.panels import BARE, Panels, Query
 from exporter.runs.overview.prometheus import Answers, Past
@@ -196,3 +197,17 @@ def test_no_step_is_named_from_before_prometheus_knew_a_limit():
     kl = health("kl", exploding_kl(calm=20, high=30))
 
     assert kl.since == 30, "the limit is known from this step on"
+
+
+def test_charts_know_the_steps_of_marks_restarts_and_actions():
+    made = run([{"reward": 0.5}] * 5)
+    run([{"reward": 0.5}] * 3, first=3, into=made)
+    past = Past((), {}, {100.0: 2.0, 200.0: 4.0})
+    marks = (Mark(5, "mark: new data"),)
+    action = RunAction("demo/x", "KLExplosion", "stop", "done", 150.0, False, "")
+    (chart, *_) = RunHistory(made.history.snapshot(), panels(), past, marks).charts((), (action,))
+    assert [(each.step, each.words) for each in chart.marks] == [
+        (2, "action: stop (done)"),
+        (3, "started again"),
+        (5, "mark: new data"),
+    ]

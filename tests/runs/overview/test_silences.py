@@ -86,3 +86,22 @@ def test_without_an_alertmanager_nothing_is_asked() -> None:
     asking.start()
 
     assert asking.mark([SILENCED]) == (SILENCED,)
+
+
+def test_an_inhibited_alert_names_its_cause(tmp_path: Path) -> None:
+    (tmp_path / "alertmanager.yml").write_text(
+        "route: {receiver: a}\nreceivers: [{name: a}]\ninhibit_rules:\n"
+        "- {source_matchers: [alertname=RunFailed], target_matchers: [alertname=KLHigh], equal: [run]}\n"
+    )
+    with AlertmanagerServer("0.31", tmp_path) as server:
+        asking = Silences(server.url)
+        cause_of = {"alertname": "RunFailed", "run": "ppo/gsm8k"}
+        alerts = [{"labels": labels} for labels in (dict(SILENCED.labels), cause_of)]
+        assert http_client.order(f"{server.url}/api/v2/alerts", alerts) == ""
+
+        def cause() -> str:
+            asking.poll()
+            return asking.mark([SILENCED])[0].inhibited_by
+
+        eventually(lambda: cause() == "RunFailed", pause=0.2)
+        assert not asking.mark([OTHER])[0].inhibited_by
