@@ -130,12 +130,15 @@ def test_every_metric_of_rules_and_panels_is_served_by_someone() -> None:
 @pytest.mark.parametrize("version", ["2.42", "3.13"])
 def test_prometheus_serves_what_rules_ask_it_for(version: str, tmp_path: Path) -> None:
     nobody = "{static_configs: [{targets: ['127.0.0.1:1']}]}"
+    port = real.free_port()
     (tmp_path / "prometheus.yml").write_text(
         "global: {evaluation_interval: 1s}\nrule_files: [rules.yml]\n"
         f"alerting: {{alertmanagers: [{nobody}]}}\n"
+        f"remote_write: [{{url: 'http://127.0.0.1:{port}/api/v1/write'}}]\n"
     )
     (tmp_path / "rules.yml").write_text("groups: [{name: a, rules: [{alert: a, expr: vector(1)}]}]\n")
-    _serves(PrometheusServer(version, tmp_path), "Prometheus")
+    taking = ("--web.enable-remote-write-receiver",)
+    _serves(PrometheusServer(version, tmp_path, port=port, options=taking), "Prometheus")
 
 
 @pytest.mark.e2e

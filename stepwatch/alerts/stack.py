@@ -375,6 +375,7 @@ def _remote(inner: str) -> Formula:
     return Formula(f"max by ({written(identity.REMOTE)}) ({inner})")
 
 
+_refused = "prometheus_remote_storage_samples_failed_total"
 _taken = "prometheus_remote_storage_queue_highest_sent_timestamp_seconds"
 
 REMOTE_WRITE_FAILING = _alert(
@@ -383,10 +384,14 @@ REMOTE_WRITE_FAILING = _alert(
     action="read Prometheus' log, which has the answer; open the address from this machine",
     conditions=(
         Condition("behind by", _remote(f"timestamp({_taken}) - ({_taken} > 0)") > Limit("behind")),
-        Condition("has taken nothing since Prometheus started", _remote(_taken).equals(0)),
+        # Prometheus 2 does not have the time before it is known.
+        Condition(
+            "has taken nothing since Prometheus started",
+            _remote(f"0 * {_refused} unless {_taken} > 0").equals(0),
+        ),
         Condition(
             "refuses samples",
-            _remote("increase(prometheus_remote_storage_samples_failed_total[5m]) > bool 0").equals(1),
+            _remote(f"increase({_refused}[5m]) > bool 0").equals(1),
         ),
     ),
     about="remote",

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,12 @@ LEAST = {
     "incidentio_configs": "{url: 'https://i.example/', alert_source_token_file: token}",
     "mattermost_configs": "{webhook_url_file: chat-url}",
 }
+
+
+@pytest.fixture(name="render")
+def _render(render: Render) -> Render:
+    """Rendered whole, with the checks of amtool."""
+    return partial(render, whole=True)
 
 
 def receivers(blocks: Mapping[str, str]) -> str:

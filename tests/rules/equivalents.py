@@ -56,6 +56,7 @@ EQUIVALENTS: dict[str, Mapping[str, str]] = {
         "> bool [0] ) == 1 -> 0.01": _WHOLE,
         "_highest_sent_timestamp_seconds [>] 0)) > 300 -> >=": "the condition for 0 fires as well, in words",
         "_highest_sent_timestamp_seconds > [0] )) > 300 -> 0.01": "seconds since 1970",
+        "_highest_sent_timestamp_seconds > [0] ) == 0 -> 0.01": "seconds since 1970",
     },
     "RuleFailures-critical": {"> [0]  -> 0.01": _WHOLE},
     "RunStopped-warning": {

@@ -215,7 +215,12 @@ SENDING = (
     ),
     Scenario("it has stopped taking them", {taken(): "1+5x11 56+0x300"}, {652: [], 662: [NOT_SENT]}),
     Scenario("it catches up", {taken(): "1+5x11 56+0x70 411+5x200"}, {622: [], 657: [], 902: []}),
-    Scenario("it never took any", {taken(): "0+0x300"}, {297: [], 302: [NOT_SENT]}),
+    Scenario(
+        "it never took any, of Prometheus 3",
+        {taken(): "0+0x300", refused(): "0+0x300"},
+        {297: [], 302: [NOT_SENT]},
+    ),
+    Scenario("it never took any, of Prometheus 2", {refused(): "3+0x300"}, {297: [], 302: [NOT_SENT]}),
     Scenario(
         "it refuses them", {taken(): "1+5x300", refused(): "0+0x11 1+1x200"}, {357: [], 362: [NOT_SENT]}
     ),
@@ -229,7 +234,7 @@ SENDING = (
     ),
     Scenario(
         "both",
-        {taken(): "0+0x300", taken(OTHER_SYSTEM): "0+0x300"},
+        {refused(): "0+0x300", refused(OTHER_SYSTEM): "0+0x300"},
         {302: [NOT_SENT, {**NOT_SENT, "url": OTHER_SYSTEM["url"]}]},
     ),
 )

@@ -425,6 +425,7 @@ JSON = st.recursive(
 BODIES = st.one_of(JSON.map(lambda value: json.dumps(value).encode()), st.binary())
 
 
+@pytest.mark.slow
 @given(answers=st.lists(BODIES, max_size=9))
 def test_arbitrary_answers_give_events_or_an_error_and_nothing_else(
     answers: list[bytes], monkeypatch: pytest.MonkeyPatch
