@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     addresses = Addresses(
         options.exporter_link, options.alertmanager_link, options.grafana_link, options.link
     )
-    wording = Wording(addresses, options.texts)
+    wording = Wording(addresses, options.texts, options.waits)
     world = World(
         options.prometheus, options.alertmanager, options.exporter, options.password_file, options.signals
     )
@@ -148,6 +148,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     flags.add("exporter-link", text, "http://127.0.0.1:9410", "where people open the run exporter's page")
     flags.add("alertmanager-link", text, "http://127.0.0.1:9093", "where people open Alertmanager")
     flags.add("grafana-link", text, "", "where people open Grafana, if there is one")
+    flags.add("waits", _texts, {}, "seconds between the onset of each alert and its start, as JSON")
     flags.add("signals", _texts, {}, "the signal that each alert is about, as JSON")
     flags.add("texts", _texts, {}, "the words of messages by the English ones, as JSON")
     return flags

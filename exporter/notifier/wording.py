@@ -83,10 +83,17 @@ class Wording:
     Args:
         addresses: Where links lead.
         texts: The words in another language, by the English ones.
+        waits: For how long the condition of each alert must hold, in seconds by its name: the onset, which
+            everything shows, is by that earlier than what Alertmanager calls its start.
     """
 
-    def __init__(self, addresses: Addresses, texts: Mapping[str, str] | None = None) -> None:
-        self._addresses, self._texts = addresses, texts or {}
+    def __init__(
+        self,
+        addresses: Addresses,
+        texts: Mapping[str, str] | None = None,
+        waits: Mapping[str, float] | None = None,
+    ) -> None:
+        self._addresses, self._texts, self._waits = addresses, texts or {}, waits or {}
 
     def translate(self, words: str, /, **parts: object) -> str:
         """Return a text in the language of messages."""
@@ -188,7 +195,7 @@ class Wording:
     def _when(self, alert: Alert) -> str:
         severity = alert.labels.get("severity", "firing")
         word = _SEVERITY_WORDS[severity].translated(self._texts) if severity in _SEVERITY_WORDS else severity
-        start = self._clock(alert.begun)
+        start = self._clock(self._onset(alert))
         if not alert.firing:
             return self.translate(
                 "Was {severity} from {start} to {end}",
@@ -197,6 +204,9 @@ class Wording:
                 end=self._clock(alert.ended),
             )
         return self.translate("{severity} since {start}", severity=word[:1].upper() + word[1:], start=start)
+
+    def _onset(self, alert: Alert) -> float:
+        return alert.begun - self._waits.get(alert.name, 0.0)
 
     @staticmethod
     def _clock(seconds: float) -> str:
@@ -215,7 +225,7 @@ class Wording:
             )
             links.append(Link(translate("Silence for 2 h"), silence))
         if run := alert.labels.get("run"):
-            query = f"alert={escaped(alert.name)}&run={escaped(run)}&since={alert.begun:.0f}"
+            query = f"alert={escaped(alert.name)}&run={escaped(run)}&since={self._onset(alert):.0f}"
             links.append(Link(translate("Was this right?"), f"{where.exporter}/verdict?{query}"))
         return links
 
@@ -228,11 +238,12 @@ class Wording:
             page = f"stepwatch-gpu?var-instance={escaped(instance)}&"
         if run:
             page = f"stepwatch-training?var-run={escaped(run)}&"
-        begin, end = alert.begun - 6 * _HOURS, (alert.begun if alert.firing else alert.ended) + _HOURS
+        onset = self._onset(alert)
+        begin, end = onset - 6 * _HOURS, (onset if alert.firing else alert.ended) + _HOURS
         return f"{where.grafana}/d/{page}from={1000 * begin:.0f}&to={1000 * end:.0f}"
 
 
-SILENCED_BY = ("alertname", "run", "job", "instance", "gpu", "mountpoint", "name")
+SILENCED_BY = ("alertname", "cluster", "run", "job", "instance", "gpu", "mountpoint", "name")
 """The labels by which an alert, or a group of them, is silenced."""
 
 

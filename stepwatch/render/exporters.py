@@ -13,6 +13,7 @@ from stepwatch.alerts.stack import AlertingBroken
 from stepwatch.config import Config
 from stepwatch.config.deployment import HOST_PROC, Deployment
 from stepwatch.languages import catalogue
+from stepwatch.rules.alerting import waits
 from stepwatch.rules.limits import flat, served_overrides
 from stepwatch.rules.lines import lines
 from stepwatch.rules.messages import SUBJECTS, dashboard_url, has_grafana, runbook_url
@@ -217,6 +218,7 @@ def _notifier(config: Config, deployment: Deployment) -> Settings:
             for line in reversed(lines(config, TABLE))
             if line.dashboard == SUBJECTS["run"].dashboard
         },
+        "waits": {name: wait.seconds for wait, names in waits(config, TABLE).items() for name in names},
         **({"texts": texts} if (texts := translate.of("exporter/notifier")) else {}),
     }
 

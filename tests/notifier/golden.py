@@ -58,7 +58,7 @@ ADDRESSES = Addresses(
 
 
 def wording(language: str) -> Wording:
-    return Wording(ADDRESSES, catalogue(language).of("exporter/notifier"))
+    return Wording(ADDRESSES, catalogue(language).of("exporter/notifier"), {"KLExplosion": 300.0})
 
 
 def robot(kind: str, language: str = "en") -> Robot:

@@ -75,11 +75,11 @@ def test_a_card_says_all_that_its_reader_needs() -> None:
         "First: lower the learning rate.",
         "now at step 1234",
         "Also firing: EntropyCollapse, RewardDrop",
-        "Critical since 2026-01-02 15:04 UTC",
-        "https://grafana.example/d/stepwatch-training?var-run=qwen-7b%20grpo%2F1&from=1767344640000&to=1767369840000",
+        "Critical since 2026-01-02 14:59 UTC",
+        "https://grafana.example/d/stepwatch-training?var-run=qwen-7b%20grpo%2F1&from=1767344340000&to=1767369540000",
         "https://docs.example/runbook#klexplosion",
         "https://notifier.example/silence/7",
-        "http://127.0.0.1:9410/verdict?alert=KLExplosion&run=qwen-7b%20grpo%2F1&since=1767366240",
+        "http://127.0.0.1:9410/verdict?alert=KLExplosion&run=qwen-7b%20grpo%2F1&since=1767365940",
     ):
         assert part in text
 
