@@ -107,7 +107,7 @@ VERDICT = "http://127.0.0.1:9410/verdict?alert=KLExplosion&run=ppo%2Fgsm8k&since
 
 def link(text: str, what: str) -> str:
     """The address behind a line's words."""
-    found = re.search(rf"^{what}[^\n]*?: (\S+)$", text, re.MULTILINE)
+    found = re.search(rf"^{what}[^\n]*?[:?] (\S+)$", text, re.MULTILINE)
     assert found, text
     return found[1]
 
@@ -415,7 +415,7 @@ def test_a_mail_about_many_alerts_is_a_list_of_what_differs(say: Say) -> None:
     assert page.lines == [
         "TargetDown: 22 firing",
         *(
-            f"instance=node-{n}:9400: gpu at node-{n}:9400, for 5 min. (Warning since 03:12 UTC, 21 Nov)"
+            f"instance=node-{n}:9400: gpu at node-{n}:9400, for 5 min. (Warning since 03:07 UTC, 21 Nov)"
             for n in range(20)
         ),
         "The first 20 of 22.",

@@ -45,7 +45,12 @@ SAID: list[tuple[str, Values, list[str]]] = [
     (
         "KLHigh",
         {h.KL_MIN: 0.75},
-        ["KL, lowest of 3 steps, 0.75, limit 0.625 nats/token (from its start); step 640."],
+        [
+            (
+                "KL, lowest of 3 steps, 0.75, limit 0.625 nats/token "
+                "(from its start and standard deviation so far); step 640."
+            )
+        ],
     ),
     (
         "KLHigh",
@@ -106,7 +111,10 @@ def test_a_message_says_what_else_fires_and_not_that_it_does_itself(promtool: Pa
     sick: Values = {h.KL_MIN: 2, h.ENTROPY_MIN: 4}
     (said,) = _descriptions(promtool, tmp_path, "KLExplosion", sick)
     measured, step, *others = said.removesuffix(".").split("; ")
-    assert measured == "KL, lowest of 3 steps, 2, limit 1.125 nats/token (from its start)"
+    assert (
+        measured
+        == "KL, lowest of 3 steps, 2, limit 1.125 nats/token (from its start and standard deviation so far)"
+    )
     assert others.pop(0) == "resume from global_step_600 (before the first warning at 640)"
     assert step == "step 640"
     assert sorted(others) == ["EntropyExplosion fires", "KLHigh fires"]

@@ -57,8 +57,10 @@ FOREIGN: Mapping[str, Mapping[str, Metric]] = {
         "prometheus_tsdb_retention_limit_bytes": _scraped(GAUGE),
         "prometheus_tsdb_storage_blocks_bytes": _scraped(GAUGE),
         "prometheus_tsdb_wal_corruptions_total": _scraped(COUNTER),
-        "prometheus_remote_storage_queue_highest_sent_timestamp_seconds": _scraped(GAUGE),
-        "prometheus_remote_storage_samples_failed_total": _scraped(COUNTER),
+        "prometheus_remote_storage_queue_highest_sent_timestamp_seconds": _scraped(
+            GAUGE, "remote_name", "url"
+        ),
+        "prometheus_remote_storage_samples_failed_total": _scraped(COUNTER, "remote_name", "url"),
         "prometheus_tsdb_wal_writes_failed_total": _scraped(COUNTER),
     },
     "Alertmanager": {

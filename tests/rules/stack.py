@@ -208,7 +208,13 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
         Scenario(
             "a notification waits for more than 15 minutes",
             {WAITS: "840+5x200"},
-            {62: [], 117: [], 122: [], 132: [_instance(NOTIFIER, **CHAT)]},
+            {
+                62: [],
+                117: [],
+                122: [],
+                127: [_instance(NOTIFIER, **CHAT)],
+                132: [_instance(NOTIFIER, **CHAT)],
+            },
         ),
         Scenario("one waits, and is delivered", {WAITS: "840+5x18 0+0x200"}, {122: [], 352: []}),
         Scenario("a test of a receiver", {TEST_FAILED: ONE_FAILURE}, {122: [], 352: []}),
