@@ -88,6 +88,7 @@ def _health(core: Core, run: RunSummary, panels: Panels, answers: Answers, since
         worst = worst._replace(since=since(core.signal, read.smooth, worst.limit))
         severities = severities or {worst.limit.severity}
     state = _state(read.value, severities, known=bool(bounds))
+    named = [alert for alert in alerts if alert.severity == state]
     return Health(
         core.signal,
         core.title,
@@ -98,13 +99,13 @@ def _health(core: Core, run: RunSummary, panels: Panels, answers: Answers, since
         _range(bounds, "warning"),
         _range(bounds, "critical"),
         " ".join(map(_message, alerts)) or _diagnosis(read, limits, bounds, worst, answers.problem),
-        _begun(alerts, worst),
-        tuple(dict.fromkeys(alert.name for alert in alerts if alert.severity == state)),
+        _begun(named, worst),
+        tuple(dict.fromkeys(alert.name for alert in named)),
     )
 
 
 def _begun(alerts: Sequence[Firing], worst: _Bound | None) -> int | None:
-    """The step of the first onset of the alerts; without alerts, from which the value is beyond a limit."""
+    """The step of the first onset of these alerts; without any, from which the value is beyond a limit."""
     if alerts:
         return min((alert.step for alert in alerts if alert.step is not None), default=None)
     return worst.since if worst else None
