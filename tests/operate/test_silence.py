@@ -71,7 +71,7 @@ def test_status_lists_a_silenced_alert_with_the_end_of_its_silence(
     eventually(lambda: muted(alertmanager) == {"ppo/gsm8k"})
 
     texts = [http_client.read(f"{alertmanager.url}{page}") for page in (ALERTS, SILENCES)]
-    said = {alert.partition("  since")[0]: alert for alert in firing(*texts)}
+    said = {alert.partition("  fired at")[0]: alert for alert in firing(*texts)}
 
     end = datetime.now().astimezone() + 25 * HOUR
     assert re.search(rf" \(silenced until \d\d:\d\d, {end:%d %b}\): ", said["A  ppo/gsm8k"])
