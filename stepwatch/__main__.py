@@ -11,10 +11,22 @@ if __name__ == "__main__":
 import argparse
 import os
 import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+if __name__ == "__main__" and not find_spec("pydantic"):
+    # A Python without our packages, such as the system's: that of the checkout's environment takes over.
+    from stepwatch.system.environment import PYTHON
+
+    if not PYTHON.exists() or Path(sys.prefix).samefile(PYTHON.parents[1]):
+        sys.exit(
+            f"{sys.executable} lacks Stepwatch's packages. Fix: `make status`, say, installs them in .venv."
+        )
+    os.execv(PYTHON, [str(PYTHON), "-m", "stepwatch", *sys.argv[1:]])  # noqa: S606  the right Python
+
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from exporter import __version__

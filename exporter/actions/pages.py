@@ -213,7 +213,8 @@ def _steps(action: Action) -> str:
 def _state(action: Action) -> str:
     if action.outcome:
         why = str(REASONS.get(action.reason, action.reason))
-        return f"{action.outcome}{f': {why}' if why else ''}, {_clock(action.closed or 0.0)}"
+        outcome = "not done, dry run" if action.dry_run and action.outcome == "done" else action.outcome
+        return f"{outcome}{f': {why}' if why else ''}, {_clock(action.closed or 0.0)}"
     if action.step:
         return f"doing {action.step}"
     if action.deadline is not None and action.acted is None:

@@ -228,10 +228,10 @@ class Delivery:
             if now - entry.received > (TEST_SECONDS if entry.test else EXPIRY_SECONDS)
         ]
         for entry in late:
-            reason = entry.reason if entry.test and entry.reason else "expired"
-            said = (
-                f"given up after {now - entry.received:.0f} s; last: {entry.answer or 'no attempt was due'}"
-            )
+            # One that had no attempt of its own waited for what keeps the channel back.
+            known = self.problem or Outcome("expired", "the robot's limits held it back")
+            reason = (entry.reason or known.reason) if entry.test else "expired"
+            said = f"given up after {now - entry.received:.0f} s; last: {entry.answer or known.text}"
             self._fail([entry], Outcome(reason, said))
             waiting.remove(entry)
 

@@ -11,7 +11,7 @@ from typing import Any
 from exporter.actions.webhook import timestamp
 
 TEST = "TestAlert"
-"""The alert of `make test-alert`."""
+"""The alert of `make test-alert TO=name`."""
 _TEST_ROUTE = "(test) "
 
 
@@ -57,7 +57,7 @@ class Notification:
 
     @property
     def is_test(self) -> bool:
-        """Whether `make test-alert` sent it."""
+        """Whether `make test-alert TO=name` sent it."""
         return self.receiver.startswith(_TEST_ROUTE)
 
     @property

@@ -113,7 +113,7 @@ def _change_is_applied_in_place(installation: Installation, pids: set[int]) -> N
         "intervals: {scrape: 1s}\nalerts: {Watchdog: {enabled: false}}\nruns: {raw: {limit: 41}}\n"
         "gpus: {interval: 500ms}\n"
     )
-    assert "Watchdog" in _rules(installation)
+    assert '"name":"Watchdog"' in _rules(installation)
     apply = f"`make up CONFIG='{installation.config}'` puts it in force"
     assert apply in installation.run("status").stdout
 
@@ -122,7 +122,7 @@ def _change_is_applied_in_place(installation: Installation, pids: set[int]) -> N
     assert done.returncode == 0
     for part in ("exporter", "gpu", "watchdog", "prometheus", "alertmanager"):
         assert f"{part} runs its present settings" in done.stdout
-    assert "Watchdog" not in _rules(installation)
+    assert '"name":"Watchdog"' not in _rules(installation)
     assert installation.parts() == pids
     status = installation.run("status")
     assert status.returncode == 0
