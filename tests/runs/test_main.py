@@ -133,7 +133,7 @@ def test_a_flag_wins_over_the_file(tmp_path: Path, start: Callable[..., Exporter
 
 def test_the_short_silence_that_is_set_stops_a_run(folder: Path, start: Callable[..., Exporter]) -> None:
     path = log(folder)
-    exporter = start("--path", folder, "--silence", "1", "--silence-intervals", "1")
+    exporter = start("--path", folder, "--silence", "5", "--silence-intervals", "1")
     exporter.until(has("a"))
     append(path, verl_json(4, measured(4)))
 
