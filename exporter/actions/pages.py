@@ -12,30 +12,17 @@ from typing import Any
 from exporter.actions.breaker import Breaker
 from exporter.actions.messages import REASONS
 from exporter.actions.policy import Action
-from exporter.actions.webhook import WebhookError, news
+from exporter.actions.webhook import news
 from exporter.http import process
 from exporter.http.exposition import CONTENT_TYPE, Metric, Sample, own, page
 from exporter.http.message import Answer, Request, text
+from exporter.http.own_page import HEADERS, html
 from exporter.http.routes import Table
+from exporter.http.webhook import WebhookError
 
 MOST_SHOWN = 200
 _SHOWN_SECONDS = 7 * 86400.0
 """How long an action is a mark on dashboards."""
-_STYLE = (
-    "body{font:16px/1.5 sans-serif;max-width:60rem;margin:1rem auto;padding:0 1rem;color:#1f2328}"
-    "table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.3rem .6rem;"
-    "border-bottom:1px solid #d0d7de}button{font:inherit;padding:.6rem 1.2rem}"
-)
-_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'"
-)
-_HEADERS = (
-    ("Content-Security-Policy", _POLICY),
-    ("Cache-Control", "no-store"),
-    ("Referrer-Policy", "no-referrer"),
-    ("X-Content-Type-Options", "nosniff"),
-)
 _GONE = "There is no such action. GET / lists those that there are.\n"
 
 
@@ -81,14 +68,14 @@ class Site:
             return text("500 Internal Server Error", words)
         if not done:
             return text("409 Conflict", f"Too late: the action is {known[request.name].outcome}.\n")
-        return text("303 See Other", "vetoed\n", ("Location", f"../action/{request.name}"), *_HEADERS)
+        return text("303 See Other", "vetoed\n", ("Location", f"../action/{request.name}"), *HEADERS)
 
     def _off(self, _: Request) -> Answer:
         try:
             self._breaker.switch_off()
         except OSError as problem:
             return text("500 Internal Server Error", f"The kill switch: {problem.strerror}.\n")
-        return text("303 See Other", "off\n", ("Location", "./"), *_HEADERS)
+        return text("303 See Other", "off\n", ("Location", "./"), *HEADERS)
 
     def _index(self, _: Request) -> Answer:
         rows = "".join(
@@ -110,7 +97,7 @@ class Site:
             if rows
             else "<p>No action yet.</p>"
         )
-        return _html("Circuit breaker", f"{switch}{dry}{table}")
+        return html("Circuit breaker", f"{switch}{dry}{table}")
 
     def _action(self, request: Request) -> Answer:
         action = next((each for each in self._breaker.actions() if each.id == request.name), None)
@@ -132,7 +119,7 @@ class Site:
             if action.outcome
             else f'<form method="post" action="../veto/{action.id}"><p><button>Veto</button></p></form>'
         )
-        return _html(f"Action on {action.run}", f'<table>{rows}</table>{veto}<p><a href="../">All</a></p>')
+        return html(f"Action on {action.run}", f'<table>{rows}</table>{veto}<p><a href="../">All</a></p>')
 
     def _json(self, _: Request) -> Answer:
         document = {
@@ -143,7 +130,7 @@ class Site:
             "actions": [_document(action) for action in self._breaker.actions()[:MOST_SHOWN]],
         }
         body = json.dumps(document, ensure_ascii=False).encode("utf-8", "backslashreplace")
-        return Answer("200 OK", "application/json", body + b"\n", _HEADERS)
+        return Answer("200 OK", "application/json", body + b"\n", HEADERS)
 
     def _metrics(self, _: Request) -> Answer:
         metrics = [*samples(self._breaker, time.time()), *process.samples()]
@@ -224,12 +211,3 @@ def _state(action: Action) -> str:
 
 def _clock(seconds: float) -> str:
     return time.strftime("%d %b %H:%M:%S", time.localtime(seconds))
-
-
-def _html(title: str, body: str) -> Answer:
-    page_ = (
-        '<!doctype html><html lang="en"><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style><h1>{escape(title)}</h1>{body}</html>"
-    )
-    return Answer("200 OK", "text/html; charset=utf-8", page_.encode("utf-8", "backslashreplace"), _HEADERS)

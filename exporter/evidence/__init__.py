@@ -1,1 +1,1 @@
-"""One archive about a run that is in trouble, for whoever looks at it later, or elsewhere."""
+"""One archive about a run that is in trouble, to be read later, or elsewhere."""

@@ -176,7 +176,7 @@ def _work(task: Task, file: IO[bytes]) -> NoReturn:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         nothing = os.open(os.devnull, os.O_RDWR)
-        for descriptor in range(3):  # whoever waits for the end of our output must not wait for it
+        for descriptor in range(3):  # a reader that waits for the end of our output must not wait for it
             os.dup2(nothing, descriptor)
         left = task.most
         for item in _without_faults(task.work):

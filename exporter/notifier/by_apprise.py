@@ -56,7 +56,9 @@ class Apprise:
         # What it logs holds bodies and URLs: only we read it.
         own = logging.getLogger("apprise")
         own.propagate = False
-        with apprise.LogCapture(level=apprise.logging.WARNING, fmt="%(message)s") as log:
+        with apprise.LogCapture(  # type: ignore[no-untyped-call]
+            level=apprise.logging.WARNING, fmt="%(message)s"
+        ) as log:
             if not target.add(url):
                 return Outcome("secret_file", "url_file does not hold an Apprise URL that this version knows")
             done = target.notify(**message, body_format=apprise.NotifyFormat.TEXT, interpret_escapes=False)

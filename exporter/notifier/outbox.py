@@ -110,7 +110,7 @@ class Outbox:
         """Take a message, on the disk when this returns.
 
         Returns:
-            Whether it is new: not a change that this group's last message told already.
+            Whether it is new: not a change that this group's last message had already.
 
         Raises:
             sqlite3.Error: It cannot be written.

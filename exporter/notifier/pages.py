@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
-from exporter.actions.webhook import WebhookError, require
 from exporter.http import process
 from exporter.http.exposition import CONTENT_TYPE, Metric, Sample, own, page
 from exporter.http.message import Answer, Request, text
+from exporter.http.own_page import HEADERS, html
 from exporter.http.routes import Table
+from exporter.http.webhook import WebhookError, require
 from exporter.notifier.delivery import Delivery, initial
 from exporter.notifier.notification import PayloadError, parse
 from exporter.notifier.outbox import WAITING, Entry, Outbox
@@ -25,21 +26,6 @@ from exporter.notifier.world import SILENCE_HOURS, World
 
 logger = logging.getLogger(__name__)
 
-_STYLE = (
-    "body{font:16px/1.5 sans-serif;max-width:60rem;margin:1rem auto;padding:0 1rem;color:#1f2328}"
-    "table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.3rem .6rem;"
-    "border-bottom:1px solid #d0d7de;overflow-wrap:anywhere}button{font:inherit;padding:.6rem 1.2rem}"
-)
-_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'"
-)
-_HEADERS = (
-    ("Content-Security-Policy", _POLICY),
-    ("Cache-Control", "no-store"),
-    ("Referrer-Policy", "same-origin"),
-    ("X-Content-Type-Options", "nosniff"),
-)
 _REASONS = initial()
 
 
@@ -127,7 +113,7 @@ class Site:
             f"<h2>Latest messages</h2><table><tr><th>received</th><th>receiver</th><th>message</th>"
             f"<th>state</th></tr>{rows}</table>"
         )
-        return _html("200 OK", "Notifier", body)
+        return html("Notifier", body)
 
     def _state(self, delivery: Delivery) -> str:
         problem = delivery.problem
@@ -154,7 +140,7 @@ class Site:
                 for entry in entries
             ]
         }
-        return Answer("200 OK", "application/json", json.dumps(document).encode(), _HEADERS)
+        return Answer("200 OK", "application/json", json.dumps(document).encode(), HEADERS)
 
     def _asked(self, request: Request) -> Answer:
         labels = self._labels(request.name)
@@ -166,7 +152,7 @@ class Site:
         )
         button = translate("Silence for {hours} h", hours=SILENCE_HOURS)
         body = f'<table>{rows}</table><form method="post"><p><button>{escape(button)}</button></p></form>'
-        return _html("200 OK", translate("Silence this alert?"), body)
+        return html(translate("Silence this alert?"), body)
 
     def _silence(self, request: Request) -> Answer:
         labels, translate = self._labels(request.name), self._wording.translate
@@ -179,7 +165,7 @@ class Site:
         )
         words = translate("It is silenced for {hours} h.", hours=SILENCE_HOURS)
         link = f'<a href="{escape(self._alertmanager)}/#/silences">{escape(translate("All silences"))}</a>'
-        return _html("200 OK", translate("Silenced"), f"<p>{escape(words)} {link}</p>")
+        return html(translate("Silenced"), f"<p>{escape(words)} {link}</p>")
 
     def _gone(self) -> Answer:
         return text(
@@ -277,12 +263,3 @@ def _ended(entry: Entry) -> str:
 
 def _clock(seconds: float) -> str:
     return time.strftime("%d %b %H:%M:%S", time.localtime(seconds))
-
-
-def _html(status: str, title: str, body: str) -> Answer:
-    page_ = (
-        '<!doctype html><html lang="en"><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style><h1>{escape(title)}</h1>{body}</html>"
-    )
-    return Answer(status, "text/html; charset=utf-8", page_.encode("utf-8", "backslashreplace"), _HEADERS)

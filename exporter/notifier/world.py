@@ -121,13 +121,13 @@ def _step(page: Any) -> str:
 
 def _others(page: Any, notification: Notification) -> tuple[str, ...]:
     """Return the names of alerts that fire besides those of a notification, of which people are notified."""
-    told = {alert.name for alert in notification.alerts}
+    included = {alert.name for alert in notification.alerts}
     try:
         labels = [each["labels"] for each in page or ()]
         names = {each["alertname"] for each in labels if each.get("severity") in ("critical", "warning")}
     except (LookupError, TypeError, AttributeError):
         return ()
-    return tuple(sorted(names - told))
+    return tuple(sorted(names - included))
 
 
 def _chart(page: Any, alert: str, signal: str) -> Chart | None:

@@ -390,7 +390,7 @@ def _unknown_intervals(config: Config) -> Iterator[Fault]:
             for number, name in enumerate(getattr(receiver, key)):
                 if name not in known:
                     yield Fault(
-                        "is no entry of time_intervals",
+                        "is not among time_intervals",
                         expected=one_of(known) if known else "a name that time_intervals has; it has none",
                         fix=instead(name, known) if known else "add it there",
                         at=("receivers", index, key, number),

@@ -110,7 +110,7 @@ def _worst(config: Config, run: str, alert: str, file: str) -> str:
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
-        raise Refused(f"--label {text} is no label. Expected: name=value. Fix: write it so.")
+        raise Refused(f"--label {text} is not a label. Expected: name=value. Fix: write it so.")
     return name, value
 
 
@@ -119,7 +119,7 @@ def _time(text: str | None) -> datetime:
         found = datetime.now(timezone.utc) if text is None else datetime.fromisoformat(text)
     except ValueError as error:
         raise Refused(
-            f"--at {text} is no time. Expected: one such as 2026-02-01T22:30 or 2026-02-01T22:30+08:00. "
+            f"--at {text} is not a time. Expected: one such as 2026-02-01T22:30 or 2026-02-01T22:30+08:00. "
             "Fix: write it so."
         ) from error
     return found.astimezone()

@@ -182,7 +182,7 @@ def _muted(config: Config, receiver: Receiver, at: datetime) -> str | None:
 
 
 def gaps(config: Config) -> Iterator[str]:
-    """Yield how a critical alert could reach nobody, though there are receivers."""
+    """Yield how a critical alert would not be sent, although there are receivers."""
     always, hourly = _takers(config, "critical")
     if config.receivers and not always and not hourly:
         yield "no receiver takes critical alerts"

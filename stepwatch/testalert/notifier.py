@@ -23,7 +23,7 @@ def watch(receiver: Receiver, probe: Probe, url: str, patience: float) -> Verdic
         receiver: To whom it is.
         probe: The test.
         url: The notifier.
-        patience: Seconds until it is given up here; the last that is known is told then.
+        patience: Seconds until it is given up here; then what is known so far is printed.
     """
     query = urllib.parse.urlencode({"test": probe.mark})
     deadline, found = time.monotonic() + patience, None

@@ -112,8 +112,8 @@ def test_route_says_why_no_one_is_notified(teams: Path) -> None:
     ("words", "asked", "says"),
     [
         (("a", "KLExplosoin"), {}, "did you mean KLExplosion?"),
-        (("a", "KLHigh"), {"at": "soon"}, "--at soon is no time. Expected: one such as 2026-02-01T22:30"),
-        (("a", "KLHigh"), {"labels": ["x"]}, "--label x is no label. Expected: name=value."),
+        (("a", "KLHigh"), {"at": "soon"}, "--at soon is not a time. Expected: one such as 2026-02-01T22:30"),
+        (("a", "KLHigh"), {"labels": ["x"]}, "--label x is not a label. Expected: name=value."),
     ],
 )
 def test_a_question_that_cannot_be_answered_is_refused(

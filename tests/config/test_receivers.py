@@ -184,7 +184,7 @@ def test_an_interval_that_nobody_defines_is_refused_with_what_is_meant(tmp_path:
         load(written(tmp_path, text))
 
     assert str(caught.value).endswith(
-        '"ofice" is no entry of time_intervals. Expected: office. Fix: did you mean office?'
+        '"ofice" is not among time_intervals. Expected: office. Fix: did you mean office?'
     )
 
 

@@ -57,14 +57,14 @@ def test_no_message_is_longer_than_its_channel_takes_and_what_is_cut_is_counted(
 def test_cards_that_are_merged_all_stand_in_a_message_as_a_whole(kind: str) -> None:
     notifications = [parse(payload(alert(run=f"run-{n:03d}")))[0] for n in range(400)]
     cards = [wording("en").card(each, n) for n, each in enumerate(notifications)]
-    told = 0
-    while told < len(cards):
-        message, held = robot(kind).compose(cards[told:])
+    sent = 0
+    while sent < len(cards):
+        message, held = robot(kind).compose(cards[sent:])
         text = json.dumps(message)
         assert held > 1
         assert size(kind, message) <= LIMITS[kind]
-        assert [f"run-{n:03d}" in text for n in range(400)] == [told <= n < told + held for n in range(400)]
-        told += held
+        assert [f"run-{n:03d}" in text for n in range(400)] == [sent <= n < sent + held for n in range(400)]
+        sent += held
 
 
 def test_a_card_says_all_that_its_reader_needs() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -15,6 +14,7 @@ from tests.alertmanager.route import alert, post
 from tests.notifier.around import Around
 from tests.real import eventually
 from tests.real.robots import TOKEN, DingTalk, Feishu, Robot, WeCom
+from tests.runs.light import browser
 
 SECRET = "SECs3cret-of-the-robot"
 ROBOTS: dict[str, Robot] = {}
@@ -88,13 +88,12 @@ def test_the_link_of_a_message_silences_its_alert_once_it_is_confirmed(around: A
 
     eventually(delivered)
     page = f"{around.url}/silence/{known[0]['id']}"
-    asked = http_client.read(page) or ""
-    assert "Silence for 2 h" in asked
-    assert "夜 &lt;b&gt;" in asked
-    assert not _silences(around)
-    request = urllib.request.Request(page, b"", {"Origin": around.url}, method="POST")
-    with http_client.direct.open(request, timeout=30) as answer:
-        assert "It is silenced for 2 h." in answer.read().decode()
+    with browser.started() as shown:
+        shown.open(page)
+        assert "夜 <b>" in shown.driver.find_element("tag name", "body").text
+        assert not _silences(around)
+        shown.driver.find_element("tag name", "button").click()
+        assert "It is silenced for 2 h." in shown.driver.find_element("tag name", "body").text
     (silence,) = _silences(around)
     assert {each["name"]: each["value"] for each in silence["matchers"]} == {
         "alertname": "KLExplosion",

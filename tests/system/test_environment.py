@@ -77,3 +77,17 @@ def test_a_python_that_is_too_old_is_named_with_the_fix(monkeypatch: pytest.Monk
 
     with pytest.raises(environment.SetupError, match=r"is Python 3\.9\.2\. Expected: 3\.10 or later\. Fix: "):
         environment._require_python()
+
+
+def test_a_python_without_packages_hands_over_to_the_environment_of_the_checkout() -> None:
+    bare = Path(sys.base_prefix, "bin", "python3")
+    # -S: without site-packages, as a system's Python has none of ours.
+    done = subprocess.run(
+        [bare, "-S", "-m", "stepwatch", "--version"],
+        cwd=environment.CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")

@@ -259,7 +259,7 @@ def answers(log: Path) -> dict[str, Answer]:
 def ask(log: Path, request: Request) -> None:
     """Leave a request for the wrapper of a log, which answers within a second.
 
-    A request that no wrapper has taken yet is replaced. One that nobody takes within a minute means nothing
+    A request that no wrapper has taken yet is replaced. One that none takes within a minute means nothing
     any more.
 
     Raises:
