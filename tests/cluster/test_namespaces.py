@@ -1,0 +1,229 @@
+"""A hub and three agents, each a machine of its own as far as its network goes: what users bring up, and faults."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from typing_extensions import Self
+
+from tests.chaos.runs import Runs
+from tests.cluster.network import Network
+from tests.gpu.driver import Driver
+from tests.native.installation import Installation, made
+from tests.real import WebhookSink, query
+from tests.real.waiting import Work, counted, eventually
+
+pytestmark = [pytest.mark.e2e, pytest.mark.world]
+
+AGENTS = ("n1", "n2", "n3")
+SCRAPE_SECONDS = 5
+EVALUATIONS = 200
+"""Of the rules about runs, each 5 s: what any of the alerts here may take."""
+
+OF_ALL = f"intervals: {{scrape: {SCRAPE_SECONDS}s}}\ndiscovery: {{ray: null}}\n"
+OF_HUB = """
+role: hub
+agents: {{listen: 0.0.0.0, cert_file: {folder}/hub.pem, key_file: {folder}/hub-key.pem}}
+receivers: [{{name: sink, webhook: {{url: "{sink}"}}}}]
+alerts:
+  NodeLost: {{silence: 20s, for: 5s}}
+  AgentBacklog: {{behind: 30s, for: 15s}}
+"""
+OF_AGENT = """
+role: agent
+node: {node}
+hub: {{url: "https://{address}:{port}", token_file: {folder}/token, ca_file: {folder}/hub.pem}}
+"""
+
+
+class Cluster:
+    """The machines, up while a ``with`` block runs; the sick run logs on the first agent's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.network = Network(("hub", *AGENTS))
+        self.machines: dict[str, Installation] = {}
+        self.drivers = {name: _driver(folder / f"driver of {name}") for name in AGENTS}
+        for name in self.network.names:
+            place = folder / name
+            place.mkdir()
+            self.machines[name] = made(place, "newest")
+        self.runs = Runs(dict.fromkeys(("steady", "sick"), self.machines["n1"].folder / "my runs"))
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as opened:
+            opened.enter_context(self.network)
+            with self.network.inside("hub"):
+                self.sink = opened.enter_context(WebhookSink())
+            self._certify()
+            hub = self.machines["hub"]
+            hub.configure(OF_ALL + OF_HUB.format(folder=hub.folder, sink=self.sink.url))
+            self._up("hub", opened)
+            self.runs.start()
+            opened.callback(self.runs.stop)
+            for name in AGENTS:
+                self._join(name)
+                self._up(name, opened)
+            self._open = opened.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def _certify(self) -> None:
+        folder = self.machines["hub"].folder
+        subprocess.run(
+            [
+                "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                "-nodes", "-days", "30", "-subj", "/CN=hub",
+                "-addext", f"subjectAltName=IP:{self.network.address('hub')}",
+                "-keyout", folder / "hub-key.pem", "-out", folder / "hub.pem",
+            ],
+            check=True, capture_output=True,
+        )  # fmt: skip
+
+    def _join(self, name: str) -> None:
+        """What an operator does for a node: a credential made on the hub, and three keys of config.yaml."""
+        hub, machine = self.machines["hub"], self.machines[name]
+        made = self.run("hub", "agent", name, "--config", str(hub.config))
+        assert made.returncode == 0, made.stderr
+        (machine.folder / "token").write_text(made.stdout)
+        (machine.folder / "token").chmod(0o600)
+        (machine.folder / "hub.pem").write_bytes((hub.folder / "hub.pem").read_bytes())
+        machine.environment.update(self.drivers[name].environment)
+        address, port = self.network.address("hub"), hub.ports["agents"]
+        machine.configure(
+            OF_ALL + OF_AGENT.format(node=name, address=address, port=port, folder=machine.folder)
+        )
+
+    def _up(self, name: str, opened: ExitStack) -> None:
+        opened.callback(self.run, name, "down")
+        with self.network.inside(name):
+            done = self.machines[name].up()
+        assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
+
+    def run(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
+        with self.network.inside(name):
+            return self.machines[name].run(*words)
+
+    def query(self, promql: str) -> list[dict[str, Any]]:
+        with self.network.inside("hub"):
+            return query(self.machines["hub"].url("prometheus"), promql)
+
+    def evaluations(self) -> Work:
+        page = f"{self.machines['hub'].url('prometheus')}/metrics"
+        work = counted("evaluations", page, "prometheus_rule_group_iterations_total", "rl.yml;rl")
+
+        def count() -> float:
+            with self.network.inside("hub"):
+                return work.count()
+
+        return Work(work.unit, count)
+
+    def wait_until(self, promql: str, *, gone: bool = False) -> None:
+        """Wait until the hub has an answer to a query, or none any more."""
+        eventually(
+            lambda: bool(self.query(promql)) is not gone,
+            self.evaluations(),
+            EVALUATIONS,
+            pause=1,
+            seen=lambda: [each["metric"] for each in self.query('ALERTS{alertstate!=""}')],
+        )
+
+    def wait_firing(self, alert: str, *, gone: bool = False, **labels: str) -> None:
+        matchers = "".join(f',{name}="{value}"' for name, value in labels.items())
+        self.wait_until(f'ALERTS{{alertstate="firing",alertname="{alert}"{matchers}}}', gone=gone)
+
+    def fired(self) -> set[str]:
+        """The names of alerts that reached the webhook, those about Stepwatch's own parts included."""
+        return {
+            each["labels"]["alertname"] for message in list(self.sink.received) for each in message.alerts
+        }
+
+    def longest_gap(self, node: str, minutes: int) -> float:
+        """Seconds between two samples of what the node's agent scrapes, at most, of the last minutes."""
+        found = self.query(f'up{{node="{node}",job="gpu"}}[{minutes}m]')
+        (times,) = ([time for time, _ in each["values"]] for each in found)
+        return max(after - before for before, after in pairwise(times))
+
+    def kill(self, name: str, program: str) -> None:
+        """Kill each process of a machine that runs this program; all that are left of it with ``*``."""
+        for pid in self.machines[name].pids():
+            process = psutil.Process(pid)
+            if program in ("*", process.name()):
+                process.send_signal(signal.SIGKILL)
+
+
+def _driver(folder: Path) -> Driver:
+    folder.mkdir()
+    driver = Driver(folder)
+    driver.install()
+    return driver
+
+
+@pytest.fixture(name="cluster", scope="module")
+def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        for name in AGENTS:
+            cluster.wait_until(f'up{{node="{name}",job="gpu"}} == 1')
+        cluster.wait_until('count(rl_step{run=~"steady|sick"}) == 2')
+        yield cluster
+
+
+def test_a_sick_run_and_a_sick_gpu_of_nodes_raise_their_alerts_on_the_hub(cluster: Cluster) -> None:
+    assert not {"NodeLost", "AgentBacklog", "ClockSkew", "AgentRefused"} & cluster.fired()
+    cluster.runs.sicken("sick")
+    cluster.wait_firing("KLExplosion", run="sick")
+    cluster.drivers["n2"].tell("gpus=8", "xid=3:79:1")
+    cluster.wait_firing("GPUXid", node="n2", gpu="3")
+    eventually(lambda: "KLExplosion" in cluster.fired(), cluster.evaluations(), EVALUATIONS)
+    assert not cluster.query('ALERTS{run="steady"}')
+    assert {each["metric"]["node"] for each in cluster.query('rl_step{run="sick"}')} == {"n1"}
+
+
+def test_a_node_without_network_is_lost_and_what_it_measured_meanwhile_comes_afterwards(
+    cluster: Cluster,
+) -> None:
+    cluster.network.cut("n3")
+    cluster.wait_firing("NodeLost", node="n3")
+    assert not cluster.query('ALERTS{alertname="NodeLost",node!="n3"}')
+    cluster.network.mend("n3")
+    cluster.wait_firing("NodeLost", node="n3", gone=True)
+    cluster.wait_until(f'time() - timestamp(up{{node="n3",job="gpu"}}) < {3 * SCRAPE_SECONDS}')
+    eventually(
+        lambda: cluster.longest_gap("n3", 10) < 1.9 * SCRAPE_SECONDS, cluster.evaluations(), EVALUATIONS
+    )
+
+
+def test_a_slow_line_delays_data_and_loses_none(cluster: Cluster) -> None:
+    cluster.network.slow("n2", "4kbit")
+    cluster.wait_firing("AgentBacklog", node="n2")
+    cluster.network.fast("n2")
+    cluster.wait_firing("AgentBacklog", node="n2", gone=True)
+    eventually(
+        lambda: cluster.longest_gap("n2", 10) < 1.9 * SCRAPE_SECONDS, cluster.evaluations(), EVALUATIONS
+    )
+
+
+def test_a_hub_that_is_killed_loses_nothing_of_its_nodes(cluster: Cluster) -> None:
+    cluster.kill("hub", "prometheus")
+    cluster.wait_until(f'time() - timestamp(up{{node="n3",job="gpu"}}) < {3 * SCRAPE_SECONDS}')
+    for name in AGENTS:
+        eventually(
+            lambda name=name: cluster.longest_gap(name, 5) < 1.9 * SCRAPE_SECONDS,
+            cluster.evaluations(),
+            EVALUATIONS,
+        )
+
+
+def test_an_agent_that_is_killed_is_lost(cluster: Cluster) -> None:
+    cluster.kill("n1", "*")
+    cluster.wait_firing("NodeLost", node="n1")
