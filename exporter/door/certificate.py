@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from datetime import datetime, timezone
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 _SEQUENCE, _INTEGER, _VERSION, _UTC_TIME = 0x30, 0x02, 0xA0, 0x17
 _MOST_BYTES = 1 << 20
-_END = "-----END CERTIFICATE-----"
+_PEM = re.compile(r"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
 
 Mark = tuple[tuple[int, int, int] | None, ...]
 
@@ -40,7 +41,8 @@ def load(certificate: Path, key: Path) -> Certificate:
     text = _text("--agents-cert", certificate)
     private = _text("--agents-key", key)
     try:
-        expires = not_after(ssl.PEM_cert_to_DER_cert(text[: text.index(_END) + len(_END)].strip()))
+        first = _PEM.search(text)
+        expires = not_after(ssl.PEM_cert_to_DER_cert(first[0] if first else ""))
     except (ValueError, IndexError):
         raise _error("--agents-cert", certificate, "is not a certificate", "one in PEM") from None
     if "PRIVATE KEY-----" not in private:
@@ -97,14 +99,15 @@ def _text(flag: str, file: Path) -> str:
         with file.open(encoding="ascii", errors="replace") as opened:
             return opened.read(_MOST_BYTES)
     except OSError as error:
-        raise _error(flag, file, f"cannot be read ({error.strerror})", "a file that this user reads") from None
+        raise _error(
+            flag, file, f"cannot be read ({error.strerror})", "a file that this user reads"
+        ) from None
 
 
 def _error(flag: str, file: Path, problem: str, expected: str) -> CertificateError:
     return CertificateError(
-        f"{flag} {file}: {problem}. Expected {expected}. Agents cannot write until then; they keep what they "
-        "have. Fix: correct agents.cert_file and agents.key_file in config.yaml, or the files; a replaced "
-        "file is taken at once."
+        f"{flag} {file}: {problem}. Expected {expected}. Fix: correct agents.cert_file and agents.key_file "
+        "in config.yaml, or the files; a replaced file is taken without a restart."
     )
 
 

@@ -102,7 +102,9 @@ def contents(message: bytes, name: bytes, value: bytes) -> Contents:
     return Contents(samples, newest / 1000 if newest else None)
 
 
-def _series(message: bytes, at: int, end: int, name: bytes, own: bytes) -> tuple[int, int]:
+def _series(  # noqa: C901  (a function for each label would take longer than the label)
+    message: bytes, at: int, end: int, name: bytes, own: bytes
+) -> tuple[int, int]:
     """Check one series; returns its samples and the newest time stamp in milliseconds, 0 without one."""
     samples, newest, found = 0, 0, False
     begins = own[: 2 + len(name)]
