@@ -441,8 +441,8 @@ def _examined(body: bytes, node: str) -> _Examined:
         answer = text(
             "403 Forbidden",
             f"A series has the label {NODE}: {error}. Expected: {NODE}={node!r} on all series, since the "
-            f"token is that of this node. Fix: set `node: {node}` in config.yaml of the agent, or give it its "
-            "own token.\n",
+            f"token is that of this node. Fix: set `node: {node}` in config.yaml of the agent, or give it "
+            "its own token.\n",
         )
         raise _Refused("node_label", answer, f"a series has the label {NODE}: {error}") from None
     return _Examined(contents, write_request.pack(message))
