@@ -10,19 +10,19 @@ JOBS ?= 4
 BY_FILE = --dist=loadfile --no-loadscope-reorder
 PY := .venv/bin/python
 # Recipes read these from the environment, where a path may hold any character.
-export RUNS CONFIG TO OUT RUN NOTE FOR KEY FILE TITLE VETO KILL CONTINUE
+export RUNS CONFIG TO OUT RUN NOTE FOR KEY FILE TITLE VETO KILL CONTINUE NODE
 STEPWATCH = $(PY) -m stepwatch
 WITH = $${CONFIG:+--config "$$CONFIG"}
 
 # `$(call required,NAME,usage)` ends make with one line and status 2 where the variable is missing.
 required = $(if $(value $(1)),,$(error Usage: make $@ $(2)))
 
-.PHONY: help up down status demo-reset test-alert route mark silence actions evidence tensorboard config alerts discover import-dashboard gpu-release inspect gpu-check backtest verdicts generate test test-fast test-world trainer-logs check bench mutate formats pictures judge runtime development
+.PHONY: help up down status demo-reset test-alert route mark silence actions agent evidence tensorboard config alerts discover import-dashboard gpu-release inspect gpu-check backtest verdicts generate test test-fast test-world trainer-logs check bench mutate formats pictures judge runtime development
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 	@echo "  RUNS=folder DEMO=1 NATIVE=1 SERVICE=1 REPAIR=1 for up, SERVICE=1 for down, TO=receiver for test-alert, RUN=name for route, mark, silence, alerts and evidence,"
-	@echo "  TO=folder for tensorboard, OUT=folder for evidence,"
+	@echo "  TO=folder for tensorboard, OUT=folder for evidence, NODE=name for agent,"
 	@echo "  FOR=time for silence and gpu-release,"
 	@echo "  CONFIG=file for all of these, ARGS='-k name' for tests and bench,"
 	@echo "  ARGS=--suggest for backtest, JOBS=number for test"
@@ -58,6 +58,9 @@ silence: runtime ## Mute all alerts of a run: make silence RUN=name FOR=2h
 
 actions: runtime ## Show what the circuit breaker does; veto: make actions VETO=id; stop it: make actions KILL=on
 	@$(STEPWATCH) actions $(WITH) $${VETO:+"--veto=$$VETO"} $${KILL:+"--kill-switch=$$KILL"} $${CONTINUE:+"--continue=$$CONTINUE"}
+
+agent: runtime ## On a hub: make the token of a node: make agent NODE=name > hub-token; RENEW=1, REVOKE=1; without NODE list them
+	@$(STEPWATCH) agent $(WITH) $(if $(RENEW),--renew) $(if $(REVOKE),--revoke) $${NODE:+-- "$$NODE"}
 
 evidence: runtime ## Collect what there is about a run in one archive: make evidence RUN=name
 	$(call required,RUN,RUN=name [OUT=folder]. Example: make evidence RUN=ppo/gsm8k)

@@ -37,6 +37,7 @@ _COMMANDS = {
     "backtest": "RUNS",
     "verdicts": None,
     "actions": None,
+    "agent": "NODE",
     "evidence": "RUN",
     "tensorboard": None,
 }
@@ -44,7 +45,7 @@ _COMMANDS = {
 are arguments there; all other variables are options."""
 
 _OPTIONS = {"KEY": "--explain", "KILL": "--kill-switch"}
-_SWITCHES = ("DEMO", "NATIVE", "REPAIR", "SERVICE", "FORCE", "FOLLOW")
+_SWITCHES = ("DEMO", "NATIVE", "REPAIR", "RENEW", "REVOKE", "SERVICE", "FORCE", "FOLLOW")
 
 
 def adapt(text: str) -> str:

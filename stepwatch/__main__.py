@@ -143,6 +143,13 @@ def _add_orders(command: Command) -> None:
     orders.add_argument("--veto", metavar="ID", help="of an open action")
     orders.add_argument("--continue", dest="resumed", metavar="RUN", help="that is paused")
     orders.add_argument("--kill-switch", choices=("on", "off"), help="on: nothing is done to any run")
+    admitting = command(
+        "agent", "make the credential with which a node writes to this hub, or list nodes", _agent
+    )
+    admitting.add_argument("node", nargs="?", help="its name; without it, nodes with their last write")
+    changes = admitting.add_mutually_exclusive_group()
+    changes.add_argument("--renew", action="store_true", help="replace it; the old token is void at once")
+    changes.add_argument("--revoke", action="store_true", help="remove it, at once")
     judging = command("alerts", "show each alert with its limits, and where these are from", _order)
     judging.add_argument("run", nargs="?", help="its name; without it, what holds where no override fits")
     judging.add_argument("--format", choices=("table", "json"), default="table")
@@ -286,6 +293,14 @@ def _actions(options: argparse.Namespace) -> int:
     if options.kill_switch:
         return actions.kill_switch(file, place, options.kill_switch == "on", _say)
     return actions.show(file, _say)
+
+
+def _agent(options: argparse.Namespace) -> int:
+    from stepwatch.operate.agents import agent
+    from stepwatch.render import layout
+
+    config = options.config or layout.config()
+    return agent(config, layout.credentials(), options.node, renew=options.renew, revoke=options.revoke)
 
 
 def _evidence(options: argparse.Namespace) -> int:

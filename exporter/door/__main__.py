@@ -11,19 +11,21 @@ import argparse
 import asyncio
 import logging
 import signal
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
-from aiohttp import web
+from aiohttp import ClientSession, web
 
 from exporter import logging_setup
+from exporter.door.agents import Settings, WriteDoor, is_loopback
 from exporter.door.check import OriginCheck
 from exporter.door.proxy import MOST_CLIENTS, Backend, Clients, Proxy, session
 from exporter.http import process
 from exporter.http.exposition import CONTENT_TYPE, Sample, by_label, own, page
 from exporter.http.message import Answer, text
-from exporter.options import CommandLine, hosts, port
+from exporter.options import CommandLine, hosts, port, switch
 from exporter.options import text as text_option
 
 logger = logging.getLogger("exporter.door")
@@ -61,6 +63,7 @@ def _command_line(arguments: Sequence[str] | None) -> CommandLine:
         "python -m exporter.door",
         "Serve Prometheus and Alertmanager, and refuse requests of foreign web pages.",
         arguments,
+        _check_agents,
     )
     flags.add("listen", text_option, "127.0.0.1", "address to serve on")
     flags.add("prometheus-port", port, 9090, "port to serve Prometheus on")
@@ -71,7 +74,44 @@ def _command_line(arguments: Sequence[str] | None) -> CommandLine:
     flags.add(
         "origins", hosts, (), "origins besides these addresses whose pages may ask, separated by commas"
     )
+    flags.add("agents-listen", text_option, "127.0.0.1", "address to take writes of agents on")
+    flags.add("agents-port", port, 9415, "port to take writes of agents on")
+    flags.add(
+        "agents-credentials", text_option, "", "folder of the nodes that may write; without it none may"
+    )
+    flags.add("agents-cert", text_option, "", "certificate (PEM) for agents")
+    flags.add("agents-key", text_option, "", "private key (PEM) of that certificate")
+    flags.add(
+        "agents-plain", switch, "false", "no TLS beyond loopback: where only loopback leads to this address"
+    )
     return flags
+
+
+def _check_agents(options: argparse.Namespace) -> None:
+    if not options.agents_credentials:
+        return
+    if bool(options.agents_cert) != bool(options.agents_key):
+        raise argparse.ArgumentTypeError(
+            "--agents-cert, --agents-key: only one of them is given. Expected both, or neither."
+        )
+    if not (options.agents_cert or options.agents_plain or is_loopback(options.agents_listen)):
+        raise argparse.ArgumentTypeError(
+            f"--agents-listen {options.agents_listen}: tokens would pass the network unencrypted. Expected "
+            "127.0.0.1, or --agents-cert and --agents-key. Fix: set agents.cert_file and agents.key_file in "
+            "config.yaml."
+        )
+
+
+def _agents(options: argparse.Namespace, backends: ClientSession) -> WriteDoor:
+    files = Path(options.agents_cert), Path(options.agents_key)
+    settings = Settings(
+        options.agents_listen,
+        options.agents_port,
+        Path(options.agents_credentials),
+        files if options.agents_cert else None,
+    )
+    prometheus = Backend("prometheus", "Prometheus", options.prometheus)
+    return WriteDoor(settings, prometheus, options.password_file, backends)
 
 
 async def _serve(options: argparse.Namespace, settings: CommandLine) -> None:
@@ -81,7 +121,8 @@ async def _serve(options: argparse.Namespace, settings: CommandLine) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with session() as backends, AsyncExitStack() as running:
         proxies: list[Proxy] = []
-        pages = {HEALTHY: lambda: text("200 OK", "ok\n"), METRICS: lambda: _metrics(proxies, clients)}
+        agents = _agents(options, backends) if options.agents_credentials else None
+        pages = {HEALTHY: lambda: text("200 OK", "ok\n"), METRICS: lambda: _metrics(proxies, clients, agents)}
         servers = []
         for name, at, address in (
             ("prometheus", options.prometheus_port, options.prometheus),
@@ -105,25 +146,34 @@ async def _serve(options: argparse.Namespace, settings: CommandLine) -> None:
             logger.info(
                 "http://%s:%s passes requests on to %s at %s", options.listen, at, backend.title, address
             )
+        if agents:
+            running.push_async_callback(agents.close)
+            await agents.start()
         while not stop.is_set():
             if settings.changed() and (renewed := settings.renewed()):
                 check.origins = renewed.origins
                 logging_setup.configure(renewed.log_level, renewed.log_format)
             clients.look([client for server in servers for client in server.connections])
+            if agents:
+                agents.look()
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(stop.wait(), TICK_SECONDS)
 
 
-def _metrics(proxies: Sequence[Proxy], clients: Clients) -> Answer:
+def _metrics(proxies: Sequence[Proxy], clients: Clients, agents: WriteDoor | None) -> Answer:
     requests: list[Sample] = []
     for proxy in proxies:
         for code, count in sorted(proxy.answered.items()):
             requests.append(({"backend": proxy.backend.name, "code": code}, count))
     failures = by_label("backend", {proxy.backend.name: proxy.failures for proxy in proxies})
+    dropped = Counter(clients.dropped)
+    if agents:
+        dropped.update(agents.clients.dropped)
     metrics = [
         own("door_requests_total", "Requests by the answer's code.", requests),
         own("door_backend_failures_total", "Requests that the backend failed to answer.", failures),
-        own("door_clients_dropped_total", "Clients that were dropped.", by_label("reason", clients.dropped)),
+        own("door_clients_dropped_total", "Clients that were dropped.", by_label("reason", dropped)),
+        *(agents.metrics() if agents else ()),
         *process.samples(),
     ]
     return Answer("200 OK", CONTENT_TYPE, page(metrics).encode())

@@ -57,10 +57,11 @@ class Clients:
     """The connections of the door, each with the time until which it must go on.
 
     aiohttp waits for a request's head for ever. ``dropped`` counts the connections that were closed:
-    ``slow``, or ``surplus`` when there were too many.
+    ``slow``, or ``surplus`` when there were more than ``most``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_CLIENTS) -> None:
+        self._most = most
         self.dropped: Counter[str] = Counter({"slow": 0, "surplus": 0})
         self._until: dict[RequestHandler, float] = {}
 
@@ -75,7 +76,7 @@ class Clients:
         # Those that wait for us come last: they have asked for something.
         for client in sorted(self._until, key=self._until.__getitem__):
             late = self._until[client] < now
-            if not late and len(self._until) <= MOST_CLIENTS:
+            if not late and len(self._until) <= self._most:
                 break
             del self._until[client]
             self.dropped["slow" if late else "surplus"] += 1
@@ -133,18 +134,18 @@ class Proxy:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         if not request.raw_path.startswith("/"):
-            return _response(BAD_REQUEST)
+            return response(BAD_REQUEST)
         if refused := self.check.refusal(request.method, request.headers):
-            return _response(refused)
+            return response(refused)
         if own := self.own.get(request.path):
-            return _response(own())
+            return response(own())
         self.clients.within(request.protocol, BODY_SECONDS)
         if "Expect" in request.headers:
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         try:
             body = await request.read()
         except web.HTTPRequestEntityTooLarge:
-            return _response(
+            return response(
                 text("413 Content Too Large", f"Expected: a body of at most {MOST_BODY} bytes.\n")
             )
         self.clients.within(request.protocol, math.inf)
@@ -197,7 +198,7 @@ class Proxy:
     def _failure(self, status: str, fault: str) -> web.Response:
         self.failures += 1
         name, address = self.backend.name, self.backend.address
-        return _response(
+        return response(
             text(
                 status,
                 f"{self.backend.title} at {address} {fault}. Expected: the one that `make up` starts. Fix: "
@@ -214,7 +215,8 @@ def _end_to_end(headers: CIMultiDictProxy[str], more: frozenset[str]) -> CIMulti
     return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in left)
 
 
-def _response(answer: Answer) -> web.Response:
+def response(answer: Answer) -> web.Response:
+    """Return an answer of ours as aiohttp has it."""
     status, _, reason = answer.status.partition(" ")
     headers = {"Content-Type": answer.kind, **dict(answer.headers)}
     return web.Response(status=int(status), reason=reason, body=answer.body, headers=headers)

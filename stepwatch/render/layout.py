@@ -33,6 +33,11 @@ TEMPLATE_CACHE = _of_user("XDG_CACHE_HOME", ".cache") / "templates" if INSTALLED
 _RUNS = "path: ./runs\n"
 
 
+def credentials() -> Path:
+    """Return the folder of the hub with the credential of each node, in that of the secrets."""
+    return Path(os.environ.get("STEPWATCH_SECRETS") or CONFIG.parent / "secrets").absolute() / "agents"
+
+
 def config() -> Path:
     """Return the configuration file of a command that names none: the user's, or the default one."""
     return CONFIG if CONFIG.exists() else RESOURCES / CONFIG.name

@@ -109,7 +109,7 @@ def test_the_image_is_built_from_what_is_pinned_elsewhere():
     light_page, verls_file = {"jinja2", "markupsafe"}, {"pyyaml"}
     logs_and_gpus = {"google-crc32c", "nvidia-ml-py", "orjson", "prometheus-client"}
     door = {"aiohttp", "aiohappyeyeballs", "aiosignal", "async-timeout", "attrs", "frozenlist", "idna"}
-    door |= {"multidict", "propcache", "typing-extensions", "yarl"}
+    door |= {"cramjam", "multidict", "propcache", "typing-extensions", "yarl"}
     apprise = {"apprise", "certifi", "charset-normalizer", "click", "markdown", "oauthlib", "requests"}
     apprise |= {"requests-oauthlib", "urllib3"}
     assert small.keys() == logs_and_gpus | light_page | verls_file | door | apprise | {"bcrypt"}

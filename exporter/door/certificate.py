@@ -1,0 +1,119 @@
+"""The certificate of the write door: loaded for TLS, and when it expires."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import NamedTuple
+
+_SEQUENCE, _INTEGER, _VERSION, _UTC_TIME = 0x30, 0x02, 0xA0, 0x17
+_MOST_BYTES = 1 << 20
+_PEM = re.compile(r"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
+
+Mark = tuple[tuple[int, int, int] | None, ...]
+
+
+class CertificateError(ValueError):
+    """Raised for files that cannot be used; its text is the whole message."""
+
+
+class Certificate(NamedTuple):
+    """What TLS needs, when the certificate expires (Unix seconds), and whether others may read its key."""
+
+    context: ssl.SSLContext
+    expires: float
+    exposed: bool
+
+
+def mark(*files: Path) -> Mark:
+    """Return what changes when one of the files does."""
+    return tuple(_mark(file) for file in files)
+
+
+def load(certificate: Path, key: Path) -> Certificate:
+    """Load a certificate with those between it and the root, and its key, all in PEM.
+
+    Raises:
+        CertificateError: A file cannot be read or is not PEM, or the key is another certificate's.
+    """
+    text = _text("--agents-cert", certificate)
+    private = _text("--agents-key", key)
+    try:
+        first = _PEM.search(text)
+        expires = not_after(ssl.PEM_cert_to_DER_cert(first[0] if first else ""))
+    except (ValueError, IndexError):
+        raise _error("--agents-cert", certificate, "is not a certificate", "one in PEM") from None
+    if "PRIVATE KEY-----" not in private:
+        raise _error("--agents-key", key, "holds no private key", "one in PEM, without a passphrase")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(certificate, key, password="")  # without it, OpenSSL asks a terminal
+    except (OSError, ValueError):
+        raise _error(
+            "--agents-key", key, f"cannot be used with {certificate}", "its key, without a passphrase"
+        ) from None
+    return Certificate(context, expires, bool(key.stat().st_mode & 0o007))
+
+
+def not_after(certificate: bytes) -> float:
+    """Return when an X.509 certificate (DER) expires, in Unix seconds.
+
+    Raises:
+        ValueError: It is not one.
+        IndexError: It ends too early.
+    """
+    at = _inside(certificate, _inside(certificate, 0, _SEQUENCE), _SEQUENCE)
+    if certificate[at] == _VERSION:
+        at = _behind(certificate, at)
+    for kind in (_INTEGER, _SEQUENCE, _SEQUENCE):  # its number, the signature's algorithm, the issuer
+        _inside(certificate, at, kind)
+        at = _behind(certificate, at)
+    at = _behind(certificate, _inside(certificate, at, _SEQUENCE))  # not before
+    begins, ends = _inside(certificate, at), _behind(certificate, at)
+    text = certificate[begins:ends].decode("ascii")
+    if certificate[at] == _UTC_TIME:
+        text = f"{'19' if text[:2] >= '50' else '20'}{text}"
+    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=timezone.utc).timestamp()
+
+
+def _inside(data: bytes, at: int, kind: int | None = None) -> int:
+    """Return where the value of an element of DER begins."""
+    if kind is not None and data[at] != kind:
+        raise ValueError
+    return at + 2 + (data[at + 1] & 0x7F if data[at + 1] > 0x7F else 0)
+
+
+def _behind(data: bytes, at: int) -> int:
+    """Return where the next element begins."""
+    begins = _inside(data, at)
+    long = data[at + 1] > 0x7F
+    return begins + int.from_bytes(data[at + 2 : begins] if long else data[at + 1 : at + 2], "big")
+
+
+def _text(flag: str, file: Path) -> str:
+    try:
+        with file.open(encoding="ascii", errors="replace") as opened:
+            return opened.read(_MOST_BYTES)
+    except OSError as error:
+        raise _error(
+            flag, file, f"cannot be read ({error.strerror})", "a file that this user reads"
+        ) from None
+
+
+def _error(flag: str, file: Path, problem: str, expected: str) -> CertificateError:
+    return CertificateError(
+        f"{flag} {file}: {problem}. Expected {expected}. Fix: correct agents.cert_file and agents.key_file "
+        "in config.yaml, or the files; a replaced file is taken without a restart."
+    )
+
+
+def _mark(file: Path) -> tuple[int, int, int] | None:
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size

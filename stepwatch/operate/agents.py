@@ -1,0 +1,141 @@
+"""``python -m stepwatch agent``: which nodes may write to this hub."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from exporter.door.credentials import NODE_NAME, Credentials, made
+from exporter.installation import adapt
+from stepwatch.config import load
+from stepwatch.schema.errors import Refused
+from stepwatch.system import http_client
+from stepwatch.system.terminal import duration, table
+
+_WRITTEN = re.compile(r'^stepwatch_agent_last_write_timestamp_seconds\{node="([^"]+)"\} (\S+)$', re.MULTILINE)
+
+
+def agent(config: Path, folder: Path, node: str | None, *, renew: bool, revoke: bool) -> int:
+    """Make, renew or revoke the credential of a node, or list the nodes.
+
+    The token is all that goes to standard output.
+
+    Args:
+        config: The hub's configuration file.
+        folder: That of the credentials.
+        node: The node's name; ``None`` to list all.
+        renew: Replace a credential that is there; the old token is void at once.
+        revoke: Remove it.
+
+    Raises:
+        Refused: The name is none, there is a credential already or none, or it cannot be written.
+    """
+    if node is None:
+        if renew or revoke:
+            raise Refused("NODE: missing. Expected the name of a node. Fix: `make agent NODE=node-7 ...`.")
+        return _list(config, folder)
+    if not NODE_NAME.fullmatch(node):
+        raise Refused(
+            f"NODE: {node[:100]!r} is not the name of a node. Expected up to 63 letters, digits and any of "
+            ". _ -, as `node` in config.yaml of the agent. Fix: write node-7, say."
+        )
+    file = folder / node
+    if revoke:
+        return _revoke(file)
+    if file.exists() and not renew:
+        raise Refused(
+            f"{file}: this node has a credential already. Expected a new node. Fix: `make agent NODE={node} "
+            "RENEW=1` replaces it; the old token is void at once."
+        )
+    token, digest = made()
+    try:
+        _write(file, f"{digest}\n")
+    except OSError as problem:
+        raise _not_writable(file, problem) from None
+    sys.stdout.write(f"{token}\n")
+    sys.stdout.flush()
+    _tell(
+        f"The line on standard output is the token of {node}; it is shown this once. Keep it in a file of "
+        "the agent that its user alone can read, and name that file as hub.token_file there."
+    )
+    return 0
+
+
+def _revoke(file: Path) -> int:
+    try:
+        file.unlink()
+    except FileNotFoundError:
+        raise Refused(
+            f"{file}: there is no such node. Expected one that `make agent` lists. Fix: check the name."
+        ) from None
+    except OSError as problem:
+        raise _not_writable(file, problem) from None
+    _tell(f"Revoked: the hub refuses the token of {file.name} from now on.")
+    return 0
+
+
+def _list(config: Path, folder: Path) -> int:
+    credentials = Credentials(folder)
+    nodes = sorted({*credentials.nodes(), *credentials.unusable})
+    if not nodes:
+        _tell(f"No node may write: {folder} has no credentials. `make agent NODE=node-7` makes one.")
+        return 0
+    known = load(config)
+    host = "127.0.0.1" if known.listen in ("0.0.0.0", "::") else known.listen  # noqa: S104  (compared)
+    host = f"[{host}]" if ":" in host else host
+    page = http_client.read(f"http://{host}:{known.ports.prometheus}/-/door/metrics")
+    written = {name: float(value) for name, value in _WRITTEN.findall(page or "")}
+
+    def state(node: str) -> str:
+        if node in credentials.unusable:
+            return f"unusable file; `make agent NODE={node} RENEW=1` replaces it"
+        if page is None:
+            return "unknown: the hub does not answer"
+        if node not in written:
+            return "none since the door was started"
+        return f"{duration(max(0.0, time.time() - written[node]))} ago"
+
+    for line in table([("node", "last write"), *((node, state(node)) for node in nodes)]):
+        _tell(line)
+    return 0
+
+
+def _write(file: Path, text: str) -> None:
+    """Replace the file in one step, readable by the group of the folder of secrets, as containers need it."""
+    parent = file.parent.parent
+    parent.mkdir(mode=0o750, exist_ok=True)
+    group = parent.stat().st_gid
+    if not file.parent.exists():
+        file.parent.mkdir()
+        _give(file.parent, group)
+        file.parent.chmod(0o750)
+    fresh = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        _give(fresh, group)
+        fresh.chmod(0o640)
+        fresh.replace(file)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _give(path: Path, group: int) -> None:
+    with suppress(OSError):  # not a group of this user: a folder of secrets that containers do not read
+        os.chown(path, -1, group)
+
+
+def _not_writable(file: Path, problem: OSError) -> Refused:
+    return Refused(
+        f"{file}: {problem.strerror}. Expected a folder that you may write to. Fix: work as its owner."
+    )
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(adapt(f"{line}\n"))
