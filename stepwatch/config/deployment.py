@@ -99,6 +99,13 @@ def above_ray(config: Config) -> Path:
 _USUAL_ABOVE = above_ray(Config())
 
 
+def local_targets(deployment: Deployment) -> str:
+    """Return an expression for `instance;address` of a target on this machine without an instance: its port."""
+    names = (HOST, *CONTAINER_PORTS) if deployment.containers else ()
+    loopback = r"127\.\d+\.\d+\.\d+|localhost|\[::1\]"
+    return f";(?:{'|'.join((loopback, *map(re.escape, names)))}):(\\d+)"
+
+
 class Deployment(Protocol):
     """How the parts reach each other, as templates ask for it."""
 
