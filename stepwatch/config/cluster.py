@@ -31,7 +31,7 @@ BUFFER = Duration.parse("12h")
 """How long an agent keeps what the hub has not taken."""
 
 OUT_OF_ORDER = Duration.parse("16h")
-"""How late a sample may reach the hub: an agent drops old ones every two hours, some of them at the next time."""
+"""How late samples may reach the hub: agents drop old ones every two hours, and some the next time."""
 
 NODE = "node"
 """The label that tells nodes apart: an agent puts it on all that it sends."""
@@ -98,8 +98,8 @@ class Hub(Section):
     """The hub that an agent sends to."""
 
     url: Annotated[ServerUrl, AfterValidator(_hub_url)] = needed(
-        "Its address for agents, without a path, such as https://hub.example.org:9415. http:// only on loopback, "
-        "where a tunnel may end."
+        "Its address for agents, without a path, such as https://hub.example.org:9415. http:// only on "
+        "loopback, where a tunnel may begin."
     )
     token_file: SecretFile = needed(
         "A file with the token of this node, which `make agent NODE=name` prints on the hub."

@@ -100,7 +100,7 @@ _USUAL_ABOVE = above_ray(Config())
 
 
 def local_targets(deployment: Deployment) -> str:
-    """Return an expression for `instance;address` of a target on this machine without an instance: its port."""
+    """Return what `instance;address` of a target on this machine matches, if it has no instance: its port."""
     names = (HOST, *CONTAINER_PORTS) if deployment.containers else ()
     loopback = r"127\.\d+\.\d+\.\d+|localhost|\[::1\]"
     return f";(?:{'|'.join((loopback, *map(re.escape, names)))}):(\\d+)"

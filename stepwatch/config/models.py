@@ -386,6 +386,11 @@ class Config(Section):
         return self.role == cluster.HUB
 
     @property
+    def hub_url(self) -> str:
+        """The address that an agent sends to; empty for other roles."""
+        return self.hub.url if self.hub else ""
+
+    @property
     def node_name(self) -> str:
         """What an agent's machine is called."""
         return self.node or cluster.own_name()

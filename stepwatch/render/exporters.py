@@ -51,6 +51,7 @@ def runs(config: Config, deployment: Deployment) -> Settings:
         # An agent has none of these, and may not ask the hub.
         here = not config.is_agent and (part != "watchdog" or deployment.runs(part))
         return f"http://{deployment.address(part)}" if here else None
+
     return {
         "hosts": config.link_hosts,
         "hold": 3 * intervals.runs.seconds,  # two scrapes may fail, and the next one still sees what happened

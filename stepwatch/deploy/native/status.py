@@ -11,7 +11,7 @@ from stepwatch.deploy.native import service, stack, supervisord
 from stepwatch.deploy.native.stack import Part
 from stepwatch.deploy.native.state import DamagedStateError, State
 from stepwatch.deploy.native.supervision import damaged
-from stepwatch.services import settings
+from stepwatch.services import agent, settings
 from stepwatch.services.health_report import HealthReport
 from stepwatch.services.settings import SettingsState
 from stepwatch.system import processes
@@ -117,6 +117,15 @@ def status(place: State, say: Say) -> int:
         say(f"\n{place.restarted.read_text(encoding='utf-8', errors='replace').strip()}")
     say("\n" + "\n".join(service.report(place)))
     sound = report.show(texts, say)
+    unsent = [
+        remark
+        for each in parts
+        if each.name == stack.SENDER
+        for remark in agent.backlog(texts[each.metrics], str(place.log(stack.SENDER)))
+    ]
+    for remark in unsent:
+        say(f"\n{remark}")
+    sound = sound and not unsent
     return UP if sound and all(line.well for line in lines) else DEGRADED
 
 
