@@ -14,7 +14,7 @@ from pydantic import AfterValidator, model_validator
 from stepwatch.schema.errors import NOTHING, Fault
 from stepwatch.schema.path_types import KeyFile, ListenAddress, SecretFile, ServerUrl, TrustFile
 from stepwatch.schema.quantities import Duration
-from stepwatch.schema.section import Checked, Section, default, needed
+from stepwatch.schema.section import Checked, Section, default
 
 if TYPE_CHECKING:
     from stepwatch.config.models import Config
@@ -97,12 +97,13 @@ def _hub_url(value: Any) -> str:
 class Hub(Section):
     """The hub that an agent sends to."""
 
-    url: Annotated[ServerUrl, AfterValidator(_hub_url)] = needed(
+    url: Annotated[ServerUrl, AfterValidator(_hub_url)] | None = default(
+        None,
         "Its address for agents, without a path, such as https://hub.example.org:9415. http:// only on "
-        "loopback, where a tunnel may begin."
+        "loopback, where a tunnel may begin.",
     )
-    token_file: SecretFile = needed(
-        "A file with the token of this node, which `make agent NODE=name` prints on the hub."
+    token_file: SecretFile | None = default(
+        None, "A file with the token of this node, which `make agent NODE=name` prints on the hub."
     )
     ca_file: TrustFile | None = default(
         None, "A file with the certificates (PEM) that vouch for the hub. null: those of the system."
@@ -144,9 +145,10 @@ class Agents(Section):
 def faults(config: Config) -> Iterator[Fault]:
     """Yield a fault for each key that does not fit the role."""
     role = config.role
-    if role == AGENT and config.hub is None:
+    if role == AGENT and not (config.hub.url and config.hub.token_file):
+        lacks = " and ".join(key for key in ("url", "token_file") if getattr(config.hub, key) is None)
         yield Fault(
-            "is the role of a machine that sends to a hub, and hub is not set",
+            f"is the role of a machine that sends to a hub, and hub has no {lacks}",
             expected="hub with url and token_file",
             fix='write hub: {url: "https://hub.example.org:9415", token_file: secrets/hub-token}',
             at=("role",),
@@ -157,8 +159,9 @@ def faults(config: Config) -> Iterator[Fault]:
             own_name()
         except Fault as fault:
             yield fault.below(("node",))
-    for key, owner in (("hub", AGENT), ("node", AGENT), ("agents", HUB)):
-        if role != owner and key in config.model_fields_set and getattr(config, key) is not None:
+    fitting = (("hub", AGENT, Hub()), ("node", AGENT, None), ("agents", HUB, Agents()))
+    for key, owner, usual in fitting:
+        if role != owner and getattr(config, key) != usual:
             yield Fault(
                 f"has no effect with role: {role}",
                 expected=f"role: {owner}",

@@ -164,7 +164,7 @@ class Config(Section):
         "The name of an agent's machine: the label node of all that it sends, and the name that "
         "`make agent NODE=name` on the hub gave its token for. null: the host name.",
     )
-    hub: Hub | None = default(None, "Where an agent sends its samples.")
+    hub: Hub = default(Hub(), "Where an agent sends its samples.")
     agents: Agents = default(Agents(), "Where the hub takes them: port ports.agents, with role hub.")
     runs: Runs = default(Runs(), "What your trainers write.")
     signals: Signals = Field(
@@ -388,7 +388,7 @@ class Config(Section):
     @property
     def hub_url(self) -> str:
         """The address that an agent sends to; empty for other roles."""
-        return self.hub.url if self.hub else ""
+        return self.hub.url or ""
 
     @property
     def node_name(self) -> str:

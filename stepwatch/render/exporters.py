@@ -11,7 +11,8 @@ from stepwatch.alerts.catalogue import BLOCKS, TABLE
 from stepwatch.alerts.progress import Stalled
 from stepwatch.alerts.stack import AlertingBroken
 from stepwatch.config import Config
-from stepwatch.config.deployment import HOST_PROC, Deployment
+from stepwatch.config.cluster import CREDENTIALS
+from stepwatch.config.deployment import AGENTS_PORT, HOST_PROC, SECRETS, Deployment
 from stepwatch.languages import catalogue
 from stepwatch.rules.alerting import waits
 from stepwatch.rules.limits import flat, served_overrides
@@ -142,8 +143,20 @@ def evidence(config: Config, deployment: Deployment) -> Settings:
     }
 
 
-def _door(config: Config, _: Deployment) -> Settings:
-    return {"origins": config.link_origins}
+def _door(config: Config, deployment: Deployment) -> Settings:
+    agents = _agents(config, deployment) if config.is_hub and deployment.containers else {}
+    return {"origins": config.link_origins, **agents}
+
+
+def _agents(config: Config, deployment: Deployment) -> Settings:
+    """Return where the door of a container takes what agents send; a process has flags for it."""
+    files = {"agents_cert": config.agents.cert_file, "agents_key": config.agents.key_file}
+    return {
+        "agents_listen": "0.0.0.0",  # noqa: S104  which addresses lead there is Docker's to say
+        "agents_port": AGENTS_PORT,
+        "agents_credentials": f"{SECRETS}/{CREDENTIALS}",
+        **{name: deployment.file(file) for name, file in files.items() if file},
+    }
 
 
 def _actions(config: Config, deployment: Deployment) -> Settings:

@@ -18,7 +18,15 @@ from stepwatch.alerts.catalogue import TABLE
 from stepwatch.alerts.model.runs import SHOWN_STATE, SHOWN_STATES
 from stepwatch.config import Config, cluster, load
 from stepwatch.config.cluster import is_loopback
-from stepwatch.config.deployment import TARGETS, Deployment, InContainers, above_ray, local_targets, mounted
+from stepwatch.config.deployment import (
+    SECRETS,
+    TARGETS,
+    Deployment,
+    InContainers,
+    above_ray,
+    local_targets,
+    mounted,
+)
 from stepwatch.languages import catalogue
 from stepwatch.render import check, diagnosis, exporters, output, panels, receivers
 from stepwatch.render.dashboard import Json
@@ -58,7 +66,7 @@ class Outcome:
 def containers(config: Config) -> Deployment:
     """The services of compose.yaml, with the folders that they mount."""
     secrets, targets = mounted(CHECKOUT)
-    seen = {secrets: "/etc/stepwatch/secrets", targets: TARGETS}
+    seen = {secrets: SECRETS, targets: TARGETS}
     return InContainers(seen, above_ray(config))
 
 

@@ -22,13 +22,13 @@ _FIRST = 20
 """Seconds until a sender that starts has sent what it scraped first."""
 
 
-def require_no_demo(config: Config) -> None:
+def require_no_demo(config: Config, *, demo: bool) -> None:
     """Check that no simulated runs would be sent to a hub.
 
     Raises:
-        Refused: This machine is an agent.
+        Refused: This machine is an agent, and the demo is wanted.
     """
-    if config.is_agent:
+    if demo and config.is_agent:
         raise Refused(
             "DEMO=1: this is an agent, which would send simulated runs to the hub. Expected: role: all. "
             "Fix: run the demo on another machine, or write role: all in config.yaml."
@@ -48,6 +48,14 @@ def require_hub(config: Config, command: str) -> None:
         )
 
 
+def where(config: Config) -> str:
+    """Return where the data of an agent go."""
+    return (
+        f"This is the agent {config.node_name}: rules, notifications and dashboards are on the hub, "
+        f"{config.hub_url}."
+    )
+
+
 def closing(config: Config, metrics: Page) -> Iterator[str]:
     """Yield what `up` says last on an agent: where its data go, and whether they arrive.
 
@@ -55,10 +63,7 @@ def closing(config: Config, metrics: Page) -> Iterator[str]:
         config: The configuration of an agent.
         metrics: The page of its sender.
     """
-    yield (
-        f"This is the agent {config.node_name}: rules, notifications and dashboards are on the hub, "
-        f"{config.hub_url}."
-    )
+    yield where(config)
     deadline = time.monotonic() + _FIRST
     while not (_sent(page := http_client.read(metrics)) or time.monotonic() > deadline):
         time.sleep(0.2)

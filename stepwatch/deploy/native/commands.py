@@ -63,8 +63,7 @@ class Processes:
         with place.lock("`make up`", say):
             output.recover(place.rendered)
             config = load(self.config)
-            if demo:
-                agent.require_no_demo(config)
+            agent.require_no_demo(config, demo=demo)
             remembered = None if runs else place.runs(config.runs.path, say)
             planned = Stack(config, place, (runs or remembered or config.runs.path).absolute(), demo)
             parts, targets = _parts(planned, say)
