@@ -208,6 +208,8 @@ class Containers:
             say(f"\n{agent.where(config)}")
         else:
             say("\nGrafana's password: docker compose exec grafana cat /run/stepwatch/grafana-password")
+        if config.is_hub:
+            say(agent.on_hub(config))
         say("Logs: docker compose logs. `make status` shows its state, `make down` stops it.")
         known = {part: config.address(part) for part in published(config)}
         status.health(known, folder, demo=demo).show_after_start(say)

@@ -190,10 +190,12 @@ class Processes:
         if not config.is_agent and not any(part.name == "grafana" for part in parts):
             say("Grafana 10 or later is not on PATH: the exporter's page shows the runs all the same.")
         if config.is_agent:
-            for line in agent.closing(
-                config, next(part.metrics for part in parts if part.name == stack.SENDER)
-            ):
-                say(line)
+            say(agent.where(config))
+            for sender in status.senders(parts, place):
+                for line in sender.closing():
+                    say(line)
+        if config.is_hub:
+            say(agent.on_hub(config))
         say(f"Logs are in {place.logs}. `make status` shows its state, `make down` stops it.")
 
     def _end_demo(self) -> None:
