@@ -238,6 +238,7 @@ def _stack(options: argparse.Namespace) -> int:
     stack = backend.running(file, place, _say)
     if options.command == "status":
         return _status(stack, file, named=options.config is not None)
+    _require_hub(options, file)
     from stepwatch.testalert.command import send_test
 
     return send_test(file, options.receiver, stack, _say)
@@ -266,6 +267,8 @@ def _order(options: argparse.Namespace) -> int:
     file = _file(options, _place())
     if options.command == "mark":
         return orders.mark(file, options.run, options.note, _say)
+    if options.command != "gpu-release":
+        _require_hub(options, file)
     if options.command == "silence":
         return orders.silence(file, options.run, options.span, options.note, _say)
     if options.command == "gpu-release":
@@ -277,6 +280,7 @@ def _route(options: argparse.Namespace) -> int:
     from stepwatch.operate.route import route
 
     file = _file(options, _place())
+    _require_hub(options, file)
     asked = {"severity": options.severity, "at": options.at, "labels": options.label}
     return route(file, options.run, options.alert, _say, **asked)
 
@@ -286,6 +290,7 @@ def _actions(options: argparse.Namespace) -> int:
 
     place = _place()
     file = _file(options, place)
+    _require_hub(options, file)
     if options.veto:
         return actions.veto(file, options.veto, _say)
     if options.resumed:
@@ -374,7 +379,9 @@ def _read_logs(options: argparse.Namespace) -> int:
 def _verdicts(options: argparse.Namespace) -> int:
     from stepwatch.backtest.verdicts import verdicts
 
-    return verdicts(options, _file(options, _place()), _say)
+    file = _file(options, _place())
+    _require_hub(options, file)
+    return verdicts(options, file, _say)
 
 
 def _tensorboard(options: argparse.Namespace) -> int:
@@ -396,6 +403,14 @@ def _file(options: argparse.Namespace, place: State) -> Path:
     from stepwatch.render import layout
 
     return options.config or place.config(_say) or layout.config()
+
+
+def _require_hub(options: argparse.Namespace, file: Path) -> None:
+    """Refuse on an agent what only a hub can answer."""
+    from stepwatch.config import load
+    from stepwatch.services import agent
+
+    agent.require_hub(load(file), options.command)
 
 
 def _unmatched(file: Path) -> list[str]:

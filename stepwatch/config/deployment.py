@@ -68,6 +68,9 @@ CONTAINER_PORTS = {
 }
 """What each part listens on in its container, whatever port of the host leads there."""
 
+AGENTS_PORT = 9415
+"""Where the door of a hub takes what agents send, in its container."""
+
 BEHIND_DOOR = ("prometheus", "alertmanager")
 """The parts that others reach through the door, at the same port."""
 
@@ -77,6 +80,9 @@ HOST_FILES = "/host"
 
 HOST_PROC = "/host/proc"
 """Where compose.processes.yaml has the GPU exporter see the /proc of this machine."""
+
+SECRETS = "/etc/stepwatch/secrets"
+"""Where containers see the folder of secrets."""
 
 TARGETS = "/etc/stepwatch/targets"
 """Where compose.yaml shows Prometheus the folder of target files."""
@@ -97,6 +103,13 @@ def above_ray(config: Config) -> Path:
 
 
 _USUAL_ABOVE = above_ray(Config())
+
+
+def local_targets(deployment: Deployment) -> str:
+    """Return what `instance;address` of a target on this machine matches, if it has no instance: its port."""
+    names = (HOST, *CONTAINER_PORTS) if deployment.containers else ()
+    loopback = r"127\.\d+\.\d+\.\d+|localhost|\[::1\]"
+    return f";(?:{'|'.join((loopback, *map(re.escape, names)))}):(\\d+)"
 
 
 class Deployment(Protocol):

@@ -13,9 +13,10 @@ from pydantic import Field, ValidationError, model_validator
 from exporter.actions.policy import DISRUPTIVE
 from exporter.runs.signals.keys.key import normal
 from stepwatch.alerts.engines import EngineGone
-from stepwatch.config import reference
+from stepwatch.config import cluster, reference
 from stepwatch.config.actions import Actions
 from stepwatch.config.alerts import DEMO, Alerts, Override, Variant
+from stepwatch.config.cluster import Agents, Hub, NodeName
 from stepwatch.config.hours import TimeInterval
 from stepwatch.config.receivers import Notify, Receiver
 from stepwatch.config.remote import ExternalLabels, RemoteWrite
@@ -30,6 +31,7 @@ from stepwatch.schema.scalars import (
     Language,
     LogFormat,
     LogLevel,
+    MachineRole,
     Port,
     PositiveSpan,
     StorageSize,
@@ -53,6 +55,7 @@ class Ports(Section):
     watchdog: Port = default(9412, "The watchdog, which alerts when Prometheus cannot.")
     actions: Port = default(9413, "The circuit breaker, if actions.policies are set.")
     notifier: Port = default(9414, "The notifier, if a receiver needs it: feishu, dingtalk, wecom, apprise.")
+    agents: Port = default(9415, "Where the hub takes what agents send, with role hub.")
     node: Port = default(9100, "node_exporter.")
     prometheus: Port = default(
         9090, "Where people, Grafana and commands reach Prometheus: the door listens here."
@@ -150,6 +153,19 @@ class Links(Section):
 class Config(Section):
     """config.yaml."""
 
+    role: MachineRole = default(
+        "all",
+        "What this machine does (docs/cluster.md). all: everything, for itself. hub: the same, and it takes "
+        "the samples of agents. agent: it reads its GPUs, runs and servers and sends all samples to a hub, "
+        "where rules, notifications and dashboards are.",
+    )
+    node: NodeName | None = default(
+        None,
+        "The name of an agent's machine: the label node of all that it sends, and the name that "
+        "`make agent NODE=name` on the hub gave its token for. null: the host name.",
+    )
+    hub: Hub = default(Hub(), "Where an agent sends its samples.")
+    agents: Agents = default(Agents(), "Where the hub takes them: port ports.agents, with role hub.")
     runs: Runs = default(Runs(), "What your trainers write.")
     signals: Signals = Field(
         default_factory=dict,
@@ -266,6 +282,7 @@ class Config(Section):
             *_override_faults(self),
             *_interval_faults(self),
             *_action_faults(self),
+            *cluster.faults(self),
         ]:
             raise Faults(faults)
         return self
@@ -357,6 +374,31 @@ class Config(Section):
             links.notifier,
         )
         return [urlsplit(url) for url in own if url]
+
+    @property
+    def is_agent(self) -> bool:
+        """Whether this machine only reads and sends."""
+        return self.role == cluster.AGENT
+
+    @property
+    def is_hub(self) -> bool:
+        """Whether this machine takes what agents send."""
+        return self.role == cluster.HUB
+
+    @property
+    def hub_url(self) -> str:
+        """The address that an agent sends to; empty for other roles."""
+        return self.hub.url or ""
+
+    @property
+    def node_name(self) -> str:
+        """What an agent's machine is called."""
+        return self.node or cluster.own_name()
+
+    @property
+    def sent_labels(self) -> dict[str, str]:
+        """The labels of everything that this Prometheus hands on."""
+        return {**({cluster.NODE: self.node_name} if self.is_agent else {}), **self.external_labels}
 
     @property
     def notifier(self) -> bool:

@@ -27,13 +27,16 @@ class Tool:
     commands: tuple[tuple[tuple[str, ...], str], ...]
 
 
+_CONFIG = ("check", "config", "--syntax-only")
+_AGENT = ("--agent",)
+
 TOOLS = (
     Tool(
         "promtool",
         "prometheus",
         (
             # Without that option it would judge the rules as well, which takes most of the time.
-            (("check", "config", "--syntax-only"), "prometheus.yml"),
+            (_CONFIG, "prometheus.yml"),
             (("check", "rules"), "rules/*.yml"),
         ),
     ),
@@ -41,21 +44,23 @@ TOOLS = (
 )
 
 
-def check(folders: Mapping[str, Path]) -> tuple[str, ...]:
+def check(folders: Mapping[str, Path], *, agent: bool = False) -> tuple[str, ...]:
     """Have each tool that is there judge the rendered files; return what was done, a line each.
 
     Args:
         folders: The folder of rendered files for each service.
+        agent: Whether Prometheus will run in agent mode.
 
     Raises:
         CheckError: A tool refuses a file, or cannot be run.
     """
-    return tuple(_judge(tool, folders[tool.service]) for tool in TOOLS if tool.service in folders)
+    present = (tool for tool in TOOLS if tool.service in folders)
+    return tuple(_judge(tool, folders[tool.service], _AGENT if agent else ()) for tool in present)
 
 
-def _judge(tool: Tool, folder: Path) -> str:
+def _judge(tool: Tool, folder: Path, more: tuple[str, ...]) -> str:
     found = ((words, sorted(map(str, folder.glob(pattern)))) for words, pattern in tool.commands)
-    commands = [[*words, *files] for words, files in found if files]
+    commands = [[*words, *(more if words == _CONFIG else ()), *files] for words, files in found if files]
     program = find(tool.name) if commands else None
     if program is None:
         reason = "was not found" if commands else "has nothing to read"

@@ -11,7 +11,8 @@ from stepwatch.alerts.catalogue import BLOCKS, TABLE
 from stepwatch.alerts.progress import Stalled
 from stepwatch.alerts.stack import AlertingBroken
 from stepwatch.config import Config
-from stepwatch.config.deployment import HOST_PROC, Deployment
+from stepwatch.config.cluster import CREDENTIALS
+from stepwatch.config.deployment import AGENTS_PORT, HOST_PROC, SECRETS, Deployment
 from stepwatch.languages import catalogue
 from stepwatch.rules.alerting import waits
 from stepwatch.rules.limits import flat, served_overrides
@@ -35,6 +36,8 @@ def documents(config: Config, deployment: Deployment) -> dict[PurePosixPath, byt
     log = {"log_level": config.log.level, "log_format": config.log.format}
     optional = {"actions": _actions, "notifier": _notifier}
     servers = {**_SERVERS, **{part: optional[part] for part in config.optional_parts}}
+    if config.is_agent:
+        servers = {name: _SERVERS[name] for name in _AGENT_SERVERS}
     every = {name: {"__generated": _MARK, **log, **of(config, deployment)} for name, of in servers.items()}
     return {
         FOLDER / f"{name}.json": f"{json.dumps(each, indent=1)}\n".encode() for name, each in every.items()
@@ -44,6 +47,12 @@ def documents(config: Config, deployment: Deployment) -> dict[PurePosixPath, byt
 def runs(config: Config, deployment: Deployment) -> Settings:
     """Return what the run exporter watches, and how."""
     discovery, intervals, stalled = config.discovery, config.intervals, config.alerts.of(Stalled)
+
+    def asked(part: str) -> str | None:
+        # An agent has none of these, and may not ask the hub.
+        here = not config.is_agent and (part != "watchdog" or deployment.runs(part))
+        return f"http://{deployment.address(part)}" if here else None
+
     return {
         "hosts": config.link_hosts,
         "hold": 3 * intervals.runs.seconds,  # two scrapes may fail, and the next one still sees what happened
@@ -73,14 +82,12 @@ def runs(config: Config, deployment: Deployment) -> Settings:
         "discovery_files": [deployment.left_file(file) for file in discovery.files],
         "discovery_forget_after": discovery.forget_after.seconds,
         "token_file": discovery.token_file and deployment.file(discovery.token_file),
-        "prometheus_url": f"http://{deployment.address('prometheus')}",
-        "alertmanager_url": f"http://{deployment.address('alertmanager')}",
-        "watchdog_url": f"http://{deployment.address('watchdog')}" if deployment.runs("watchdog") else None,
+        **{f"{part}_url": asked(part) for part in ("prometheus", "alertmanager", "watchdog")},
         "actions_url": f"http://{deployment.address('actions')}" if config.actions.enabled else None,
         "actions_link": config.link("actions") if config.actions.enabled else None,
         # For clients that register servers and ask for these.
-        "prometheus_port": config.ports.prometheus,
-        "grafana_port": config.ports.grafana if deployment.runs("grafana") else None,
+        "prometheus_port": None if config.is_agent else config.ports.prometheus,
+        "grafana_port": config.ports.grafana if deployment.runs("grafana") and not config.is_agent else None,
     }
 
 
@@ -136,8 +143,20 @@ def evidence(config: Config, deployment: Deployment) -> Settings:
     }
 
 
-def _door(config: Config, _: Deployment) -> Settings:
-    return {"origins": config.link_origins}
+def _door(config: Config, deployment: Deployment) -> Settings:
+    agents = _agents(config, deployment) if config.is_hub and deployment.containers else {}
+    return {"origins": config.link_origins, **agents}
+
+
+def _agents(config: Config, deployment: Deployment) -> Settings:
+    """Return where the door of a container takes what agents send; a process has flags for it."""
+    files = {"agents_cert": config.agents.cert_file, "agents_key": config.agents.key_file}
+    return {
+        "agents_listen": "0.0.0.0",  # noqa: S104  which addresses lead there is Docker's to say
+        "agents_port": AGENTS_PORT,
+        "agents_credentials": f"{SECRETS}/{CREDENTIALS}",
+        **{name: deployment.file(file) for name, file in files.items() if file},
+    }
 
 
 def _actions(config: Config, deployment: Deployment) -> Settings:
@@ -230,3 +249,4 @@ _SERVERS: Mapping[str, Callable[[Config, Deployment], Settings]] = {
     "door": _door,
     "evidence": evidence,
 }
+_AGENT_SERVERS = ("runs", "gpu", "evidence")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,8 +16,17 @@ from exporter.runs.overview.onset import ONSET, ONSET_STEP
 from stepwatch.alerts import gpu_health, gpu_load, host, incidents
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.alerts.model.runs import SHOWN_STATE, SHOWN_STATES
-from stepwatch.config import Config, load
-from stepwatch.config.deployment import TARGETS, Deployment, InContainers, above_ray, mounted
+from stepwatch.config import Config, cluster, load
+from stepwatch.config.cluster import is_loopback
+from stepwatch.config.deployment import (
+    SECRETS,
+    TARGETS,
+    Deployment,
+    InContainers,
+    above_ray,
+    local_targets,
+    mounted,
+)
 from stepwatch.languages import catalogue
 from stepwatch.render import check, diagnosis, exporters, output, panels, receivers
 from stepwatch.render.dashboard import Json
@@ -32,6 +40,8 @@ from stepwatch.system.environment import CHECKOUT
 Place = Callable[[Config], Deployment]
 
 ALL_SERVICES = (*SERVICES, "exporter")
+
+_AGENT_TARGETS = ("runs", "gpu", "node", "prometheus")
 
 
 @dataclass(frozen=True)
@@ -56,7 +66,7 @@ class Outcome:
 def containers(config: Config) -> Deployment:
     """The services of compose.yaml, with the folders that they mount."""
     secrets, targets = mounted(CHECKOUT)
-    seen = {secrets: "/etc/stepwatch/secrets", targets: TARGETS}
+    seen = {secrets: SECRETS, targets: TARGETS}
     return InContainers(seen, above_ray(config))
 
 
@@ -81,7 +91,7 @@ def generate(config: Path, out: Path, *, templates: Path = RESOURCES, place: Pla
     with output.locked(out), output.staged(out, files) as staging:
         changes = output.compare(out, files)
         try:
-            checks = check.check(staging.rendered())
+            checks = check.check(staging.rendered(), agent=settings.is_agent)
         except check.CheckError as error:
             raise receivers.refused_blocks(settings, config, context["deployment"]) or error from None
         output.replace(out, staging, changes)
@@ -151,16 +161,30 @@ def _rendered(
         files |= rule_files.files(context["config"], context["deployment"], book)
     if "exporter" in services:
         files |= exporters.documents(context["config"], context["deployment"])
+    if context["config"].is_agent:
+        files = {path: content for path, content in files.items() if _for_agent(path)}
     if INSTALLED:
         files = {path: adapt(content.decode()).encode() for path, content in files.items()}
-    return {**files, **render_own(templates, own, context, files)} if own else files
+    if own is None or context["config"].is_agent:
+        return files
+    return {**files, **render_own(templates, own, context, files)}
+
+
+def _for_agent(path: PurePosixPath) -> bool:
+    """Return whether a file is one that the parts of an agent read; rules and dashboards are the hub's."""
+    service, _, *below = path.parts
+    if service == "prometheus":
+        return below[0] == "prometheus.yml" or (below[0] == "targets" and path.stem in _AGENT_TARGETS)
+    return service == "exporter"
 
 
 def _context(config: Config, place: Place) -> dict[str, Any]:
     deployment = place(config)
     return {
         "config": config,
+        "cluster": cluster,
         "deployment": deployment,
+        "local_targets": local_targets(deployment),
         "translate": catalogue(config.language),
         "lines": lines.lines(config, TABLE),
         "dashboard_lines": lines.lines(config, alerting.translated(TABLE, config)),
@@ -186,6 +210,8 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
 
 def remark(config: Config, deployment: Deployment) -> str | None:
     """Return the warnings about lost alerts and about links that others cannot open, or ``None``."""
+    if config.is_agent:
+        return None
     lost = [
         f"Warning: receivers: {gap}. Expected: one whom each critical alert reaches. Fix: add critical to "
         "the severities of a receiver without hours."
@@ -197,7 +223,7 @@ def remark(config: Config, deployment: Deployment) -> str | None:
 def _local_links(config: Config, deployment: Deployment) -> Iterator[str]:
     acting = ("actions",) if config.actions.enabled else ()
     pages = ("grafana" if messages.has_grafana(config, deployment) else "exporter", "alertmanager", *acting)
-    local = [f"links.{part}" for part in pages if _is_loopback(config.link(part))]
+    local = [f"links.{part}" for part in pages if is_loopback(urlsplit(config.link(part)).hostname)]
     if not config.receivers or not local:
         return
     names = ", ".join(receiver.name for receiver in config.receivers)
@@ -207,14 +233,6 @@ def _local_links(config: Config, deployment: Deployment) -> Iterator[str]:
         f"{'them' if len(local) > 1 else 'it'} to the URL of your proxy or of this host, such as "
         "https://stepwatch.example.org."
     )
-
-
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 def instead_of_usual(config: Path) -> str | None:

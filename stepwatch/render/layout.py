@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from exporter.installation import DATA, INSTALLED, adapt
+from stepwatch.config.cluster import CREDENTIALS
 from stepwatch.render import output
 from stepwatch.schema.errors import quoted
 from stepwatch.system.environment import CHECKOUT
@@ -35,7 +36,7 @@ _RUNS = "path: ./runs\n"
 
 def credentials() -> Path:
     """Return the folder of the hub with the credential of each node, in that of the secrets."""
-    return Path(os.environ.get("STEPWATCH_SECRETS") or CONFIG.parent / "secrets").absolute() / "agents"
+    return Path(os.environ.get("STEPWATCH_SECRETS") or CONFIG.parent / "secrets").absolute() / CREDENTIALS
 
 
 def config() -> Path:

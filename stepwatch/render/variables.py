@@ -51,12 +51,13 @@ def _quoted(value: str) -> str:
 
 
 PUBLISHED = ("exporter", "gpu", "watchdog", "prometheus", "alertmanager", "grafana")
-"""The parts that always have a port of this machine."""
+"""The parts that always have a port of this machine, except on an agent."""
+OF_AGENT = ("exporter", "gpu")
 
 
 def published(config: Config) -> tuple[str, ...]:
     """Return the parts with a port of this machine: those of the configuration."""
-    return (*PUBLISHED, *config.optional_parts)
+    return OF_AGENT if config.is_agent else (*PUBLISHED, *config.optional_parts)
 
 
 _LINKED = ("prometheus", "alertmanager", "grafana")
@@ -72,13 +73,21 @@ def of_config(config: Config) -> dict[str, str]:
     return {
         **ports,
         **links,
-        "STEPWATCH_LISTEN": f"[{config.listen}]" if ":" in config.listen else config.listen,
+        "STEPWATCH_LISTEN": _host(config.listen),
+        "STEPWATCH_AGENTS_LISTEN": _host(config.agents.listen),
+        "STEPWATCH_AGENTS_PORT": str(config.ports.agents),
+        "STEPWATCH_AGENTS_CERT": str(config.agents.cert_file or ""),
+        "STEPWATCH_RECEIVER": f"--{'' if config.is_hub else 'no-'}web.enable-remote-write-receiver",
         "STEPWATCH_LOG_LEVEL": config.log.level,
         "STEPWATCH_LOG_FORMAT": config.log.format,
         "STEPWATCH_RAY_ABOVE": str(above_ray(config)),
         "STEPWATCH_RETENTION_TIME": str(config.retention.time),
         "STEPWATCH_RETENTION_SIZE": str(config.retention.size),
     }
+
+
+def _host(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
 
 
 def of_machine(checkout: Path, runs: Path, rendered: Path) -> dict[str, str]:

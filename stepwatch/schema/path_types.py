@@ -249,6 +249,29 @@ def _trust_file(value: Any, info: ValidationInfo) -> Path:
     return path
 
 
+def _key_file(value: Any, info: ValidationInfo) -> Path:
+    path = to_path(value, info)
+    if not info.context:
+        return path
+    try:
+        text = path.read_text(encoding="ascii", errors="replace")[:MAX_CERTIFICATES]
+    except OSError as error:
+        raise Fault(
+            f"cannot be read ({error.strerror})",
+            expected="a file with a private key, its path seen from " + str(info.context["folder"]),
+            fix="write the file's path here, and let this user read it",
+        ) from error
+    if "PRIVATE KEY-----" not in text:
+        raise Fault("holds no private key", expected="a private key in PEM", fix="convert it to PEM")
+    if "ENCRYPTED" in text:
+        raise Fault(
+            "holds an encrypted private key",
+            expected="a key without a passphrase, which no one could enter",
+            fix="decrypt it: openssl pkey -in KEY -out PLAIN",
+        )
+    return path
+
+
 FolderOrGlob = Annotated[Path, Checked(to_path, located=True)]
 TargetFiles = Annotated[Path, Checked(_target_files, located=True)]
 ListenAddress = Annotated[str, Checked(_listen)]
@@ -280,5 +303,6 @@ ServerUrl = Annotated[
     str, Checked(_open_url("delete it; token_file can name a file that holds a bearer token"))
 ]
 TrustFile = Annotated[Path, Checked(_trust_file, located=True)]
+KeyFile = Annotated[Path, Checked(_key_file, located=True)]
 SecretFile = Annotated[Path, Checked(_secret_file(url=False), located=True)]
 SecretUrlFile = Annotated[Path, Checked(_secret_file(url=True), located=True)]

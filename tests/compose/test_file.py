@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from exporter import __version__
-from stepwatch.config import load
+from stepwatch.config import cluster, load
 from stepwatch.render.variables import of_config, of_machine
 from stepwatch.system.environment import CHECKOUT
 from tests.real.docker import Client
@@ -22,6 +22,11 @@ pytestmark = pytest.mark.e2e
 
 ACCESS = {"compose.yaml": [], "compose.gpu.yaml": ["nvidia"], "compose.gpu.cdi.yaml": ["cdi"]}
 """The driver by which each file gives access to GPUs."""
+OF_AGENT = {
+    "gpu": ("deploy", "environment"),
+    "prometheus": ("entrypoint", "command", "mem_limit"),
+}
+"""What of an agent's services may differ from the others', or is of the file for GPUs."""
 PROFILES = ([], ["--profile=demo"], ["--profile=demo", "--profile=tools"])
 
 
@@ -46,6 +51,43 @@ def test_every_combination_of_files_and_profiles_is_valid(checkout, file, profil
     assert ("demo" in services) == ("--profile=demo" in profiles)
     devices = services["gpu"].get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices")
     assert [device["driver"] for device in devices or []] == ACCESS[file]
+
+
+def _services(checkout, *files: str) -> dict[str, Any]:
+    words = (f"--file={name}" for name in files)
+    return json.loads(checkout.compose(*words, "config", "--format=json"))["services"]
+
+
+@pytest.mark.parametrize("file", ACCESS)
+def test_an_agent_is_what_reads_and_sends(checkout, rendered, file):
+    access = () if file == "compose.yaml" else (file,)
+    services = _services(checkout, "compose.agent.yaml", *access)
+
+    assert services.keys() == {"exporter", "gpu", "node", "prometheus", "init"}
+    for name, service in services.items():
+        shared = {key: value for key, value in service.items() if key not in OF_AGENT.get(name, ())}
+        assert shared == {key: value for key, value in rendered["services"][name].items() if key in shared}
+    command = services["prometheus"]["command"]
+    assert "--agent" in command
+    assert f"--storage.agent.retention.max-time={cluster.BUFFER}" in command
+    assert not [word for word in command if word.startswith(("--storage.tsdb", "--rules"))]
+    published = [port["published"] for service in services.values() for port in service.get("ports", [])]
+    assert published == ["9410", "9411"]
+
+
+def test_a_hub_publishes_the_port_for_agents_on_its_own_address(checkout, rendered, monkeypatch, tmp_path):
+    (tmp_path / "config.yaml").write_text("role: hub\nports: {agents: 9499}\n")
+    for name, value in of_config(load(tmp_path / "config.yaml")).items():
+        monkeypatch.setitem(checkout.docker.env, name, value)
+    services = _services(checkout, "compose.yaml", "compose.hub.yaml")
+
+    ports = {(port["host_ip"], port["published"], port["target"]) for port in services["door"]["ports"]}
+    assert ("127.0.0.1", "9499", 9415) in ports
+    assert "/etc/stepwatch/secrets" in [each["target"] for each in services["door"]["volumes"]]
+    taking = "--web.enable-remote-write-receiver"
+    assert taking in services["prometheus"]["command"]
+    assert taking not in rendered["services"]["prometheus"]["command"]
+    assert len(rendered["services"]["door"]["ports"]) == 2
 
 
 def test_the_hosts_processes_are_seen_only_where_they_are_asked_for_and_never_written(checkout, rendered):

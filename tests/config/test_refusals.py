@@ -29,6 +29,8 @@ def _write(tmp_path):
     (tmp_path / "two-lines").write_text("hunter2\nhunter2\n")
     (tmp_path / "long").write_text("hunter2" * 2000)
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    (tmp_path / "certificate").write_text("-----BEGIN CERTIFICATE-----\n")
+    (tmp_path / "encrypted").write_text("-----BEGIN ENCRYPTED PRIVATE KEY-----\n")
 
     def write(content):
         path = tmp_path / "config.yaml"

@@ -30,13 +30,13 @@ class Work:
     count: Callable[[], float]
 
 
-def counted(unit: str, page: str, metric: str, label: str = "") -> Work:
+def counted(unit: str, page: str | http_client.Page, metric: str, label: str = "") -> Work:
     """Return the work that a metric counts: the sum of its samples with this text in their labels."""
 
     def count() -> float:
         text = http_client.read(page)
         if text is None:
-            raise ConnectionError(page)
+            raise ConnectionError(str(page))
         sample = re.compile(rf"^{metric}(?:{{(.*)}})? (\S+)$", re.MULTILINE)
         return sum(float(value) for labels, value in sample.findall(text) if label in labels)
 

@@ -119,9 +119,20 @@ class Overview:
         return [self._judge(run) for run in found]
 
     def others(self) -> tuple[Firing, ...]:
-        """Critical alerts and warnings about no run: servers, GPUs, machines, and the stack itself."""
-        found = self._silences.mark(self._prometheus.answers.firing.get("", ()))
-        return tuple(alert for alert in found if alert.severity in ("critical", "warning"))
+        """Critical alerts and warnings about none of the runs: servers, GPUs, machines, and the stack itself.
+
+        On a hub also those about runs that only an agent reads; their summary begins with the run.
+        """
+        with self._views() as views:
+            shown = {view.name for view in views}
+        found = [
+            replace(alert, summary=f"{run}: {alert.summary}" if run else alert.summary)
+            for run, alerts in self._prometheus.answers.firing.items()
+            if run not in shown
+            for alert in self._silences.mark(alerts)
+        ]
+        worst_first = sorted(found, key=lambda alert: rank(alert.severity))
+        return tuple(alert for alert in worst_first if alert.severity in ("critical", "warning"))
 
     def run(self, name: str) -> RunDetails | None:
         """A run with its history; ``None`` if no run has that name."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stepwatch.config import Config, load
+from stepwatch.config import Config, cluster, load
 from stepwatch.config.deployment import CONTAINER_PORTS, Deployment
 from stepwatch.deploy.compose import status
 from stepwatch.deploy.compose.engine import Engine, EngineError, addresses, gpu_files
@@ -16,7 +16,7 @@ from stepwatch.deploy.native.state import State
 from stepwatch.render import output, variables
 from stepwatch.render.generator import containers, generate
 from stepwatch.render.variables import of_config, of_machine, published
-from stepwatch.services import damage, startup
+from stepwatch.services import agent, damage, startup
 from stepwatch.services import demo as demo_alerts
 from stepwatch.services.runs import folder_remark, make_folder
 from stepwatch.services.settings import reload
@@ -44,6 +44,12 @@ _SHOWS = {
     "alertmanager": "alerts in groups, silences",
     "grafana": "dashboards; user admin, password below",
 }
+_FILES = {
+    cluster.ALL: ("compose.yaml",),
+    cluster.HUB: ("compose.yaml", "compose.hub.yaml"),
+    cluster.AGENT: ("compose.agent.yaml",),
+}
+"""The files of each role."""
 _PAGES = {"exporter": "/", "gpu": "/metrics", "watchdog": "/api/v1/findings"}
 
 
@@ -77,6 +83,7 @@ class Containers:
         out, say = self.rendered, self.say
         output.recover(out)
         config = load(self.config)
+        agent.require_no_demo(config, demo=demo)
         last = self.place.runs(config.runs.path, say)
         named = runs or Path(os.environ.get("STEPWATCH_PATH") or "")
         given = named != Path()
@@ -95,12 +102,13 @@ class Containers:
         environment = {**of_config(config), **of_machine(CHECKOUT, folder, out)}
         if out == CHECKOUT:
             variables.update(CHECKOUT / ".env", environment)
-        files = ("compose.yaml", *gpu_files(processes=config.gpus.processes > 0))
+        access = gpu_files(processes=config.gpus.processes > 0)
         optional = config.optional_parts
-        project = Engine(CHECKOUT, environment, files, ALL)
+        project = Engine(CHECKOUT, environment, ("compose.yaml", *access), ALL)
         left = not demo and _remove_demo(project)
         _remove(project, *(part for part in OPTIONAL if part not in optional))
-        wanted = replace(project, profiles=(*(("demo",) if demo else ()), *optional))
+        profiles = (*(("demo",) if demo else ()), *optional)
+        wanted = replace(project, files=(*_FILES[config.role], *access), profiles=profiles)
         moved = False
         while (verdict := _start(wanted, say)) and repair and status.repair(wanted, say):
             moved = True
@@ -109,19 +117,12 @@ class Containers:
         if verdict:
             say(verdict)
             return 1
-        settings = out / "alertmanager/generated/alertmanager.yml"
-        say(reload(f"http://{config.address('alertmanager')}", settings))
-        if left:
-            say(f"The demo is gone; {_end_alerts(project, config)} alerts of it are over.")
-        say("")
-        for line in table(
-            [(part, config.link(part) + _PAGES.get(part, ""), _SHOWS[part]) for part in published(config)]
-        ):
-            say(f"  {line}")
-        say("\nGrafana's password: docker compose exec grafana cat /run/stepwatch/grafana-password")
-        say("Logs: docker compose logs. `make status` shows its state, `make down` stops it.")
-        known = {part: config.address(part) for part in published(config)}
-        status.health(known, folder, demo=demo).show_after_start(say)
+        if not config.is_agent:
+            settings = out / "alertmanager/generated/alertmanager.yml"
+            say(reload(f"http://{config.address('alertmanager')}", settings))
+            if left:
+                say(f"The demo is gone; {_end_alerts(project, config)} alerts of it are over.")
+        self._conclude(config, folder, demo=demo)
         return 0
 
     def down(self) -> int:
@@ -195,6 +196,24 @@ class Containers:
         """Whether there are containers of it, running or not."""
         return bool(self._project.services())
 
+    def _conclude(self, config: Config, folder: Path, *, demo: bool) -> None:
+        """Say where the pages are, and what else is good to know of a stack that runs."""
+        say = self.say
+        say("")
+        for line in table(
+            [(part, config.link(part) + _PAGES.get(part, ""), _SHOWS[part]) for part in published(config)]
+        ):
+            say(f"  {line}")
+        if config.is_agent:
+            say(f"\n{agent.where(config)}")
+        else:
+            say("\nGrafana's password: docker compose exec grafana cat /run/stepwatch/grafana-password")
+        if config.is_hub:
+            say(agent.on_hub(config))
+        say("Logs: docker compose logs. `make status` shows its state, `make down` stops it.")
+        known = {part: config.address(part) for part in published(config)}
+        status.health(known, folder, demo=demo).show_after_start(say)
+
     @property
     def _project(self) -> Engine:
         return Engine(CHECKOUT, profiles=ALL)
@@ -215,9 +234,13 @@ def _require_ports(config: Config) -> None:
         """Docker's own processes are root's: to other users they are not shown."""
         return owner is None or "docker" in owner.command
 
+    listening = {
+        **dict.fromkeys(published(config), config.listen),
+        **({"agents": config.agents.listen} if config.is_hub else {}),
+    }
     problems = [
-        ports.conflict(part, config.listen, getattr(config.ports, part), may_be_docker)
-        for part in published(config)
+        ports.conflict(part, address, getattr(config.ports, part), may_be_docker)
+        for part, address in listening.items()
     ]
     if found := list(filter(None, problems)):
         raise EngineError("\n".join(found))

@@ -44,13 +44,14 @@ def status(project: Engine, rendered: Path, say: Say) -> int:
         say("Stepwatch is not running. `make up` starts it.")
         return NOT_RUNNING
     addresses = engine.addresses(services)
+    agent = all(each.name != "door" for each in services)
     containers = (each.known for each in services if each.name == "exporter")
     mounts = (mount for container in containers for mount in container.get("Mounts", []))
     runs = next((mount["Source"] for mount in mounts if mount["Destination"] == _RUNS), "its folder")
     report = health(addresses, runs, demo=any(each.name == "demo" for each in services))
-    metrics = {
-        part: f"http://{addresses.get(part, '')}/metrics" for part in ("prometheus", "gpu", "alertmanager")
-    }
+    # On an agent two of them are reached by no one, and one is not there.
+    asked = [part for part in ("prometheus", "gpu", "alertmanager") if part in addresses or not agent]
+    metrics = {part: f"http://{addresses.get(part, '')}/metrics" for part in asked}
     texts = read_all([*metrics.values(), *report.pages])
     states = _settings_states(rendered, {part: texts[page] for part, page in metrics.items()})
     for line in table([_HEADINGS, *(_row(each, states, addresses) for each in services)]):
@@ -83,7 +84,7 @@ def _settings_states(rendered: Path, pages: Mapping[str, str | None]) -> dict[st
     """How the settings of each part, by its metrics page, relate to the files."""
     files = settings.by_part(rendered)
     states = {part: settings.state_of(files[part], page) for part, page in pages.items()}
-    if states["alertmanager"] in (SettingsState.CURRENT, SettingsState.CHANGED):
+    if states.get("alertmanager") in (SettingsState.CURRENT, SettingsState.CHANGED):
         # It tells a fingerprint of what it runs, so that times need not be believed.
         file = rendered / "alertmanager/generated/alertmanager.yml"
         same = settings.alertmanager_runs(pages["alertmanager"], file.read_bytes())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +18,7 @@ from stepwatch.deploy.native.state import DamagedStateError, StackError, State
 from stepwatch.programs.programs import Program, obtain, written
 from stepwatch.render import output
 from stepwatch.render.generator import generate
+from stepwatch.services import agent
 from stepwatch.services import demo as demo_alerts
 from stepwatch.services.runs import folder_remark, make_folder
 from stepwatch.system import files, http_client, ports, processes
@@ -62,6 +63,7 @@ class Processes:
         with place.lock("`make up`", say):
             output.recover(place.rendered)
             config = load(self.config)
+            agent.require_no_demo(config, demo=demo)
             remembered = None if runs else place.runs(config.runs.path, say)
             planned = Stack(config, place, (runs or remembered or config.runs.path).absolute(), demo)
             parts, targets = _parts(planned, say)
@@ -82,15 +84,10 @@ class Processes:
             return 1  # the last line says which parts failed
         if not demo and planned.simulated.exists():
             shutil.rmtree(planned.simulated, ignore_errors=True)
-            with place.lock("`make up`", say):
-                self._end_demo()
-        say("")
-        for line in table([(part.name, part.url, part.shows) for part in parts]):
-            say(f"  {line}")
-        say("")
-        if not any(part.name == "grafana" for part in parts):
-            say("Grafana 10 or later is not on PATH: the exporter's page shows the runs all the same.")
-        say(f"Logs are in {place.logs}. `make status` shows its state, `make down` stops it.")
+            if not config.is_agent:  # else what the demo raised went with Prometheus and Alertmanager
+                with place.lock("`make up`", say):
+                    self._end_demo()
+        self._conclude(config, parts)
         status.health(parts, place).show_after_start(say)
         return 0
 
@@ -183,6 +180,24 @@ class Processes:
         """Whether any process of it lives."""
         return bool(processes.marked(self.place.mark))
 
+    def _conclude(self, config: Config, parts: Sequence[Part]) -> None:
+        """Say where the pages are, and what else is good to know of a stack that runs."""
+        place, say = self.place, self.say
+        say("")
+        for line in table([(part.name, part.url, part.shows) for part in parts]):
+            say(f"  {line}")
+        say("")
+        if not config.is_agent and not any(part.name == "grafana" for part in parts):
+            say("Grafana 10 or later is not on PATH: the exporter's page shows the runs all the same.")
+        if config.is_agent:
+            say(agent.where(config))
+            for sender in status.senders(parts, place):
+                for line in sender.closing():
+                    say(line)
+        if config.is_hub:
+            say(agent.on_hub(config))
+        say(f"Logs are in {place.logs}. `make status` shows its state, `make down` stops it.")
+
     def _end_demo(self) -> None:
         """End the alerts that the demo raised, once its processes are gone. The caller holds the lock."""
         parts = {each.name: each for each in stack.load(self.place.parts)}
@@ -203,12 +218,17 @@ class Processes:
 
 def _parts(planned: Stack, say: Say) -> tuple[list[Part], frozenset[str]]:
     """What to run, and the names of all that Prometheus can read."""
-    prometheus, alertmanager = obtain("prometheus", say), obtain("alertmanager", say)
-    require_bare(planned.config, alertmanager)
+    prometheus = obtain("prometheus", say)
     served = serves_already(planned.config, planned.place)
     if served:
         say(f"node_exporter: the one that serves on port {planned.config.ports.node} already")
-    parts = planned.parts(prometheus, alertmanager, grafana.find(), None if served else node_exporter())
+    node = None if served else node_exporter()
+    if planned.config.is_agent:
+        parts = planned.agent_parts(prometheus, node)
+    else:
+        alertmanager = obtain("alertmanager", say)
+        require_bare(planned.config, alertmanager)
+        parts = planned.parts(prometheus, alertmanager, grafana.find(), node)
     return parts, frozenset({part.name for part in parts} | ({"node"} if served else set()))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,24 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from exporter.door import backend_access
-from stepwatch.config import Config
+from stepwatch.config import Config, cluster
 from stepwatch.config.deployment import BEHIND_DOOR
 from stepwatch.deploy.native import grafana, state
 from stepwatch.deploy.native.grafana import Grafana
 from stepwatch.deploy.native.state import DamagedStateError, State
 from stepwatch.programs.programs import Program
-from stepwatch.render import exporters
+from stepwatch.render import exporters, layout
 from stepwatch.render.layout import RESOURCES
 from stepwatch.services import settings
 from stepwatch.services.settings import Settings
 from stepwatch.system.environment import CHECKOUT
 from stepwatch.system.http_client import Page
+
+SENDER = "sender"
+"""Prometheus in agent mode: another part than the one that stores and judges, with data of its own."""
+
+AGENT_MODE = (("--enable-feature=agent",), ("--agent",))
+"""The option for it: of Prometheus 2, and of later ones."""
 
 _OURS = {"PYTHONPATH": str(CHECKOUT)}
 """The environment of programs that are ours."""
@@ -135,7 +141,7 @@ class Stack:
         dashboards: Grafana | None = None,
         node_exporter: Path | None = None,
     ) -> list[Part]:
-        """Every process but the guardian, in the order in which data flows."""
+        """Every process but the guardian, in the order in which data flows; not those of an agent."""
         return [
             *([self.trainers()] if self.demo else []),
             self.exporter(),
@@ -149,6 +155,11 @@ class Stack:
             *([self.notifier()] if self.config.notifier else []),
             self.watchdog(("prometheus", "alertmanager", "exporter", *(["grafana"] if dashboards else []))),
         ]
+
+    def agent_parts(self, prometheus: Program, node_exporter: Path | None = None) -> list[Part]:
+        """The same of an agent: what reads this machine, and what sends it to the hub."""
+        node = [self.node(node_exporter)] if node_exporter else []
+        return [self.exporter(), self.gpu(), *node, self.sender(prometheus)]
 
     @property
     def log(self) -> tuple[str, ...]:
@@ -212,12 +223,36 @@ class Stack:
             # An Alertmanager that starts again has every alert within a minute, evaluation included; without
             # Prometheus it keeps them for four times as long.
             "--rules.alert.resend-delay=45s",
+            *(("--web.enable-remote-write-receiver",) if self.config.is_hub else ()),
         )
         return self._part(
             "prometheus",
             self._behind_door("prometheus", program, options),
             ready="/-/ready",
             shows="queries, targets and every alert that fires",
+        )
+
+    def sender(self, program: Program) -> Part:
+        """Prometheus in agent mode, which sends what it scrapes, and keeps what the hub does not take."""
+        data = self.place.data(SENDER)
+        options = (
+            *AGENT_MODE[program.version >= (3, 0, 0)],
+            f"--config.file={self.place.rendered}/prometheus/generated/prometheus.yml",
+            f"--storage.agent.path={data}",
+            f"--storage.agent.retention.max-time={cluster.BUFFER}",
+            f"--web.listen-address={self.config.backend('prometheus')}",
+            f"--web.config.file={self.place.backend / backend_access.WEB}",
+        )
+        start = ("sh", f"{RESOURCES}/prometheus/start.sh", str(data))
+        part = self._part(
+            "prometheus",
+            (*start, str(program.path), *program.options, *options),
+            ready="/-/ready",
+            shows=f"sends all samples to {self.config.hub_url} as {self.config.node_name}",
+        )
+        # No door before it, and so no page for people.
+        return replace(
+            part, name=SENDER, web=part.web and replace(part.web, address=part.web.backend, url="-")
         )
 
     def alertmanager(self, program: Program) -> Part:
@@ -239,8 +274,9 @@ class Stack:
         )
 
     def door(self) -> Part:
-        """The reverse proxy through which all but Prometheus reach the two."""
+        """The reverse proxy through which all but Prometheus reach the two, and agents the hub."""
         config = self.config
+        ports = (*BEHIND_DOOR, *(("agents",) if config.is_hub else ()))
         flags = (
             f"--listen={config.listen}",
             f"--prometheus-port={config.ports.prometheus}",
@@ -248,10 +284,11 @@ class Stack:
             f"--prometheus={config.backend('prometheus')}",
             f"--alertmanager={config.backend('alertmanager')}",
             f"--password-file={self.place.backend_password}",
+            *(self._for_agents() if config.is_hub else ()),
         )
         web = Web(
             listen=config.listen,
-            ports={name: getattr(config.ports, name) for name in BEHIND_DOOR},
+            ports={name: getattr(config.ports, name) for name in ports},
             address=config.address("prometheus"),
             ready="/-/door/healthy",
             url="-",
@@ -264,6 +301,15 @@ class Stack:
             web,
             environment=_OURS,
         )
+
+    def _for_agents(self) -> Iterator[str]:
+        agents = self.config.agents
+        yield f"--agents-listen={agents.listen}"
+        yield f"--agents-port={self.config.ports.agents}"
+        yield f"--agents-credentials={layout.credentials()}"
+        if agents.cert_file and agents.key_file:
+            yield f"--agents-cert={agents.cert_file}"
+            yield f"--agents-key={agents.key_file}"
 
     def grafana(self, installed: Grafana) -> Part:
         """Grafana with the provisioned dashboards."""

@@ -12,6 +12,7 @@ from stepwatch.deploy.native.stack import Part
 from stepwatch.deploy.native.state import DamagedStateError, State
 from stepwatch.deploy.native.supervision import damaged
 from stepwatch.services import settings
+from stepwatch.services.agent import Sender
 from stepwatch.services.health_report import HealthReport
 from stepwatch.services.settings import SettingsState
 from stepwatch.system import processes
@@ -117,7 +118,16 @@ def status(place: State, say: Say) -> int:
         say(f"\n{place.restarted.read_text(encoding='utf-8', errors='replace').strip()}")
     say("\n" + "\n".join(service.report(place)))
     sound = report.show(texts, say)
+    unsent = [remark for sender in senders(parts, place) for remark in sender.faults(texts[sender.metrics])]
+    for remark in unsent:
+        say(f"\n{remark}")
+    sound = sound and not unsent
     return UP if sound and all(line.well for line in lines) else DEGRADED
+
+
+def senders(parts: Sequence[Part], place: State) -> list[Sender]:
+    """Return what sends to the hub: on an agent one, else none."""
+    return [Sender(part.metrics, place.log(part.name)) for part in parts if part.name == stack.SENDER]
 
 
 def health(parts: Sequence[Part], place: State) -> HealthReport:

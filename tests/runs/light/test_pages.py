@@ -140,7 +140,7 @@ def test_alerts_about_no_run_stand_above_all_runs() -> None:
 
     assert text.index("EngineGone") < text.index("ppo/gsm8k")
     assert "A &lt;b&gt;server&lt;/b&gt; is gone." in text
-    assert "Not of one run" not in page(Reported([summary()])).text
+    assert "Not of these runs" not in page(Reported([summary()])).text
 
 
 def test_the_worst_runs_come_first_and_finished_ones_last() -> None:

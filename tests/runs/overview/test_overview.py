@@ -382,3 +382,28 @@ def test_a_run_that_stands_still_is_called_stalled_wherever_it_is_shown(watched:
     details = overview.run("ppo")
     assert details is not None
     assert details.summary.state == "stalled"
+
+
+def test_what_fires_about_runs_of_other_machines_is_listed_with_their_names(watched: Watched):
+    def firing(name: str, severity: str, run: str = "") -> Firing:
+        labels = frozenset({"alertname": name, "run": run}.items())
+        return Firing(name, severity, "", "is sick", "", "", "", "", None, None, labels)
+
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    reported = story(watched)
+    reported._prometheus.answers = Answers(
+        {
+            "ppo": (firing("KLHigh", "warning", "ppo"),),
+            "elsewhere": (
+                firing("KLExplosion", "critical", "elsewhere"),
+                firing("RunFinished", "info", "elsewhere"),
+            ),
+            "": (firing("GPUXid", "warning"),),
+        },
+        answered=1.0,
+    )
+
+    assert [(alert.name, alert.summary) for alert in reported.others()] == [
+        ("KLExplosion", "elsewhere: is sick"),
+        ("GPUXid", "is sick"),
+    ]

@@ -1,0 +1,193 @@
+"""More than one machine: the sections `hub` and `agents`, and what fits which `role`."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, model_validator
+
+from stepwatch.schema.errors import NOTHING, Fault
+from stepwatch.schema.path_types import KeyFile, ListenAddress, SecretFile, ServerUrl, TrustFile
+from stepwatch.schema.quantities import Duration
+from stepwatch.schema.section import Checked, Section, default
+
+if TYPE_CHECKING:
+    from stepwatch.config.models import Config
+
+ALL, HUB, AGENT = "all", "hub", "agent"
+
+WRITE_PATH = "/api/v1/write"
+"""Below the hub's address: what agents write to."""
+
+CREDENTIALS = "agents"
+"""The folder in `secrets/` with the credential of each node, on the hub."""
+
+BUFFER = Duration.parse("12h")
+"""How long an agent keeps what the hub has not taken."""
+
+OUT_OF_ORDER = Duration.parse("16h")
+"""How late samples may reach the hub: agents drop old ones every two hours, and some the next time."""
+
+NODE = "node"
+"""The label that tells nodes apart: an agent puts it on all that it sends."""
+
+_NODE_NAME = re.compile(r"[A-Za-z0-9._-]{1,63}")
+_NAME_EXPECTED = "up to 63 letters, digits and any of . _ -"
+
+
+def _node(value: Any) -> str:
+    # "." and ".." are names of folders, and on the hub a node's name is that of a file.
+    if isinstance(value, str) and _NODE_NAME.fullmatch(value) and value.strip("."):
+        return value
+    raise Fault("is not the name of a node", expected=_NAME_EXPECTED, fix="write node-7, say")
+
+
+NodeName = Annotated[str, Checked(_node)]
+
+
+def own_name() -> str:
+    """Return the host name of this machine, as the name of its node.
+
+    Raises:
+        Fault: It cannot be one.
+    """
+    name = socket.gethostname()
+    try:
+        return _node(name)
+    except Fault:
+        raise Fault(
+            "is the host name of this machine, and not the name of a node",
+            expected=_NAME_EXPECTED,
+            fix="set node",
+            value=name,
+        ) from None
+
+
+def is_loopback(host: str | None) -> bool:
+    """Return whether a host, as in a URL, is this machine itself."""
+    try:
+        return ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return host is not None and (host == "localhost" or host.endswith(".localhost"))
+
+
+def _hub_url(value: Any) -> str:
+    url = value.rstrip("/")
+    parts = urlsplit(url)
+    if parts.path or parts.query or parts.fragment:
+        raise Fault(
+            "has a path",
+            expected="scheme, host and port of the hub, such as https://hub.example.org:9415",
+            fix=f"leave it out; agents write to {WRITE_PATH} there",
+        )
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
+        raise Fault(
+            "would send the token over the network in clear text",
+            expected="https:// for a hub on another machine",
+            fix="give the hub a certificate (agents.cert_file there), and write https://",
+        )
+    return str(url)
+
+
+class Hub(Section):
+    """The hub that an agent sends to."""
+
+    url: Annotated[ServerUrl, AfterValidator(_hub_url)] | None = default(
+        None,
+        "Its address for agents, without a path, such as https://hub.example.org:9415. http:// only on "
+        "loopback, where a tunnel may begin.",
+    )
+    token_file: SecretFile | None = default(
+        None, "A file with the token of this node, which `make agent NODE=name` prints on the hub."
+    )
+    ca_file: TrustFile | None = default(
+        None, "A file with the certificates (PEM) that vouch for the hub. null: those of the system."
+    )
+
+
+class Agents(Section):
+    """Where the hub takes what agents send."""
+
+    listen: ListenAddress = default(
+        "127.0.0.1", "The address for agents. Beyond loopback only with cert_file and key_file."
+    )
+    cert_file: TrustFile | None = default(
+        None, "A file with the hub's certificate (PEM), and those between it and the root, if any."
+    )
+    key_file: KeyFile | None = default(None, "A file with the private key of that certificate (PEM).")
+
+    @model_validator(mode="after")
+    def _certified(self) -> Agents:
+        if (self.cert_file is None) != (self.key_file is None):
+            has, lacks = ("cert_file", "key_file")[:: 1 if self.cert_file else -1]
+            raise Fault(
+                f"has {has} without {lacks}",
+                value=NOTHING,
+                expected="both, or neither",
+                fix=f"add {lacks}, or delete {has}",
+            )
+        if self.cert_file is None and not is_loopback(self.listen):
+            raise Fault(
+                "would take tokens over the network in clear text",
+                expected="127.0.0.1, or a certificate",
+                fix="set cert_file and key_file; docs/cluster.md has the command that makes them",
+                at=("listen",),
+                value=self.listen,
+            )
+        return self
+
+
+def faults(config: Config) -> Iterator[Fault]:
+    """Yield a fault for each key that does not fit the role."""
+    role = config.role
+    if role == AGENT and not (config.hub.url and config.hub.token_file):
+        lacks = " and ".join(key for key in ("url", "token_file") if getattr(config.hub, key) is None)
+        yield Fault(
+            f"is the role of a machine that sends to a hub, and hub has no {lacks}",
+            expected="hub with url and token_file",
+            fix='write hub: {url: "https://hub.example.org:9415", token_file: secrets/hub-token}',
+            at=("role",),
+            value=role,
+        )
+    if role == AGENT and config.node is None:
+        try:
+            own_name()
+        except Fault as fault:
+            yield fault.below(("node",))
+    fitting = (("hub", AGENT, Hub()), ("node", AGENT, None), ("agents", HUB, Agents()))
+    for key, owner, usual in fitting:
+        if role != owner and getattr(config, key) != usual:
+            yield Fault(
+                f"has no effect with role: {role}",
+                expected=f"role: {owner}",
+                fix=f"write role: {owner}, or delete {key}",
+                at=(key,),
+                value=NOTHING,
+            )
+    if role != AGENT:
+        return
+    for at, found, what in (
+        (("receivers",), config.receivers, "notifies no one"),
+        (("actions", "policies"), config.actions.policies, "evaluates no alerts"),
+    ):
+        if found:
+            yield Fault(
+                f"have no effect on an agent, which {what}",
+                expected="none with role: agent",
+                fix="move them to the config.yaml of the hub",
+                at=at,
+                value=NOTHING,
+            )
+    if NODE in config.external_labels:
+        yield Fault(
+            "is the label that the key node sets",
+            expected="another label",
+            fix="delete it, and set node",
+            at=("external_labels", NODE),
+            value=config.external_labels[NODE],
+        )

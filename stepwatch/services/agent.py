@@ -1,0 +1,129 @@
+"""What commands say on an agent: what it does not do, and whether the hub takes what it sends."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stepwatch.config import Config, cluster
+from stepwatch.schema.errors import Refused
+from stepwatch.system import http_client
+from stepwatch.system.files import last_lines
+from stepwatch.system.http_client import Page
+from stepwatch.system.terminal import duration
+
+_SENT = "prometheus_remote_storage_queue_highest_sent_timestamp_seconds"
+_REFUSED = "prometheus_remote_storage_samples_failed_total"
+_OF_HUB = r'^{}\{{remote_name="hub",[^}}]*\}} (\S+)$'
+_REASON = re.compile(r'non-recoverable error.* err="((?:[^"\\]|\\.)*)"')
+_LATE = 60
+"""Seconds: four of the slower scrapes."""
+_PATIENCE = 20
+"""Seconds in which a sender that works has sent something."""
+_LINES = 200
+
+
+def require_no_demo(config: Config, *, demo: bool) -> None:
+    """Check that no simulated runs would be sent to a hub.
+
+    Raises:
+        Refused: This machine is an agent, and the demo is wanted.
+    """
+    if demo and config.is_agent:
+        raise Refused(
+            "DEMO=1: this is an agent, which would send simulated runs to the hub. Expected: role: all. "
+            "Fix: run the demo on another machine, or write role: all in config.yaml."
+        )
+
+
+def require_hub(config: Config, command: str) -> None:
+    """Check that a command which asks Prometheus or Alertmanager has them here.
+
+    Raises:
+        Refused: This machine is an agent.
+    """
+    if config.is_agent:
+        raise Refused(
+            f"make {command}: this is an agent; ask the hub ({config.hub_url}). "
+            f"Expected: role: hub or all in config.yaml. Fix: run `make {command}` on the hub."
+        )
+
+
+def where(config: Config) -> str:
+    """Return where the data of an agent go."""
+    return (
+        f"This is the agent {config.node_name}: rules, notifications and dashboards are on the hub, "
+        f"{config.hub_url}."
+    )
+
+
+def on_hub(config: Config) -> str:
+    """Return what the user of a hub that runs may do next."""
+    agents = config.agents
+    kind = "https" if agents.cert_file else "http, on this machine alone"
+    return (
+        f"Agents connect to {agents.listen}, port {config.ports.agents} ({kind}). `make agent NODE=name` prints "
+        "the token of a node."
+    )
+
+
+@dataclass(frozen=True)
+class Sender:
+    """Prometheus in agent mode: the page of its metrics, and its log."""
+
+    metrics: Page
+    log: Path
+
+    def closing(self) -> Iterator[str]:
+        """Yield what `up` says of it when it has just started: whether the hub takes its samples."""
+        deadline = time.monotonic() + _PATIENCE
+        while not (page := http_client.read(self.metrics)) or not _value(_SENT, page):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.2)
+        yield next(self.faults(page or ""), "The hub takes its samples.")
+
+    def faults(self, page: str | None) -> Iterator[str]:
+        """Yield what the hub does not take, and why.
+
+        Args:
+            page: What its metrics were a moment ago, None if it did not answer.
+        """
+        if page is None:
+            return
+        sent = _value(_SENT, page)
+        if not sent:
+            yield f"The hub has not taken a sample since the sender started: {self.log} says why."
+        elif self._refused(page):
+            yield f"The hub refuses the samples, which are lost: {self._reason()}"
+        elif (late := time.time() - sent) > _LATE:
+            yield (
+                f"The hub has not taken the samples of the last {duration(late)}: {self.log} says why. "
+                f"They are kept for {cluster.BUFFER} and sent later."
+            )
+
+    def _refused(self, page: str) -> bool:
+        """Return whether the hub refuses what is sent now, not only what was sent at some time."""
+        before, deadline = _value(_REFUSED, page), time.monotonic() + _PATIENCE
+        sent = now = _value(_SENT, page)
+        refused = before
+        # What is refused counts as sent, too.
+        while before and now == sent and time.monotonic() < deadline:
+            time.sleep(0.2)
+            page = http_client.read(self.metrics) or page
+            now, refused = _value(_SENT, page), _value(_REFUSED, page)
+        return refused > before
+
+    def _reason(self) -> str:
+        found = [match[1] for line in last_lines(self.log, _LINES) if (match := _REASON.search(line))]
+        if not found:
+            return f"{self.log} says why."
+        return found[-1].replace('\\"', '"').replace("\\n", " ").strip()
+
+
+def _value(name: str, page: str) -> float:
+    found = re.search(_OF_HUB.format(name), page, re.MULTILINE)
+    return float(found[1]) if found else 0.0

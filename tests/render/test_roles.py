@@ -1,0 +1,169 @@
+"""What each role is rendered to: an agent sends under the name of its node, a hub takes what comes late."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from stepwatch.config import cluster, load
+from stepwatch.config.deployment import InContainers, OnThisMachine
+from stepwatch.render.generator import Place, render_all
+from stepwatch.system.environment import CHECKOUT
+from tests.real import prometheus
+
+SECRETS = "/etc/stepwatch/secrets"
+AGENT = (
+    'role: agent\nnode: node-7\nhub: {url: "https://hub:9415", token_file: token, ca_file: ca.pem}\n'
+    "external_labels: {cluster: night}\n"
+    'scrape:\n  - {job: vllm, role: rollout, targets: ["10.0.0.7:8000", "127.0.0.1:8001"]}\n'
+    "  - {job: others, files: [sd/*.yml]}\n"
+)
+HUB = "role: hub\nagents: {listen: 0.0.0.0, cert_file: ca.pem, key_file: key.pem}\n"
+Rendered = Callable[..., Path]
+
+
+@pytest.fixture(name="rendered")
+def _rendered(tmp_path: Path) -> Rendered:
+    """Render a configuration and return the folder of ``<service>/generated``."""
+    tmp_path.chmod(0o755)
+    files = {
+        "token": "hunter2\n",
+        "ca.pem": "-----BEGIN CERTIFICATE-----\n",
+        "key.pem": "-----BEGIN PRIVATE KEY-----\nhunter2\n",
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+        (tmp_path / name).chmod(0o644)
+
+    def rendered(text: str, place: Place = OnThisMachine) -> Path:
+        (tmp_path / "config.yaml").write_text(text)
+        for path, content in render_all(load(tmp_path / "config.yaml"), CHECKOUT, place).items():
+            assert b"hunter2" not in content
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_bytes(content)
+        return tmp_path
+
+    return rendered
+
+
+@pytest.fixture(name="containers")
+def _containers(tmp_path: Path) -> Place:
+    return lambda _: InContainers({tmp_path: SECRETS})
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((folder / "prometheus/generated/prometheus.yml").read_text())
+    return found
+
+
+def _instance(job: dict[str, Any], address: str, own: str = "") -> str:
+    """What Prometheus makes the label `instance` of a target, by the rules for it."""
+    instance = own
+    for rule in job["relabel_configs"]:
+        if rule["target_label"] == "instance":
+            values = {"instance": instance, "__address__": address}
+            text = ";".join(values[name] for name in rule["source_labels"])
+            if match := re.fullmatch(rule.get("regex", "(.*)"), text):
+                instance = rule["replacement"].replace("${1}", match[1])
+    return instance or address
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("version", ["2.42", "3.13"])
+@pytest.mark.parametrize("contained", [False, True])
+def test_promtool_takes_what_each_role_is_rendered_to(
+    rendered: Rendered, containers: Place, version: str, contained: bool
+) -> None:
+    place = containers if contained else OnThisMachine
+    for text, mode in ((AGENT, ["--agent"]), (HUB, []), ("", [])):
+        file = rendered(text, place) / "prometheus/generated/prometheus.yml"
+        command = [prometheus(version).tool, "check", "config", "--syntax-only", *mode, file]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_agent_is_given_nothing_that_judges_or_notifies(rendered: Rendered) -> None:
+    folder = rendered(AGENT)
+
+    assert not {"rule_files", "alerting", "storage"} & _settings(folder).keys()
+    files = {path.relative_to(folder) for path in folder.rglob("*/generated/**/*") if path.is_file()}
+    assert {path.parts[0] for path in files} == {"prometheus", "exporter"}
+    assert {path.name for path in files if path.parts[0] == "prometheus"} == {
+        *("prometheus.yml", "runs.yml", "gpu.yml", "node.yml")
+    }
+    assert not {"door.json", "watchdog.json"} & {path.name for path in files}
+    asked = json.loads((folder / "exporter/generated/runs.json").read_text())
+    assert [asked[f"{part}_url"] for part in ("prometheus", "alertmanager", "watchdog")] == [None] * 3
+
+
+def test_an_agent_sends_to_the_write_door_alone_and_only_under_its_own_name(rendered: Rendered) -> None:
+    folder = rendered(AGENT)
+    settings = _settings(folder)
+
+    (hub,) = settings["remote_write"]
+    assert (hub["name"], hub["url"]) == ("hub", "https://hub:9415/api/v1/write")
+    assert hub["authorization"] == {"credentials_file": f"{folder}/token"}
+    assert hub["tls_config"] == {"ca_file": f"{folder}/ca.pem"}
+    assert settings["global"]["external_labels"] == {"node": "node-7", "cluster": "night"}
+    assert hub["write_relabel_configs"][-1] == {"target_label": "node", "replacement": "node-7"}
+    assert hub["queue_config"]["retry_on_http_429"] is True
+
+
+def test_another_system_gets_what_an_agent_sends_too(rendered: Rendered) -> None:
+    settings = _settings(rendered(AGENT + 'remote_write: [{url: "https://central/write"}]\n'))
+
+    assert [system["url"] for system in settings["remote_write"]] == [
+        *("https://hub:9415/api/v1/write", "https://central/write")
+    ]
+
+
+def test_what_is_local_to_an_agent_has_the_name_of_its_node_in_instance(
+    rendered: Rendered, containers: Place
+) -> None:
+    for place in (OnThisMachine, containers):
+        jobs = {job["job_name"]: job for job in _settings(rendered(AGENT, place))["scrape_configs"]}
+        for name, job in jobs.items():
+            if name != "docker":
+                assert _instance(job, "127.0.0.1:9410") == "node-7:9410", name
+                assert _instance(job, "[::1]:9410") == "node-7:9410"
+                assert _instance(job, "10.0.0.7:8000") == "10.0.0.7:8000"
+                assert _instance(job, "127.0.0.1:9410", "mine") == "mine"
+        assert {"runs", "prometheus", "gpu", "node", "rollouts", "vllm", "others"} <= jobs.keys()
+        assert not {"alertmanager", "door", "watchdog"} & jobs.keys()
+    for address in ("exporter:9410", "host.docker.internal:8001"):
+        assert _instance(jobs["runs"], address) == f"node-7:{address.partition(':')[2]}"
+    assert _instance(jobs["runs"], "exporters:9410") == "exporters:9410"
+    assert _instance(jobs["docker"], "172.17.0.2:8000", "vllm-1") == "node-7/vllm-1"
+
+
+def test_a_hub_takes_what_is_late_for_longer_than_agents_keep_it(rendered: Rendered) -> None:
+    window = _settings(rendered(HUB))["storage"]["tsdb"]["out_of_order_time_window"]
+
+    assert window == str(cluster.OUT_OF_ORDER)
+    assert cluster.OUT_OF_ORDER.seconds >= cluster.BUFFER.seconds + 4 * 3600
+    assert "storage" not in _settings(rendered(""))
+
+
+def test_the_door_of_a_hub_in_containers_is_told_where_credentials_and_certificate_are(
+    rendered: Rendered, containers: Place
+) -> None:
+    def agents(folder: Path) -> dict[str, Any]:
+        found = json.loads((folder / "exporter/generated/door.json").read_text())
+        return {key: value for key, value in found.items() if key.startswith("agents")}
+
+    assert agents(rendered(HUB, containers)) == {
+        "agents_listen": "0.0.0.0",
+        "agents_port": 9415,
+        "agents_credentials": f"{SECRETS}/agents",
+        "agents_cert": f"{SECRETS}/ca.pem",
+        "agents_key": f"{SECRETS}/key.pem",
+    }
+    assert agents(rendered(HUB)) == {}  # a process has flags for it
+    assert agents(rendered("", containers)) == {}
