@@ -58,7 +58,7 @@ class NodeLost(CriticalBlock):
 
 
 _running = 'max by (cluster, run) (last_over_time(rl_run_state{state="running"}[<within>s])) == 1'
-_of_runs = f"last_over_time({RECORDED}[<within>s])"
+_of_runs = f"present_over_time({RECORDED}[<within>s])"
 _held = 'last_over_time(gpu_memory_used_bytes{node!=""}[<within>s])'
 _used = (
     f"group by (node) ({_NODE.format(f'{_of_runs} and on (cluster, run) ({_running})')})\n"
@@ -66,7 +66,9 @@ _used = (
     f'  {_held} / last_over_time(gpu_memory_total_bytes{{node!=""}}[<within>s]) > <used_ratio>\n'
     ")"
 )
-_known = f"group by (node) ({_NODE.format(_of_runs)})\nor group by (node) ({_held})"
+_known = (
+    f"group by (node) ({_NODE.format(_of_runs)})\nor group by (node) ({_held.replace('last', 'present')})"
+)
 
 NODE_LOST = _alert(
     NodeLost,

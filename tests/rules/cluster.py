@@ -140,13 +140,52 @@ LOSES = (
         {13: [], 14: [], 30: []},
     ),
     by_the_minute(
+        "the door starts again, and has not heard of the node",
+        {**node(0.9, 10), **ALIVE, of_door("last_write_timestamp_seconds"): "0+60x10 600+0x9 stale"},
+        {14: [LOST], 40: [LOST]},
+    ),
+    by_the_minute(
+        "just silent",
+        {**node(0.9), **ALIVE, of_door("last_write_timestamp_seconds"): "-120.5+60x300"},
+        {5: [LOST]},
+    ),
+    by_the_minute(
+        "just not silent",
+        {**node(0.9), **ALIVE, of_door("last_write_timestamp_seconds"): "-120+60x300"},
+        {5: []},
+    ),
+    by_the_minute(
+        "memory was given back before it is shut down; another run has begun",
+        {
+            **node(0.9, 10),
+            of_node("gpu_memory_used_bytes", gpu="0", uuid=f"GPU-{NODE}"): "900+0x5 10+0x4 _x300",
+            state(): "0+0x2 1+0x300",
+        },
+        {14: [], 40: []},
+    ),
+    by_the_minute(
+        "its run has begun a while ago",
+        {
+            **node(0.9, 10),
+            of_node("gpu_memory_used_bytes", gpu="0", uuid=f"GPU-{NODE}"): "10+0x3 900+0x6 _x300",
+            state(): "0+0x2 1+0x300",
+        },
+        {14: [LOST], 40: [LOST]},
+    ),
+    by_the_minute(
+        "with the run exporter, of a run that has begun a while ago and is known to use it",
+        {**node(0.01, 10), state(): "0+0x2 1+0x8 _x300", uses(): _ends(11)},
+        {14: [LOST], 40: [LOST]},
+    ),
+    by_the_minute(
         "a credential whose node never wrote",
         {of_door("credentials"): ALWAYS, of_door("last_write_timestamp_seconds"): "0+0x300", **ALIVE},
         {14: [], 40: []},
     ),
 )
 
-WRITES = {of_door("last_write_timestamp_seconds"): "0+5x400"}
+LAST_WRITE = of_door("last_write_timestamp_seconds")
+WRITES = {LAST_WRITE: "0+5x400"}
 DELAY = of_door("delay_seconds")
 
 
@@ -166,12 +205,14 @@ LATE = (
     Scenario("up and down, once within a minute", _late(" ".join(["70+2x50 60"] * 8)), {902: [], 1602: []}),
     Scenario(
         "just above a minute at all times",
-        _late(" ".join(["61+1x20"] * 19)),
+        _late(" ".join(["60.3+1x20"] * 19)),
         {647: [], 652: [LOST], 1602: [LOST]},
     ),
     Scenario("by the same time: its clock", _late("90+0x400"), {902: [], 1602: []}),
     Scenario("by nearly the same time: its clock", _late(" ".join(["90 99.9"] * 200)), {902: [], 1602: []}),
     Scenario("by not nearly the same time", _late(" ".join(["90 100"] * 200)), {902: [LOST], 1602: [LOST]}),
+    Scenario("has written within a minute", _late("0+5x400", **{LAST_WRITE: "-59.9+5x400"}), {967: [LOST]}),
+    Scenario("has not written for a minute", _late("0+5x400", **{LAST_WRITE: "-60+5x400"}), {967: []}),
     Scenario("stops in the midst of it", {**_late("0+5x400"), **GONE_SILENT}, {902: [], 1602: []}),
     Scenario(
         "one of two",
@@ -235,10 +276,13 @@ REFUSED = (
         {refused("node_label"): " ".join(f"{n}+0x9" for n in range(40))},
         {902: [LOST]},
     ),
-    Scenario(
-        "fewer than five in five minutes",
-        {refused("node_label"): " ".join(f"{n}+0x13" for n in range(40))},
-        {902: [], 1602: []},
+    *(
+        Scenario(
+            f"fewer than five in five minutes: {reason}",
+            {refused(reason): " ".join(f"{n}+0x13" for n in range(40))},
+            {902: [], 1602: []},
+        )
+        for reason in ("credential", "node_label", "size", "format")
     ),
     Scenario("once, of two hundred", {refused("format"): "0+0x11 200+0x400"}, {302: [], 357: [], 402: []}),
     Scenario("a scanner that asks for another path", {refused("path", ""): "0+1x400"}, {902: []}),
@@ -367,10 +411,11 @@ BEHIND = (
     by_the_minute(
         "one of four, from a minute on until it recovers",
         _paces(FULL, FULL, FULL, "0.98+0x9 0.7+0x30 0.98+0x60"),
-        {19: [], 20: [_behind(3)], 40: [_behind(3)], 60: []},
+        {19: [], 20: [_behind(3)], 40: [_behind(3)], 47: [_behind(3)], 60: []},
     ),
     by_the_minute("one of three: too few to say", _paces(FULL, FULL, "0.5+0x100"), {11: [], 60: []}),
     by_the_minute("just at the limit", _paces(*["0.8+0x100"] * 3, "0.6801+0x100"), {11: [], 60: []}),
+    by_the_minute("at the limit", _paces(*["1+0x100"] * 3, "0.85+0x100"), {11: [], 60: []}),
     by_the_minute("just below it", _paces(*["0.8+0x100"] * 3, "0.679+0x100"), {9: [], 10: [_behind(3)]}),
     by_the_minute(
         "for nine minutes", _paces(FULL, FULL, FULL, "0.5+0x8 0.98+0x100"), {9: [], 10: [], 20: []}
