@@ -251,9 +251,12 @@ class ClockSkew(WarningBlock):
     for_: Span = hold("5m", "A clock that is being set is right by then.", JUDGED)
 
 
+_delay = "stepwatch_agent_delay_seconds"
+
+
 def _agents(inner: str) -> Formula:
     """Return one value for each agent, labelled as a server."""
-    instance = f'label_replace({delay(inner)}, "instance", "$1", "node", "(.+)")'
+    instance = f'label_replace({inner}, "instance", "$1", "node", "(.+)")'
     return servers(f'label_replace({instance}, "job", "agent", "", "")')
 
 
@@ -268,12 +271,8 @@ CLOCK_SKEW = _alert(
         # The run exporter cannot have read in the future; where it read long ago, ExporterDown fires.
         Condition("off by", servers(f"{_polled} - timestamp({_polled})") > Limit("offset")),
         # What an agent scrapes has its own time; a delay that changes is a backlog.
-        Condition(
-            "behind by",
-            _agents("min_over_time(stepwatch_agent_delay_seconds[5m])") > Limit("offset"),
-            given=_agents(STEADY_DELAY),
-        ),
-        Condition("ahead by", _agents("-max_over_time(stepwatch_agent_delay_seconds[5m])") > Limit("ahead")),
+        Condition("behind by", _agents(delay(_delay)) > Limit("offset"), given=_agents(STEADY_DELAY)),
+        Condition("ahead by", _agents(delay(f"-{_delay}")) > Limit("ahead")),
     ),
     about="server",
     style=DURATION,

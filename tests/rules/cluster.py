@@ -227,9 +227,9 @@ LATE = (
 
 AGENT = {"job": "agent", "instance": NODE}
 SKEWS = (
-    Scenario("an agent's clock is behind", _late("30.5+0x400"), {297: [], 302: [AGENT], 902: [AGENT]}),
+    Scenario("an agent's clock is behind", _late("30.2+0x400"), {297: [], 302: [AGENT], 902: [AGENT]}),
     Scenario("an agent's clock is just not behind enough", _late("30+0x400"), {602: [], 902: []}),
-    Scenario("an agent's clock is ahead", _late("-5.1+0x400"), {297: [], 302: [AGENT], 902: [AGENT]}),
+    Scenario("an agent's clock is ahead", _late("-5.04+0x400"), {297: [], 302: [AGENT], 902: [AGENT]}),
     Scenario("an agent's clock is just not ahead enough", _late("-5+0x400"), {602: [], 902: []}),
     Scenario(
         "an agent's clock is ahead, and its data late at times",
@@ -241,6 +241,24 @@ SKEWS = (
         _late(" ".join(["40 49.9"] * 200)),
         {902: [AGENT]},
     ),
+    *(
+        case
+        for how, late in (("behind", "90+0x400"), ("ahead", "-90+0x400"))
+        for case in (
+            Scenario(
+                f"an agent whose clock is {how} has written within a minute",
+                _late(late, **{LAST_WRITE: "-59.9+5x400"}),
+                {302: [AGENT]},
+            ),
+            Scenario(
+                f"an agent whose clock is {how} has not written for a minute",
+                _late(late, **{LAST_WRITE: "-60+5x400"}),
+                {302: [], 602: []},
+            ),
+        )
+    ),
+    Scenario("an agent is later and later", _late("40+1x400"), {602: [], 902: []}),
+    Scenario("an agent makes up for an outage", _late("400-1x300"), {602: [], 902: []}),
     Scenario("an agent has a backlog", _late(" ".join(["40 50"] * 200)), {602: [], 902: []}),
     Scenario("an agent's delay was short once in 5 minutes", _late(" ".join(["31+0x50 29"] * 8)), {902: []}),
     Scenario(

@@ -23,6 +23,11 @@ EQUIVALENTS: dict[str, Mapping[str, str]] = {
         "stepwatch_agent_delay_seconds [[5m]] ) < 10) -> [10m]": _STEPS,
     },
     "AgentRefused-warning": {"[5m])) [>] 5 -> >=": _EXTRAPOLATED, "[5m])) > [5]  -> 5.05": _EXTRAPOLATED},
+    "ClockSkew-warning": {
+        "stepwatch_agent_delay_seconds [[5m]] ) - min_over_time(stepwatch_agent_delay_seconds[5m -> [10m]": _STEPS,
+        '(stepwatch_agent_delay_seconds [[5m]] ) < 10, "instance"': _STEPS,
+    },
+    "InfiniBandErrors-warning": {"[1h])) > [5]  -> 5.05": _WHOLE, "[1h])) > [0]  -> 0.01": _WHOLE},
     "EngineGone-warning": {
         "[2h])) > [0] ) -> 0.01": "changes are counted in whole numbers",
         '(present_over_time(up{node!=""} [[1h]] ) and on (node) (time() - max by (node) (max_over_ -> [2h]': "servers are remembered for an hour",
