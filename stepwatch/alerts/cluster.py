@@ -1,4 +1,4 @@
-"""Alerts that only a cluster has: on nodes whose agents write to the hub, their network, and GPUs among peers."""
+"""Alerts that only a cluster has: on nodes with agents, their network, and GPUs among their peers."""
 
 from __future__ import annotations
 
@@ -130,7 +130,8 @@ class AgentRefused(WarningBlock):
 AGENT_REFUSED = _alert(
     AgentRefused,
     summary="Hub refuses the data of an agent",
-    action="on the hub `make agent` lists nodes; compare `node` and `hub.token_file` in the agent's config.yaml",
+    action="on the hub `make agent` lists nodes; compare `node` and `hub.token_file` in the agent's"
+    " config.yaml",
     conditions=tuple(
         Condition(
             f"requests refused in 5 min, {why}:",
@@ -158,7 +159,8 @@ class CertificateExpires(WarningBlock):
 CERTIFICATE_EXPIRES = _alert(
     CertificateExpires,
     summary="Certificate of the write door expires",
-    action="put a new one in the place of `agents.cert_file` and `agents.key_file`, then `make up` on the hub",
+    action="put a new one in the place of `agents.cert_file` and `agents.key_file`, then `make up` on the"
+    " hub",
     conditions=(
         Condition(
             "time left:",
@@ -237,7 +239,7 @@ INFINIBAND_ERRORS = _alert(
 class Straggler(WarningBlock):
     """A GPU is slower than its peers at work, and with it every rank of its run.
 
-    Peers are GPUs of the same model: those of its run; of runs whose GPUs are not known, those of the machine.
+    Peers are GPUs of the same model: those of its run; where runs are not known, those of its machine.
     Clocks are compared, not load: what rollout and training do differs, and pauses are of all.
     """
 

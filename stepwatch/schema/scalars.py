@@ -142,6 +142,7 @@ Topic = Annotated[str, Checked(_choice(*TOPICS))]
 Role = Annotated[
     Literal["rollout", "gpu", "host", "other"], Checked(_choice("rollout", "gpu", "host", "other"))
 ]
+RulesPlace = Annotated[Literal["here", "none"], Checked(_choice("here", "none"))]
 Scheme = Annotated[Literal["http", "https"], Checked(_choice("http", "https"))]
 LogLevel = Annotated[str, Checked(_choice(*LEVELS))]
 LogFormat = Annotated[str, Checked(_choice(*FORMATS))]

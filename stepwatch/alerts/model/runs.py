@@ -189,8 +189,10 @@ def recording_rule() -> dict[str, str]:
 
 
 CLOCK_RATIO = "rl_gpu_clock_ratio"
-"""The highest SM clock of a GPU at work within 5 minutes, as a share of what it can be, once for each group of
-its peers: ``cluster``, ``run``, ``peers`` (a machine, where its run is not known) and ``model`` name the group.
+"""The highest SM clock of a GPU at work within 5 minutes, as a share of what it can be.
+
+Once for each group of its peers: ``cluster``, ``run``, ``peers`` (a machine, where its run is not known)
+and ``model`` name it.
 
 The highest, since it is the same whatever a card does, if nothing holds it down: rollout and training draw
 different power, and so have different clocks most of the time."""
@@ -201,9 +203,9 @@ _AT_WORK = 0.3  # share of the time with a kernel: idle cards lower their clocks
 def clock_rule() -> dict[str, str]:
     """Return the rule that records ``CLOCK_RATIO``.
 
-    The peers of a GPU are those of its run, as ``RECORDED`` has them. A run exporter sees the processes of its
-    own machine, so GPUs of other nodes are of no run that is known: if one run is running, they are taken
-    for its, else those of one machine for peers of each other.
+    The peers of a GPU are those of its run, as ``RECORDED`` has them. A run exporter sees the processes of
+    its own machine, so GPUs of other nodes are of no run that is known: if one run is running, they are
+    taken for its, else those of one machine for peers of each other.
     """
     gpu, by = "instance, gpu, uuid", written(RUN, "instance", "gpu", "uuid")
     clock = 'max_over_time(gpu_clock_hertz{domain="sm"}[5m])'
