@@ -130,8 +130,7 @@ class AgentRefused(WarningBlock):
 AGENT_REFUSED = _alert(
     AgentRefused,
     summary="Hub refuses the data of an agent",
-    action="on the hub `make agent` lists nodes; compare `node` and `hub.token_file` in the agent's"
-    " config.yaml",
+    action="compare `node` and `hub.token_file` in the agent's config.yaml with what the hub knows of it",
     conditions=tuple(
         Condition(
             f"requests refused in 5 min, {why}:",
