@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stepwatch.alerts import (
+    cluster,
     engines,
     entropy,
     gpu_health,
@@ -36,6 +37,7 @@ GROUPS: Mapping[str, tuple[Alert, ...]] = {
     "rollout": engines.ALERTS,
     "ray": ray.ALERTS,
     "host": host.ALERTS,
+    "cluster": cluster.ALERTS,
     "stack": stack.ALERTS,
 }
 """By the group of Prometheus that evaluates their rules, which has a file of that name."""

@@ -19,7 +19,7 @@ from stepwatch.alerts.model.alert import (
     hold,
 )
 from stepwatch.alerts.model.expression import Expression, Limit
-from stepwatch.alerts.model.targets import EVENT_WINDOW, gone, server_alert, servers
+from stepwatch.alerts.model.targets import EVENT_WINDOW, SILENT, gone, server_alert, servers
 from stepwatch.schema import scalars
 from stepwatch.schema.scalars import Span
 from stepwatch.schema.section import default
@@ -70,6 +70,7 @@ ENGINE_GONE = server_alert(
         servers('up{role="rollout"}'),
         servers(f'max_over_time(up{{role="rollout"}}[{EVENT_WINDOW}])'),
         servers("up"),
+        servers(SILENT),
     ),
     style=NOTHING,
 )

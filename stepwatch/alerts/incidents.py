@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from stepwatch.alerts.model.identity import DISK, GPU, HOST, RUN, SERVER, Labels
+from stepwatch.alerts.model.identity import DISK, GPU, HOST, NODE, RUN, SERVER, Labels
 
-_PRESENT = ("run", "gpu", "mountpoint", "job", "instance")
+_PRESENT = ("run", "gpu", "mountpoint", "job", "instance", "node")
 """Of the labels that both have in common the first of these must be there: an absent label equals an absent
 label."""
 
@@ -140,6 +140,18 @@ PAIRS = (
         GPU,
         "The recovery that the driver requests includes the reset.",
     ),
+    _pair(
+        "GPUThermalThrottle|GPUPowerBrake",
+        "Straggler",
+        GPU,
+        "They say what holds the clocks of the GPU down.",
+    ),
+    _pair(
+        "NodeLost",
+        "RayNodeLost|AgentBacklog",
+        NODE,
+        "What a node that is lost runs is lost with it, and its last data came late.",
+    ),
     _pair("GPUThermalThrottle", "GPUHot", GPU, "A GPU that throttles itself is hot."),
     _pair(
         "EnginePreemptions",
@@ -157,7 +169,7 @@ PAIRS = (
     _pair(
         "AlertingBroken",
         "ExporterDown|TargetDown|GPUExporterStale|EngineGone|RayNodeLost|RuleFailures|TSDBFailures"
-        "|StateDiskLow|NotifierDown",
+        "|StateDiskLow|NotifierDown|NodeLost",
         (),
         "What Prometheus cannot store it takes for missing. The watchdog, which notifies of it, does not ask"
         " Prometheus.",

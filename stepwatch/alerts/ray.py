@@ -15,7 +15,15 @@ from stepwatch.alerts.model.alert import (
     hold,
 )
 from stepwatch.alerts.model.expression import Limit
-from stepwatch.alerts.model.targets import EVENT_WINDOW, events, gone, ray_nodes, server_alert, servers
+from stepwatch.alerts.model.targets import (
+    EVENT_WINDOW,
+    SILENT,
+    events,
+    gone,
+    ray_nodes,
+    server_alert,
+    servers,
+)
 from stepwatch.schema import scalars
 from stepwatch.schema.quantities import Size
 from stepwatch.schema.scalars import Span, StorageSize
@@ -67,6 +75,7 @@ RAY_NODE_LOST = server_alert(
         ray_nodes('up{role="ray"}', "min"),
         ray_nodes(f"present_over_time(ray_node_mem_total[{EVENT_WINDOW}])"),
         ray_nodes("up"),
+        ray_nodes(SILENT),
     ),
     about="ray_node",
     style=NOTHING,

@@ -27,7 +27,17 @@ from stepwatch.alerts.model.alert import (
 )
 from stepwatch.alerts.model.expression import Expression, Formula, Limit, On, smaller
 from stepwatch.alerts.model.identity import written
-from stepwatch.alerts.model.targets import DISK, EVENT_WINDOW, HOST, LAST_KNOWN, disks, hosts, servers
+from stepwatch.alerts.model.targets import (
+    DISK,
+    EVENT_WINDOW,
+    HOST,
+    LAST_KNOWN,
+    STEADY_DELAY,
+    delay,
+    disks,
+    hosts,
+    servers,
+)
 from stepwatch.schema import scalars
 from stepwatch.schema.quantities import Duration, Size
 from stepwatch.schema.scalars import PositiveSpan, Span, StorageSize
@@ -225,12 +235,29 @@ MOUNT_HUNG = _alert(
 
 
 class ClockSkew(WarningBlock):
-    """The clock of a machine (node_exporter), or of the run exporter's, differs from Prometheus' own."""
+    """The clock of a machine (node_exporter), the run exporter's or an agent's differs from Prometheus' own.
+
+    Of a node with an agent, by how late its data come: rules do not see data that are five minutes late.
+    """
 
     offset: PositiveSpan = default(
         Duration.parse("30s"), "Difference; a slow answer alone makes up to 10s of it.", JUDGED
     )
+    ahead: PositiveSpan = default(
+        Duration.parse("5s"),
+        "The same of an agent's clock that is ahead: no data come before their time.",
+        JUDGED,
+    )
     for_: Span = hold("5m", "A clock that is being set is right by then.", JUDGED)
+
+
+_delay = "stepwatch_agent_delay_seconds"
+
+
+def _agents(inner: str) -> Formula:
+    """Return one value for each agent, labelled as a server."""
+    instance = f'label_replace({inner}, "instance", "$1", "node", "(.+)")'
+    return servers(f'label_replace({instance}, "job", "agent", "", "")')
 
 
 CLOCK_SKEW = _alert(
@@ -243,6 +270,9 @@ CLOCK_SKEW = _alert(
         ),
         # The run exporter cannot have read in the future; where it read long ago, ExporterDown fires.
         Condition("off by", servers(f"{_polled} - timestamp({_polled})") > Limit("offset")),
+        # What an agent scrapes has its own time; a delay that changes is a backlog.
+        Condition("behind by", _agents(delay(_delay)) > Limit("offset"), given=_agents(STEADY_DELAY)),
+        Condition("ahead by", _agents(delay(f"-{_delay}")) > Limit("ahead")),
     ),
     about="server",
     style=DURATION,

@@ -34,6 +34,7 @@ from stepwatch.schema.scalars import (
     MachineRole,
     Port,
     PositiveSpan,
+    RulesPlace,
     StorageSize,
     instead,
     one_of,
@@ -236,6 +237,11 @@ class Config(Section):
         (),
         "Systems that get a copy of all samples: another Prometheus, VictoriaMetrics, Thanos, Mimir. Rules, "
         "alerts and dashboards stay here as well (docs/cluster.md). Affects RemoteWriteFailing.",
+    )
+    rules: RulesPlace = default(
+        "here",
+        "Where rules are evaluated: here, or none: a central ruler does that, on the copy of all samples "
+        "that it gets. The rule files are written for it all the same (docs/cluster.md).",
     )
     retention: Retention = default(
         Retention(), "How much history Prometheus keeps, whichever limit is reached first."

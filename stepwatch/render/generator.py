@@ -217,7 +217,12 @@ def remark(config: Config, deployment: Deployment) -> str | None:
         "the severities of a receiver without hours."
         for gap in routing.gaps(config)
     ]
-    return "\n".join([*lost, *_local_links(config, deployment)]) or None
+    elsewhere = (
+        "No rules are evaluated here (`rules: none`). Until a central ruler evaluates "
+        f"{rule_files.FOLDER}, no alert fires, and dashboards lack what rules record."
+    )
+    said = [*lost, *_local_links(config, deployment), *[elsewhere] * (config.rules == "none")]
+    return "\n".join(said) or None
 
 
 def _local_links(config: Config, deployment: Deployment) -> Iterator[str]:

@@ -95,6 +95,11 @@ SUBJECTS = {
     "remote": Subject(identity.REMOTE, "{{$labels.url}} from {{$labels.instance}}"),
     "mount": Subject(identity.MOUNT, "{{$labels.mount}} at {{$labels.instance}}"),
     "server": Subject(identity.SERVER, _SERVER),
+    "node": Subject(identity.NODE, "{{$labels.node}}"),
+    "agent": Subject(identity.NODE, "agent{{with $labels.node}} of {{.}}{{end}}"),
+    "port": Subject(
+        identity.PORT, "{{$labels.device}} port {{$labels.port}} at {{$labels.instance}}", "stepwatch-nodes"
+    ),
     "ray_node": Subject(identity.RAY_NODE, "{{$labels.job}} at {{$labels.node}}"),
     "source": Subject(identity.SOURCE, "{{$labels.name}}"),
     "series": Subject((*identity.RUN, "job", "instance"), "{{or $labels.run $labels.instance}}"),

@@ -143,6 +143,7 @@ Role = Annotated[
     Literal["rollout", "gpu", "host", "other"], Checked(_choice("rollout", "gpu", "host", "other"))
 ]
 MachineRole = Annotated[Literal["all", "hub", "agent"], Checked(_choice("all", "hub", "agent"))]
+RulesPlace = Annotated[Literal["here", "none"], Checked(_choice("here", "none"))]
 Scheme = Annotated[Literal["http", "https"], Checked(_choice("http", "https"))]
 LogLevel = Annotated[str, Checked(_choice(*LEVELS))]
 LogFormat = Annotated[str, Checked(_choice(*FORMATS))]

@@ -64,6 +64,24 @@ def by_part(rendered: Path) -> dict[str, Settings]:
     }
 
 
+RULES_ELSEWHERE = "rule_files: []"
+"""The line of Prometheus' settings with which it evaluates no rules (`rules: none`)."""
+
+
+def rules_elsewhere(rendered: Path) -> str:
+    """Return what `status` says where a central ruler evaluates the rules; empty where none does."""
+    folder = rendered / "prometheus/generated"
+    try:
+        lines = (folder / "prometheus.yml").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    if RULES_ELSEWHERE not in lines:
+        return ""
+    return (
+        f"\nNo rules are evaluated here (`rules: none`): a central ruler is to evaluate {folder / 'rules'}."
+    )
+
+
 @dataclass(frozen=True)
 class Loaded:
     """What a part last loaded: whether that went well, and when it last did (Unix seconds)."""

@@ -249,3 +249,11 @@ def test_containers_reach_a_central_system_of_this_machine(rendered, containers)
     (system,) = prometheus(files)["remote_write"]
     assert system["url"] == "http://host.docker.internal:8428/api/v1/write"
     assert system["authorization"] == {"credentials_file": "/etc/stepwatch/secrets/token"}
+
+
+def test_a_central_ruler_evaluates_rules_in_place_of_this_prometheus(rendered):
+    here, elsewhere = rendered(), rendered("rules: none")
+    assert yaml.safe_load(here["prometheus.yml"])["rule_files"] == ["rules/*.yml"]
+    assert yaml.safe_load(elsewhere["prometheus.yml"])["rule_files"] == []
+    rules = {name: text for name, text in here.items() if name.startswith("rules/")}
+    assert {name: text for name, text in elsewhere.items() if name.startswith("rules/")} == rules != {}

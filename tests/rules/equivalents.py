@@ -12,8 +12,28 @@ _XID = {
     "(sum_over_time(up [[1h]] )) -> [2h]": "the same",
 }
 
+_REMEMBERED = "the node itself is remembered for an hour, by `up`"
+_LISTED = "servers are remembered for an hour"
+_LABELS = "only the labels count"
+_EXTRAPOLATED = "`increase` extrapolates"
+_STEPS = "a delay that made one step is steady later"
+
 EQUIVALENTS: dict[str, Mapping[str, str]] = {
-    "EngineGone-warning": {"[2h])) > [0] ) -> 0.01": "changes are counted in whole numbers"},
+    "AgentBacklog-warning": {
+        "_delay_seconds [[5m]] ) - min_over_time(stepwatch_agent_delay_seconds[5m -> [10m]": _STEPS,
+        "stepwatch_agent_delay_seconds [[5m]] ) < 10) -> [10m]": _STEPS,
+    },
+    "AgentRefused-warning": {"[5m])) [>] 5 -> >=": _EXTRAPOLATED, "[5m])) > [5]  -> 5.05": _EXTRAPOLATED},
+    "ClockSkew-warning": {
+        "_delay_seconds [[5m]] ) - min_over_time(stepwatch_agent_delay_seconds[5m -> [10m]": _STEPS,
+        '[[5m]] ) < 10, "instance", "$1", "node", "(.+)"), "job",  -> [10m]': _STEPS,
+    },
+    "InfiniBandErrors-warning": {"[1h])) > [5]  -> 5.05": _WHOLE, "[1h])) > [0]  -> 0.01": _WHOLE},
+    "EngineGone-warning": {
+        "[2h])) > [0] ) -> 0.01": "changes are counted in whole numbers",
+        '(up{node!=""} [[1h]] ) and on (node) (time() - max by (node) (max_over_ -> [2h]': _LISTED,
+        "stepwatch_agent_last_write_timestamp_seconds [[1h]] )) > 60)) -> [2h]": _LISTED,
+    },
     "EngineKVCacheFull-warning": {"sglang_num_queue_reqs) > [0]  -> 0.01": "requests are whole"},
     "EngineQueue-warning": {"sglang_num_queue_reqs) > [0]  -> 0.01": "requests are whole"},
     "FabricDown-critical": {"gpu_fabric_state) > [0]  -> 0.01": "states are whole numbers"},
@@ -40,7 +60,22 @@ EQUIVALENTS: dict[str, Mapping[str, str]] = {
     },
     "NVLinkErrors-warning": {"> [2]  -> 2.02": _WHOLE},
     "NotificationFailures-critical": {"> [0]  -> 0.01": _WHOLE},
-    "RayNodeLost-warning": {"[2h])) > [0] ) -> 0.01": "changes are counted in whole numbers"},
+    "NodeLost-critical": {
+        "[[1h]] )) > 120 -> [2h]": _REMEMBERED,
+        '(rl_run_state{state="running"} [[1h]] )) == 1) -> [2h]': _REMEMBERED,
+        '[[1h]] )) == 1), "node", "$1", "instance", "(.+):[0-9]+") -> [2h]': _REMEMBERED,
+        '(rl_run_gpu [[1h]] ), "node", "$1", "instance", "(.+):[0-9]+")) -> [2h]': _REMEMBERED,
+        "(rl_run_gpu [[1h]] ) and on (cluster, run) (max by (cluster, run) (la -> [2h]": _REMEMBERED,
+        '(gpu_memory_used_bytes{node!=""} [[1h]] ))) -> [2h]': _REMEMBERED,
+        '_used_bytes{node!=""} [[1h]] ) / last_over_time(gpu_memory_total_bytes': _REMEMBERED,
+        '(gpu_memory_total_bytes{node!=""} [[1h]] ) > 0.1 -> [2h]': _REMEMBERED,
+        '[last_over_time] (gpu_memory_total_bytes{node!=""}[1h]) > 0.1 -> ': "it stays the same",
+    },
+    "RayNodeLost-warning": {
+        "[2h])) > [0] ) -> 0.01": "changes are counted in whole numbers",
+        '(up{node!=""} [[1h]] ) and on (node) (time() - max by (node) (max_over_ -> [2h]': _LISTED,
+        '_timestamp_seconds [[1h]] )) > 60), "node", "$1", "instance", "(.+?)(?::[0-9 -> [2h]': _LISTED,
+    },
     "RayWorkerOOM-warning": {
         "> [0]  -> 0.01": _WHOLE,
         "over_time(ray_memory_manager_worker_eviction_total [[1h]] ) -> [2h]": (
@@ -68,6 +103,11 @@ EQUIVALENTS: dict[str, Mapping[str, str]] = {
         "(rl_run_writer_present [[10m]] )) == 0 -> [20m]": "its state is forgotten as soon",
     },
     "SeriesLimit-warning": {"> [0]  -> 0.01": _WHOLE},
+    "Straggler-warning": {
+        "(0 [*] rl_gpu_clock_ratio + on (cluster, run, peers, mo": _LABELS,
+        "and min by (cluster, instance, gpu, uuid) ( [0] * rl_gpu_clock_ratio": _LABELS,
+        "( [0.5] , rl_gpu_clock_ratio)) -> 0.505": "hardly another median",
+    },
     "TSDBFailures-warning": {"> [0]  -> 0.01": _WHOLE},
     "TSDBNearLimit-warning": {"> [0] ) > 0.9 -> 0.01": "bytes are whole"},
 }

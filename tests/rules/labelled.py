@@ -28,8 +28,8 @@ from tests.rules.served import METRICS
 Labels = frozenset[str]
 
 _NONE: Labels = frozenset()
-_ANYWHERE = frozenset({"cluster"})
-"""What any target has where one Prometheus watches several clusters."""
+_ANYWHERE = frozenset({"cluster", "node"})
+"""What any target has where one Prometheus watches several clusters, or agents scrape for it."""
 _KEEPING = ("topk", "bottomk", "limitk", "limit_ratio")
 """Aggregations that pass series on as they are."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.rules.series import selector
-from tests.rules.servers import GONE, LONG, OTHER_RUN, RUN
+from tests.rules.servers import GONE, LONG, OTHER_RUN, RUN, leaves_with_its_agent
 from tests.rules.stack import Labels, Scenario, by_the_minute
 
 NODE = {"job": "ray", "instance": "c:44217"}
@@ -161,6 +161,13 @@ LEAVES = (
         "and the runs are never heard of again",
         {node_up(): GONE, MEMORY: "1e12+0x9 stale", RUN: "1+0x15 stale"},
         {12: [LOST], 24: [LOST], 28: []},
+    ),
+    *leaves_with_its_agent(
+        {
+            selector(metric, job="ray", instance="node-7:44217", node="node-7"): value
+            for metric, value in (("up", GONE), ("ray_node_mem_total", "1e12+0x9 stale"))
+        },
+        {"job": "ray", "node": "node-7"},
     ),
 )
 

@@ -80,6 +80,19 @@ FOREIGN: Mapping[str, Mapping[str, Metric]] = {
         "node_filesystem_device_error": _scraped(GAUGE, *FILE_SYSTEM),
         "node_filesystem_readonly": _scraped(GAUGE, *FILE_SYSTEM),
         "node_filesystem_size_bytes": _scraped(GAUGE, *FILE_SYSTEM),
+        **{
+            f"node_infiniband_{name}_total": _scraped(COUNTER, "device", "port")
+            for name in (
+                "excessive_buffer_overrun_errors",
+                "link_downed",
+                "link_error_recovery",
+                "local_link_integrity_errors",
+                "port_errors_received",
+                "symbol_error",
+            )
+        },
+        "node_infiniband_rate_bytes_per_second": _scraped(GAUGE, "device", "port"),
+        "node_infiniband_state_id": _scraped(GAUGE, "device", "port"),
         "node_infiniband_port_data_received_bytes_total": _scraped(COUNTER, "device", "port"),
         "node_infiniband_port_data_transmitted_bytes_total": _scraped(COUNTER, "device", "port"),
         "node_load5": _scraped(GAUGE),
@@ -89,6 +102,13 @@ FOREIGN: Mapping[str, Mapping[str, Metric]] = {
         "node_network_transmit_bytes_total": _scraped(COUNTER, "device"),
         "node_time_seconds": _scraped(GAUGE),
         "node_vmstat_oom_kill": _scraped(COUNTER),
+    },
+    "The write door, of agents": {
+        "stepwatch_agent_last_write_timestamp_seconds": _scraped(GAUGE, "node"),
+        "stepwatch_agent_delay_seconds": _scraped(GAUGE, "node"),
+        "stepwatch_agent_refused_total": _scraped(COUNTER, "node", "reason"),
+        "stepwatch_agent_credentials": _scraped(GAUGE, "node"),
+        "stepwatch_agent_certificate_expiry_timestamp_seconds": _scraped(GAUGE),
     },
     "Ray": {
         "ray_memory_manager_worker_eviction_total": _scraped(COUNTER, "Type", "Name"),

@@ -22,6 +22,32 @@ LONG = "1+0x300"
 GONE = "1+0x9 stale"
 """A sample a minute: gone from the tenth minute on."""
 
+ON_NODE = {"job": "vllm", "instance": "node-7:8000"}
+NODE_SERVER = selector("up", **ON_NODE, node="node-7", role="rollout")
+WRITTEN = selector(
+    "stepwatch_agent_last_write_timestamp_seconds", job="door", instance="hub:9090", node="node-7"
+)
+
+
+def leaves_with_its_agent(up: dict[str, str], found: Labels) -> tuple[Scenario, ...]:
+    """An agent that is silent takes its targets along; one that writes has lost them."""
+    there = {RUN: LONG, **up}
+    return (
+        by_the_minute(
+            "its agent is silent, and the hub starts again",
+            {**there, WRITTEN: "0+60x9 540+0x3 stale"},
+            {16: [], 30: [], 60: [], 68: []},
+        ),
+        by_the_minute("its agent goes on", {**there, WRITTEN: "-60+60x300"}, {16: [found], 30: [found]}),
+        by_the_minute("its agent is just silent", {**there, WRITTEN: "-60.4+60x300"}, {16: [], 30: []}),
+        by_the_minute(
+            "another agent is silent",
+            {**there, WRITTEN: "0+60x300", WRITTEN.replace("node-7", "node-8"): "0+0x300"},
+            {16: [found]},
+        ),
+    )
+
+
 GOES = (
     Scenario("healthy", {server_up(): UP, RUN: UP}, {302: [], 602: []}),
     Scenario(
@@ -97,6 +123,7 @@ GOES = (
         },
         {15: [SERVER, OTHER_SERVER]},
     ),
+    *leaves_with_its_agent({NODE_SERVER: GONE}, ON_NODE),
 )
 
 SCENARIOS: dict[tuple[str, str], tuple[Scenario, ...]] = {("EngineGone", "warning"): GOES}

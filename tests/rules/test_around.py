@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules import host, ray, rendered, rollout, servers, stack, upkeep
+from tests.rules import cluster, host, ray, rendered, rollout, servers, stack, upkeep
 from tests.rules import promtool as unit
 from tests.rules.promtool import Alert, Group, Moment
 from tests.rules.stack import Scenario
@@ -20,6 +20,7 @@ AROUND = {
         ("rollout", rollout),
         ("ray", ray),
         ("host", host),
+        ("cluster", cluster),
         ("stack", upkeep),
     )
     for rule, scenarios in module.SCENARIOS.items()
@@ -78,7 +79,7 @@ def test_message_names_what_it_is_about_and_its_link_silences_that_alone(
         assert len(description) <= 300, description
         who = {
             name: alert.labels[name]
-            for name in alert.labels.keys() - {"alertname", "severity", "topic", "job"}
+            for name in alert.labels.keys() - {"alertname", "severity", "topic", "job", "uuid"}
         }
         assert [value for value in who.values() if value not in description] == []
         silenced = urllib.parse.unquote(alert.annotations["silence_url"].partition("?filter=")[2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.rules.boxes import STALE
+from tests.rules.cluster import SKEWS
 from tests.rules.series import EXPORTER, OTHER_EXPORTER, selector
 from tests.rules.stack import POLLED, PROMETHEUS, Labels, Scenario, by_the_minute
 
@@ -244,7 +245,7 @@ SCENARIOS: dict[tuple[str, str], tuple[Scenario, ...]] = {
     ("GPUExporterStale", "warning"): STALE,
     ("MountHung", "warning"): HANGS,
     ("SeriesLimit", "warning"): LEFT_OUT,
-    ("ClockSkew", "warning"): CLOCKS,
+    ("ClockSkew", "warning"): (*CLOCKS, *SKEWS),
     ("TSDBNearLimit", "warning"): ROOM,
     ("TSDBFailures", "warning"): FAILURES,
     ("RemoteWriteFailing", "warning"): SENDING,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from stepwatch.render.generator import generate
 from stepwatch.services import settings
 
 
@@ -34,3 +35,16 @@ def test_a_rule_file_that_was_removed_is_a_change(tmp_path: Path) -> None:
     os.utime(rules, (300, 300))
 
     assert settings.by_part(tmp_path)["prometheus"].changed() == 300
+
+
+def test_status_says_that_rules_are_evaluated_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("rules: none")
+    said = generate(tmp_path / "config.yaml", tmp_path).warning or ""
+    assert "No rules are evaluated here" in said
+    assert "no alert fires" in said
+    assert str(tmp_path / "prometheus/generated/rules") in settings.rules_elsewhere(tmp_path)
+
+    (tmp_path / "config.yaml").write_text("rules: here")
+    assert generate(tmp_path / "config.yaml", tmp_path).warning is None
+    assert settings.rules_elsewhere(tmp_path) == ""
+    assert settings.rules_elsewhere(tmp_path / "nothing") == ""

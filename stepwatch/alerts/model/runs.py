@@ -188,6 +188,47 @@ def recording_rule() -> dict[str, str]:
     return {"record": RECORDED, "expr": f"{known}\nor on ({_RUN}) {else_}"}
 
 
+CLOCK_RATIO = "rl_gpu_clock_ratio"
+"""The highest SM clock of a GPU at work within 5 minutes, as a share of what it can be.
+
+Once for each group of its peers: ``cluster``, ``run``, ``peers`` (a machine, where its run is not known)
+and ``model`` name it.
+
+The highest, since it is the same whatever a card does, if nothing holds it down: rollout and training draw
+different power, and so have different clocks most of the time."""
+
+_AT_WORK = 0.3  # share of the time with a kernel: idle cards lower their clocks
+
+
+def clock_rule() -> dict[str, str]:
+    """Return the rule that records ``CLOCK_RATIO``.
+
+    The peers of a GPU are those of its run, as ``RECORDED`` has them. A run exporter sees the processes of
+    its own machine, so GPUs of other nodes are of no run that is known: if one run is running, they are
+    taken for its, else those of one machine for peers of each other.
+    """
+    gpu, by = "instance, gpu, uuid", written(RUN, "instance", "gpu", "uuid")
+    clock = 'max_over_time(gpu_clock_hertz{domain="sm"}[5m])'
+    ratio = (
+        f'max by (uuid) (max by ({gpu}) ({clock}) / max by ({gpu}) (gpu_clock_max_hertz{{domain="sm"}}))\n'
+        f"  and max by (uuid) (avg_over_time(gpu_utilization_ratio[5m])) > {number(_AT_WORK)}"
+    )
+    model = 'max by (uuid, model) (label_replace(gpu_info, "model", "$1", "name", "(.+)"))'
+    running = f'max by ({_RUN}) (rl_run_state{{state="running"}}) == 1'
+    of_none = f"group by ({gpu}) (gpu_up) unless on (uuid) {RECORDED}"
+    machine = f'label_replace({of_none}, "peers", "$1", "instance", "(.+)")'
+    return {
+        "record": CLOCK_RATIO,
+        "expr": f"(\n  group by ({by}) ({RECORDED})\n"
+        f"  or ({of_none})\n"
+        f"    * on () group_left ({_RUN}) ({running} and on () count({running}) == 1)\n"
+        f"  or {machine} and on () count({running}) > 1\n"
+        ")\n* on (uuid) group_left (model) (\n"
+        f"  {model}\n  * on (uuid) group_left () ({ratio})\n"
+        ")",
+    }
+
+
 _SICK = "RewardDrop|RewardCollapse|ValidationDrop|KL.*|PolicyKLHigh|Entropy.*|GradNorm.*|NonFinite"
 """Alerts that say that the weights themselves may have suffered, as a pattern of PromQL."""
 

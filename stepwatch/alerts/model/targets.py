@@ -55,6 +55,32 @@ def ray_nodes(inner: str, function: str = "max") -> Formula:
     return Formula(f"{function} by ({written(identity.RAY_NODE)}) (label_replace({inner}, {address}))")
 
 
+def agents(inner: str) -> Formula:
+    """Return one value for each node with an agent, by the name that its credential is for."""
+    return Formula(f"max by ({written(identity.NODE)}) ({inner})")
+
+
+_WRITTEN = "stepwatch_agent_last_write_timestamp_seconds"
+
+
+def delay(inner: str) -> str:
+    """Return the PromQL of what is known of an agent's delay, while it writes."""
+    return f"{inner} and (time() - {_WRITTEN} < 60)"
+
+
+STEADY_DELAY = (
+    "max_over_time(stepwatch_agent_delay_seconds[5m]) - min_over_time(stepwatch_agent_delay_seconds[5m]) < 10"
+)
+"""PromQL of a delay that stays the same, as that of a clock that is off: a backlog grows or is made up for.
+An agent sends every 5 s what it scraped, which makes that much of a difference."""
+
+SILENT = (
+    f'present_over_time(up{{node!=""}}[{EVENT_WINDOW}])'
+    f" and on (node) (time() - max by (node) (max_over_time({_WRITTEN}[{EVENT_WINDOW}])) > 60)"
+)
+"""PromQL of the targets of agents that do not write."""
+
+
 def counted(counter: str) -> Expression:
     """Return by how much a counter of each GPU rose of late: whole numbers, unlike ``increase``."""
     return gpus(f"{counter} - min_over_time({counter}[{EVENT_WINDOW}])")
@@ -84,7 +110,7 @@ server_alert = partial(Alert, topic="rollout", about="server")
 
 
 def gone(
-    measured: str, answers: Expression, was_listed: Expression, listed: Expression
+    measured: str, answers: Expression, was_listed: Expression, listed: Expression, silent: Expression
 ) -> tuple[Condition, Condition]:
     """Return the conditions of a server to be missing while a run is running.
 
@@ -93,12 +119,13 @@ def gone(
         answers: 0 for a server that does not answer.
         was_listed: 1 for each server that was a target of late.
         listed: The targets.
+        silent: The targets of agents that do not write: for these NodeLost fires.
     """
     return (
         Condition(measured, answers.equals(0), given=RUN_LAST_IN_PROGRESS),
         Condition(
             "left the list of targets",
-            was_listed.unless(listed).equals(1),
+            was_listed.unless(listed | silent).equals(1),
             given=RUN_IN_PROGRESS,
             sparing=RUNS_CHANGED,
         ),

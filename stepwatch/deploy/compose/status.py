@@ -64,6 +64,8 @@ def status(project: Engine, rendered: Path, say: Say) -> int:
     for each in services:
         if each.status != "up" and (text := fix(project, each.name)):
             say(f"\n{text}")
+    if text := settings.rules_elsewhere(rendered):
+        say(text)
     sound = report.show(texts, say)
     well = sound and all(each.status == "up" for each in services)
     return UP if well and set(states.values()) <= {SettingsState.CURRENT} else DEGRADED

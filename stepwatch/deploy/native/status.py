@@ -117,6 +117,8 @@ def status(place: State, say: Say) -> int:
     with suppress(OSError):  # there is no such file unless the guardian started all parts again
         say(f"\n{place.restarted.read_text(encoding='utf-8', errors='replace').strip()}")
     say("\n" + "\n".join(service.report(place)))
+    if text := settings.rules_elsewhere(place.rendered):
+        say(text)
     sound = report.show(texts, say)
     unsent = [remark for sender in senders(parts, place) for remark in sender.faults(texts[sender.metrics])]
     for remark in unsent:
