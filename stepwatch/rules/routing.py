@@ -20,6 +20,7 @@ Conditions = Callable[[Receiver], tuple[Matcher, ...]]
 
 _SEVERITIES = ("critical", "warning")
 WATCHDOG, ACTIONS = "Watchdog", "actions"
+NO_ONE, DEADMAN = "(none)", "(deadman)"
 _AT_ONCE = {"group_by": ["..."], "group_wait": "0s", "group_interval": "10s", "repeat_interval": "5d"}
 
 
@@ -58,6 +59,14 @@ def announcements(config: Config) -> list[Settings]:
         config.receivers, f'topic="{ACTIONS}"', _AT_ONCE, _of_run, name=lambda each: f"(actions) {each}"
     )
     return [{**route, **_AT_ONCE} for route in every]
+
+
+def deadman(config: Config) -> Settings:
+    """Return where Watchdog goes: to the checker outside if there is one, and to no one else."""
+    matchers = {"matchers": [f'alertname="{WATCHDOG}"']}
+    if config.deadman is None:
+        return {**matchers, "receiver": NO_ONE}
+    return {**matchers, "receiver": DEADMAN, **config.deadman.pace}
 
 
 def _of_run(receiver: Receiver) -> tuple[Matcher, ...]:
@@ -119,6 +128,8 @@ class Decision:
 def decisions(config: Config, labels: Mapping[str, str], at: datetime) -> tuple[list[Decision], str]:
     """Return what is decided for each receiver about an alert, and why none is asked where that is so."""
     if labels.get("alertname") == WATCHDOG:
+        if config.deadman:
+            return [], f"{WATCHDOG} always fires, and goes to deadman alone, every {config.deadman.every}"
         return [], f"{WATCHDOG} always fires and notifies no one"
     if labels.get("severity") == "info":
         return [], "an alert of severity info is shown on the pages only"
