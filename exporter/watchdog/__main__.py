@@ -11,7 +11,7 @@ import argparse
 import json
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from threading import Thread
 from typing import Any
 
@@ -70,9 +70,9 @@ class Watchdog:
         self._looked = 0.0  # Unix seconds; 0 before the first look
         self._folders = [Folder(part, path) for part, path in options.state]
         self._peers = peers.peers(options.peers, options.peer_for)
-        self._findings = _findings(options.alert)
+        self._findings = Findings.by_settings(options.alert)
         # The next watchdog, after a restart, needs as long again to be sure.
-        self._peers_down = _findings(options.peer_alert, EXPIRY_SECONDS + options.peer_for)
+        self._peers_down = Findings.by_settings(options.peer_alert, EXPIRY_SECONDS + options.peer_for)
         self._enabled = [
             found
             for found, alert in (
@@ -170,18 +170,6 @@ def log_changes(findings: Findings, found: Iterable[Finding], now: float) -> lis
     return over
 
 
-def _findings(alert: Mapping[str, Any], expiry: float = EXPIRY_SECONDS) -> Findings:
-    """Return an empty set of findings, for alerts with these settings."""
-    return Findings(
-        alert["severity"],
-        alert["annotations"],
-        alert["generator"],
-        alert["texts"],
-        alert["labels"],
-        expiry,
-    )
-
-
 def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     """Return the options, of these flags or of those of this process."""
     flags = CommandLine(
@@ -198,7 +186,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     flags.add("scrape-interval", positive, 5.0, "seconds between two scrapes of the run exporter")
     flags.add("rules-interval", positive, 5.0, "seconds between two evaluations of the rules about runs")
     flags.add("alert", _alert, _alert({}), "severity, labels, annotations and link of the alert, as JSON")
-    flags.add("peers", _peers, (), "other machines' stacks to watch, as a JSON list with name and url of each")
+    flags.add("peers", _peers, (), "other machines' stacks to watch, as a JSON list with name and url")
     flags.add("peer-for", positive, 120.0, "seconds of silence after which a peer is down")
     flags.add("peer-alert", _alert, _alert({}), "the same as --alert, of a peer that is down")
     return flags
@@ -215,8 +203,8 @@ def _state(value: object) -> tuple[str, str]:
 
 def _peers(value: object) -> list[dict[str, Any]]:
     try:
-        found = json.loads(value) if isinstance(value, str) else value
-        return [{**each, "name": str(each["name"]), "url": str(each["url"])} for each in found]  # type: ignore[attr-defined]
+        found: Any = json.loads(value) if isinstance(value, str) else value
+        return [{**each, "name": str(each["name"]), "url": str(each["url"])} for each in found]
     except (ValueError, TypeError, KeyError):
         raise argparse.ArgumentTypeError(
             f"{value!r} names no peers. Expected a JSON list of mappings with name and url."

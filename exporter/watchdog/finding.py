@@ -110,6 +110,7 @@ class Findings:
         generator: str,
         texts: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
+        *,
         expiry: float = EXPIRY_SECONDS,
     ) -> None:
         self.severity = severity
@@ -117,6 +118,12 @@ class Findings:
         self._annotations, self._generator, self._texts = annotations, generator, texts or {}
         self._labels, self._expiry = labels or {}, expiry
         self._known: dict[tuple[str, str], Known] = {}
+
+    @classmethod
+    def by_settings(cls, alert: Mapping[str, Any], expiry: float = EXPIRY_SECONDS) -> Findings:
+        """Return an empty one, for alerts with these settings."""
+        texts, labels = alert.get("texts"), alert.get("labels")
+        return cls(alert["severity"], alert["annotations"], alert["generator"], texts, labels, expiry=expiry)
 
     def update(self, found: Iterable[Finding], now: float) -> list[Finding]:
         """Take the findings of a look at this Unix time. Returns those that are over since the last look."""

@@ -1,7 +1,7 @@
 """Stacks on other machines: whether their Prometheus and Alertmanager work, and are reached from here.
 
-A peer is well while its Alertmanager shows the alert Watchdog, and its Prometheus goes on to send it. Whether it
-does is told by changes of what the peer says, so the clocks of the two machines may differ.
+A peer is well while its Alertmanager shows the alert Watchdog, and its Prometheus goes on to send it. Whether
+it does is told by changes of what the peer says, so the clocks of the two machines may differ.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ class Peer:
         if not self._sent:
             problem = Text("never well since the watchdog started: {problem}", problem=problem)
         description = Text(
-            "{peer} ({address}): {problem}; for {seconds} s. Its runs may be unwatched. First: {status} there; "
-            "if that is well, the network from here to there.",
+            "{peer} ({address}): {problem}; for {seconds} s. Its runs may be unwatched. First: {status} "
+            "there; if that is well, the network from here to there.",
             peer=self.name,
             address=self._client.address,
             problem=problem,
@@ -130,7 +130,7 @@ class Peer:
 
 
 def peers(settings: Sequence[Mapping[str, Any]], patience: float) -> list[Peer]:
-    """Return the peers that settings name: ``name``, ``url``, and ``username``, ``password_file``, ``ca_file``."""
+    """Return the peers that settings name by ``name`` and ``url``, and perhaps a login."""
     return [
         Peer(
             each["name"],
@@ -167,8 +167,7 @@ def _news(client: Client) -> News:
     if reply.status != 200:
         raise _Fault(_refusal(reply.status))
     try:
-        alerts = json.loads(reply.body)
-        found = [(each["updatedAt"], each["endsAt"]) for each in alerts]
+        found = [(each["updatedAt"], each["endsAt"]) for each in _alerts(reply.body)]
         counts = [_seconds(end) - _seconds(sent) for sent, end in found]
     except (ValueError, TypeError, KeyError):
         raise _Fault(Text("what answers is no Alertmanager: the answer is not a list of alerts")) from None
@@ -177,6 +176,13 @@ def _news(client: Client) -> News:
             Text("its Alertmanager has no alert Watchdog: Prometheus there is down, or does not reach it")
         )
     return News(tuple(sorted(sent for sent, _ in found)), min(counts))
+
+
+def _alerts(body: str) -> list[dict[str, Any]]:
+    found = json.loads(body)
+    if isinstance(found, list):
+        return found
+    raise TypeError
 
 
 def _refusal(status: int) -> Text:

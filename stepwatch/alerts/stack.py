@@ -451,7 +451,7 @@ class PeerDown(CriticalBlock):
 
     for_: Span = hold(
         "2m",
-        "Silence; a restart takes some seconds, after which Alertmanager lacks the Watchdog for up to a minute.",
+        "Silence. An Alertmanager that restarts lacks the Watchdog for up to a minute.",
         JUDGED,
     )
 
@@ -538,7 +538,7 @@ TSDB_FAILURES = _alert(
 
 
 class Watchdog(InfrastructureBlock):
-    """Always fires, and notifies no one: its absence shows a dead stack to a checker (`deadman`) or a peer."""
+    """Always fires, and notifies no one: its absence shows a dead stack, to a checker (`deadman`) or peer."""
 
     names: ClassVar[Mapping[str, str]] = {"info": "Watchdog"}
 

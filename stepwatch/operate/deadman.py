@@ -63,20 +63,13 @@ def deadman(
     place = OnThisMachine(config)
     url = f"http://{config.address('alertmanager')}"
     found = peers(watched_peers(config, place), hold.seconds)
-    names = ", ".join(receiver.name for receiver in config.receivers) or "no one: config.yaml has no receivers"
+    names = ", ".join(each.name for each in config.receivers) or "no one: config.yaml has no receivers"
     say(
         f"Watching {', '.join(peer.name for peer in found)} every {pause}. Silent for {hold}, it is down: "
         f"PeerDown goes to {url} and so to {names}."
     )
     alert = posted(config, place, config.alerts.of(PeerDown))
-    findings = Findings(
-        alert["severity"],
-        alert["annotations"],
-        alert["generator"],
-        alert.get("texts"),
-        alert.get("labels"),
-        EXPIRY_SECONDS + hold.seconds,
-    )
+    findings = Findings.by_settings(alert, EXPIRY_SECONDS + hold.seconds)
     for peer in found:
         peer.start(pause.seconds)
     _watch(found, findings, Alertmanager(Client(url)), pause.seconds, say)
