@@ -63,6 +63,98 @@ def test_what_route_decides_is_what_amtool_finds_and_no_severity_we_send_reaches
         assert bool(said) == ours, labels
 
 
+PAIR = """
+receivers:
+  - {name: chat.a+b, webhook: {url: "http://127.0.0.1:9/a"}}
+  - {name: kl, webhook: {url: "http://127.0.0.1:9/b"}, topics: [kl]}
+  - name: mail
+    mail: {to: [a@b.example], from: c@d.example, smarthost: "m:25", tls: false}
+    severities: [warning]
+"""
+LOST = {"alertname": "NotificationFailures", "severity": "critical", "topic": "stack"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "about", "gets"),
+    [
+        # The first one gets what no other fits, and is the one that fails: who takes such alerts comes first.
+        (PAIR, {"receiver_name": "chat.a+b", "integration": "webhook"}, {"chat.a+b", "kl"}),
+        (PAIR, {"receiver_name": "chatXa+b", "integration": "webhook"}, {"chat.a+b"}),
+        (PAIR, {"receiver_name": "kl", "integration": "webhook"}, {"chat.a+b"}),
+        (PAIR, {"receiver_name": "mail", "integration": "email"}, {"chat.a+b"}),
+        # Alertmanager before 0.27: any of the webhooks may be it.
+        (PAIR, {"integration": "webhook"}, {"chat.a+b", "mail"}),
+        (PAIR, {"integration": "email"}, {"chat.a+b"}),
+        (PAIR, {}, {"chat.a+b"}),
+        (f"receivers: [{{name: a, {TO}}}]", {"receiver_name": "a", "integration": "webhook"}, {"a"}),
+        (
+            f"receivers: [{{name: a, {TO}}}, {{name: b, {TO}, severities: [warning]}}]",
+            {"receiver_name": "a", "integration": "webhook"},
+            {"a", "b"},
+        ),
+        (
+            f"""
+external_labels: {{cluster: x}}
+receivers: [{{name: a, {TO}, matchers: ['cluster="x"']}}, {{name: b, {TO}, topics: [kl]}}]
+""",
+            {"receiver_name": "a", "integration": "webhook", "cluster": "x"},
+            {"a", "b"},
+        ),
+        (
+            f"""
+alerts: {{NotificationFailures: {{severity: info}}}}
+receivers: [{{name: a, {TO}}}, {{name: b, {TO}, severities: [warning]}}]
+""",
+            {"receiver_name": "a", "integration": "webhook", "severity": "info"},
+            set(),
+        ),
+    ],
+)
+def test_an_alert_about_a_receiver_that_fails_goes_to_another_one_too(
+    tool: Tool, render: Render, settings: str, about: dict[str, str], gets: set[str]
+) -> None:
+    folder = render(settings)
+    labels = {**LOST, **about}
+
+    taken = receivers(tool, folder, **labels)
+    assert set(taken) - {"(none)"} == gets
+    assert len(taken) == len(set(taken))
+    decided, _ = routing.decisions(
+        load(folder.parents[1] / "config.yaml"), labels, datetime.now(timezone.utc)
+    )
+    assert {each.receiver.name for each in decided if each.notified} == gets
+
+
+def test_a_notifier_that_is_down_is_told_to_who_does_not_need_it(tool: Tool, render: Render) -> None:
+    robot = "feishu: {url_file: slack-url}"
+    others = f"{{name: b, {robot}}}, {{name: ops, {TO}, severities: [warning]}}"
+    folder = render(f"receivers: [{{name: a, {robot}}}, {others}]")
+    down = {"alertname": "NotifierDown", "severity": "critical", "topic": "stack"}
+
+    assert set(receivers(tool, folder, **down)) == {"a", "b", "ops"}
+    assert set(receivers(tool, folder, **{**down, "alertname": "ExporterDown"})) == {"a", "b"}
+
+
+def test_announcements_that_fail_are_told_to_another_one_too(tool: Tool, render: Render) -> None:
+    policy = "actions: {policies: [{on: KLExplosion, do: [notify]}]}"
+    folder = render(f"{policy}\nreceivers: [{{name: a, {TO}}}, {{name: b, {TO}, topics: [kl]}}]")
+
+    for name in ("a", "(actions) a"):
+        assert set(receivers(tool, folder, **LOST, receiver_name=name)) == {"a", "b"}, name
+
+
+def test_route_says_why_another_one_is_notified(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(PAIR)
+    code, lines = said(
+        tmp_path, "-", "NotificationFailures", labels=["receiver_name=chat.a+b", "integration=webhook"]
+    )
+
+    assert code == 0
+    assert lines[2].startswith(
+        "  kl is notified by webhook (HTTP): the alert is about those that would get it"
+    )
+
+
 def said(folder: Path, *words: str, **asked: str) -> tuple[int, list[str]]:
     lines: list[str] = []
     return route(folder / "config.yaml", *words, lines.append, **asked), lines  # type: ignore[arg-type]

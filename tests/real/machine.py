@@ -38,22 +38,22 @@ class Machine:
 
     def cut(self) -> None:
         """Pull the cable."""
-        _ip("link", "set", self._cable, "down")
+        # At its end: here the route would go with the cable, and another one lead somewhere.
+        _ip("-n", self._name, "link", "set", self._end, "down")
 
     def mend(self) -> None:
         """Put it in again."""
-        _ip("link", "set", self._cable, "up")
+        _ip("-n", self._name, "link", "set", self._end, "up")
 
     def __enter__(self) -> Self:
         _ip("netns", "add", self._name)
         try:
             _ip("link", "add", self._cable, "type", "veth", "peer", "name", self._end, "netns", self._name)
             _ip("addr", "add", f"{self.outside}/30", "dev", self._cable)
+            _ip("link", "set", self._cable, "up")
+            _ip("-n", self._name, "addr", "add", f"{self.address}/30", "dev", self._end)
+            _ip("-n", self._name, "link", "set", "lo", "up")
             self.mend()
-            inside = ("-n", self._name)
-            _ip(*inside, "addr", "add", f"{self.address}/30", "dev", self._end)
-            _ip(*inside, "link", "set", self._end, "up")
-            _ip(*inside, "link", "set", "lo", "up")
         except BaseException:
             self.__exit__(None, None, None)
             raise
