@@ -58,7 +58,12 @@ class Matcher:
         return same != self.operator.startswith("!")
 
 
-def _matcher(value: Any) -> Matcher:
+def to_matcher(value: Any) -> Matcher:
+    """Return the matcher that a text is.
+
+    Raises:
+        Fault: It is none.
+    """
     if isinstance(value, Matcher):
         return value
     found = _MATCHER.fullmatch(value) if isinstance(value, str) else None
@@ -189,7 +194,7 @@ class Receiver(_Passing):
         (),
         "Only alerts about runs whose names match one of these patterns, such as ppo/*. Empty: all alerts.",
     )
-    matchers: tuple[Annotated[Matcher, Checked(_matcher)], ...] = default(
+    matchers: tuple[Annotated[Matcher, Checked(to_matcher)], ...] = default(
         (), "Only alerts that all of these fit, such as 'cluster=\"a\"', in Alertmanager's form."
     )
     when: Hours | None = default(

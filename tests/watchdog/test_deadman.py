@@ -194,7 +194,10 @@ def _both(
         box = parts.enter_context(Machine())
         first = First(tmp_path / "first", box, request.param)
         second = Second(tmp_path / "second", first.url)
-        for part in (*first.parts, *second.parts):
+        for part in first.parts:
+            parts.enter_context(part)
+        eventually(lambda: first.checker.received)
+        for part in second.parts:
             parts.enter_context(part)
         yield box, first, second
 
