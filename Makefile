@@ -134,6 +134,7 @@ formats: development ## Write what is read of the real logs into docs/formats.md
 
 pictures: development ## Draw the pictures of the documents anew, in ten minutes; ARGS='--out DIR': of dashboards all
 	@$(if $(ARGS),:,$(PY) -m tests.runs.light.screenshots)
+	@$(if $(ARGS),:,$(PY) -m tests.notifier.pictures)
 	@$(PY) -m tests.grafana.pictures $(ARGS)
 
 judge: development ## Score the rules on the real logs, and write docs/alert-quality.md
