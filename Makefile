@@ -10,14 +10,14 @@ JOBS ?= 4
 BY_FILE = --dist=loadfile --no-loadscope-reorder
 PY := .venv/bin/python
 # Recipes read these from the environment, where a path may hold any character.
-export RUNS CONFIG TO OUT RUN NOTE FOR KEY FILE TITLE VETO KILL CONTINUE NODE
+export RUNS CONFIG TO OUT RUN NOTE FOR KEY FILE TITLE VETO KILL CONTINUE NODE PEER
 STEPWATCH = $(PY) -m stepwatch
 WITH = $${CONFIG:+--config "$$CONFIG"}
 
 # `$(call required,NAME,usage)` ends make with one line and status 2 where the variable is missing.
 required = $(if $(value $(1)),,$(error Usage: make $@ $(2)))
 
-.PHONY: help up down status demo-reset test-alert route mark silence actions agent evidence tensorboard config alerts discover import-dashboard gpu-release inspect gpu-check backtest verdicts generate test test-fast test-world trainer-logs check bench mutate formats pictures judge runtime development
+.PHONY: help up down status demo-reset test-alert route deadman mark silence actions agent evidence tensorboard config alerts discover import-dashboard gpu-release inspect gpu-check backtest verdicts generate test test-fast test-world trainer-logs check bench mutate formats pictures judge runtime development
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -47,6 +47,9 @@ route: runtime ## Show who would be notified, and why: make route RUN=name ALERT
 	$(call required,RUN,RUN=name ALERT=name [AT=time] [SEVERITY=s]. Example: make route RUN=ppo/gsm8k ALERT=KLExplosion)
 	$(call required,ALERT,RUN=name ALERT=name [AT=time] [SEVERITY=s]. Example: make route RUN=ppo/gsm8k ALERT=KLExplosion)
 	@$(STEPWATCH) route $(WITH) $${AT:+"--at=$$AT"} $${SEVERITY:+"--severity=$$SEVERITY"} -- "$$RUN" "$$ALERT"
+
+deadman: runtime ## Watch another machine's stack, in the foreground: make deadman PEER=http://machine:9093
+	@$(STEPWATCH) deadman $(WITH) $${PEER:+"--peer=$$PEER"}
 
 mark: runtime ## Measure a run anew after a wanted change of level: make mark RUN=name NOTE=text
 	$(call required,RUN,RUN=name [NOTE=text]. Example: make mark RUN=ppo/gsm8k NOTE='new data')
@@ -134,6 +137,7 @@ formats: development ## Write what is read of the real logs into docs/formats.md
 
 pictures: development ## Draw the pictures of the documents anew, in ten minutes; ARGS='--out DIR': of dashboards all
 	@$(if $(ARGS),:,$(PY) -m tests.runs.light.screenshots)
+	@$(if $(ARGS),:,$(PY) -m tests.notifier.pictures)
 	@$(PY) -m tests.grafana.pictures $(ARGS)
 
 judge: development ## Score the rules on the real logs, and write docs/alert-quality.md

@@ -125,6 +125,17 @@ def _add_stack(command: Command) -> None:
     routing.add_argument("--severity", choices=("critical", "warning", "info"), help="default: its worst")
     routing.add_argument("--at", metavar="TIME", help="such as 2026-02-01T22:30+08:00; default: now")
     routing.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="one more")
+    watching = command("deadman", "watch another machine's stack, in the foreground", _deadman)
+    watching.add_argument(
+        "--peer", action="append", default=[], metavar="URL", help="its Alertmanager; default: peers"
+    )
+    watching.add_argument("--every", default="10s", metavar="TIME", help="default: %(default)s")
+    watching.add_argument(
+        "--for", dest="patience", metavar="TIME", help="of silence, then PeerDown fires; default: its for"
+    )
+    watching.add_argument("--username", metavar="NAME", help="where a proxy before it asks for a login")
+    watching.add_argument("--password-file", metavar="FILE", help="with the password of that login")
+    watching.add_argument("--ca-file", metavar="FILE", help="certificates (PEM) that vouch for https://")
 
 
 def _add_orders(command: Command) -> None:
@@ -283,6 +294,17 @@ def _route(options: argparse.Namespace) -> int:
     _require_hub(options, file)
     asked = {"severity": options.severity, "at": options.at, "labels": options.label}
     return route(file, options.run, options.alert, _say, **asked)
+
+
+def _deadman(options: argparse.Namespace) -> int:
+    from stepwatch.operate.deadman import deadman
+
+    files = {key: getattr(options, key) for key in ("password_file", "ca_file")}
+    # Of this folder; those of config.yaml are of its own.
+    login = {key: file and str(Path(file).absolute()) for key, file in files.items()}
+    login["username"] = options.username
+    file = _file(options, _place())
+    return deadman(file, options.peer, _say, every=options.every, patience=options.patience, login=login)
 
 
 def _actions(options: argparse.Namespace) -> int:

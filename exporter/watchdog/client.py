@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from base64 import b64encode
@@ -17,6 +18,9 @@ LARGEST = 16 << 20
 """Bytes of an answer. Prometheus's page of metrics has some 200 kB."""
 
 USER = "stepwatch"
+
+
+_LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
 
 
 class UnreachableError(Exception):
@@ -35,19 +39,32 @@ class Client:
 
     Args:
         address: ``http://host:port``, or the path of a socket in the file system.
-        password_file: Holds the password of the user ``stepwatch``, where the server asks for one. It is
-            read at each request.
+        password_file: Holds the password of the user, where the server asks for one. It is read at each
+            request.
         seconds: That an answer may take.
+        user: Whose password that is.
+        ca_file: For ``https://``, the certificates that vouch for the server; by default the system's.
     """
 
-    def __init__(self, address: str, password_file: str | None = None, seconds: float = SECONDS) -> None:
+    def __init__(
+        self,
+        address: str,
+        password_file: str | None = None,
+        seconds: float = SECONDS,
+        *,
+        user: str = USER,
+        ca_file: str | None = None,
+    ) -> None:
         self.address = address
         self._seconds = seconds
-        self._password_file = password_file
+        self._password_file, self._user = password_file, user
+        self._ca_file = ca_file
         parts = urlsplit(address if address.startswith("http") else "")
         self._host = parts.netloc or "localhost"
         self._prefix = parts.path.rstrip("/")
-        self._socket = (parts.hostname, parts.port or 80) if parts.hostname else None
+        self._encrypted = parts.scheme == "https"
+        port = parts.port or (443 if self._encrypted else 80)
+        self._socket = (parts.hostname, port) if parts.hostname else None
 
     def get(self, path: str) -> Reply:
         """GET a page.
@@ -82,11 +99,16 @@ class Client:
                     if time.monotonic() > deadline:
                         raise UnreachableError(Text("The answer is too slow"))
         except OSError as problem:
-            raise UnreachableError(problem.strerror or str(problem)) from None
+            # Of a certificate that is refused the useful words are in its reason.
+            said = getattr(problem, "verify_message", "") or problem.strerror or str(problem)
+            raise UnreachableError(said) from None
         first, end, content = answer.partition(b"\r\n\r\n")
         words = first.split(b" ", 2)
         if not end or len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
             raise UnreachableError(Text("The answer is not HTTP"))
+        length = _LENGTH.search(first)
+        if length and len(content) < int(length[1]):
+            raise UnreachableError(Text("The answer ends too early"))
         return Reply(int(words[1]), content.decode("utf-8", "replace"))
 
     def _authorization(self) -> list[str]:
@@ -97,11 +119,12 @@ class Client:
                 password = file.read().strip()
         except OSError as problem:
             raise UnreachableError(f"{self._password_file}: {problem.strerror}") from None
-        return [f"Authorization: Basic {b64encode(f'{USER}:{password}'.encode()).decode()}"]
+        return [f"Authorization: Basic {b64encode(f'{self._user}:{password}'.encode()).decode()}"]
 
     def _connected(self) -> socket.socket:
         if self._socket:
-            return socket.create_connection(self._socket, self._seconds)
+            plain = socket.create_connection(self._socket, self._seconds)
+            return self._tls(plain, self._socket[0]) if self._encrypted else plain
         connection = socket.socket(socket.AF_UNIX)
         try:
             connection.settimeout(self._seconds)
@@ -110,3 +133,12 @@ class Client:
             connection.close()
             raise
         return connection
+
+    def _tls(self, plain: socket.socket, host: str) -> socket.socket:
+        import ssl  # noqa: PLC0415  weighs megabytes, and only a peer may be behind TLS
+
+        try:
+            return ssl.create_default_context(cafile=self._ca_file).wrap_socket(plain, server_hostname=host)
+        except OSError:
+            plain.close()
+            raise

@@ -45,7 +45,10 @@ def _filled(text: str, parts: Mapping[str, object]) -> str:
 
 
 ALERTMANAGER = "alertmanager"
-"""The name of findings that cannot be posted."""
+"""The name of findings about it, which cannot be posted."""
+
+PEER_DOWN = "peer_down"
+"""The fault of a stack on another machine, whose name is the finding's; an alert of its own."""
 
 HOLD_SECONDS = 60.0
 """How long an alert outlasts its fault. The alerts that the fault caused, such as ExporterDown, are inhibited
@@ -67,6 +70,13 @@ class Finding(NamedTuple):
     summary: Text
     description: Text
     parts: tuple[str, ...] = ()
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of its alert that are its own."""
+        if self.fault == PEER_DOWN:
+            return {"alertname": "PeerDown", "peer": self.name}
+        return {"alertname": ALERT, "fault": self.fault, "name": self.name}
 
 
 class Known(NamedTuple):
@@ -90,6 +100,7 @@ class Findings:
         generator: The page that alerts lead to.
         texts: The words of alerts in another language, by the English ones.
         labels: The external labels of Prometheus, which its own alerts have.
+        expiry: Seconds after which Alertmanager resolves what is not posted again.
     """
 
     def __init__(
@@ -99,12 +110,20 @@ class Findings:
         generator: str,
         texts: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
+        *,
+        expiry: float = EXPIRY_SECONDS,
     ) -> None:
         self.severity = severity
         self.present: tuple[Known, ...] = ()
         self._annotations, self._generator, self._texts = annotations, generator, texts or {}
-        self._labels = labels or {}
+        self._labels, self._expiry = labels or {}, expiry
         self._known: dict[tuple[str, str], Known] = {}
+
+    @classmethod
+    def by_settings(cls, alert: Mapping[str, Any], expiry: float = EXPIRY_SECONDS) -> Findings:
+        """Return an empty one, for alerts with these settings."""
+        texts, labels = alert.get("texts"), alert.get("labels")
+        return cls(alert["severity"], alert["annotations"], alert["generator"], texts, labels, expiry=expiry)
 
     def update(self, found: Iterable[Finding], now: float) -> list[Finding]:
         """Take the findings of a look at this Unix time. Returns those that are over since the last look."""
@@ -121,7 +140,9 @@ class Findings:
     def alerts(self, now: float) -> list[dict[str, Any]]:
         """Return what to post to Alertmanager at this time: what is wrong with others, and what ended."""
         return [
-            self._alert(known, now) for known in self._known.values() if known.finding.name != ALERTMANAGER
+            self._alert(known, now)
+            for known in self._known.values()
+            if known.finding.name != ALERTMANAGER or known.finding.fault == PEER_DOWN
         ]
 
     def forget(self, now: float) -> None:
@@ -130,15 +151,13 @@ class Findings:
 
     def _alert(self, known: Known, now: float) -> dict[str, Any]:
         finding = known.finding
-        end = now if known.is_over(now) else now + EXPIRY_SECONDS
+        end = now if known.is_over(now) else now + self._expiry
         return {
             "labels": {
                 **self._labels,
-                "alertname": ALERT,
                 "severity": self.severity,
                 "topic": "stack",
-                "fault": finding.fault,
-                "name": finding.name,
+                **finding.labels,
             },
             "annotations": {
                 "summary": finding.summary.translated(self._texts),

@@ -472,6 +472,29 @@ ALERTING_BROKEN = _alert(
 )
 
 
+class PeerDown(CriticalBlock):
+    """Another machine of `peers` cannot alert: its Watchdog is not renewed, or nothing answers there.
+
+    The watchdog of this machine asks it every 10 s and notifies Alertmanager itself; no rule is involved.
+    Resolved a minute after the fault.
+    """
+
+    for_: Span = hold(
+        "2m",
+        "Silence. An Alertmanager that restarts lacks the Watchdog for up to a minute.",
+        JUDGED,
+    )
+
+
+PEER_DOWN = _alert(
+    PeerDown,
+    summary="Alerting of another machine is down",
+    action="see the runbook",
+    conditions=(),
+    about="stack",
+)
+
+
 class StateDiskLow(WarningBlock):
     """A disk with Stepwatch's own state is nearly full. For one that node_exporter shows, DiskLow fires."""
 
@@ -545,7 +568,7 @@ TSDB_FAILURES = _alert(
 
 
 class Watchdog(InfrastructureBlock):
-    """Always fires, and notifies no one: for a receiver that alerts when the stack itself is dead."""
+    """Always fires, and notifies no one: its absence shows a dead stack, to a checker (`deadman`) or peer."""
 
     names: ClassVar[Mapping[str, str]] = {"info": "Watchdog"}
 
@@ -574,6 +597,7 @@ ALERTS = (
     REMOTE_WRITE_FAILING,
     TSDB_NEAR_LIMIT,
     ALERTING_BROKEN,
+    PEER_DOWN,
     STATE_DISK_LOW,
     TSDB_FAILURES,
     WATCHDOG,

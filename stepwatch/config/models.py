@@ -13,12 +13,13 @@ from pydantic import Field, ValidationError, model_validator
 from exporter.actions.policy import DISRUPTIVE
 from exporter.runs.signals.keys.key import normal
 from stepwatch.alerts.engines import EngineGone
+from stepwatch.alerts.stack import Watchdog
 from stepwatch.config import cluster, reference
 from stepwatch.config.actions import Actions
 from stepwatch.config.alerts import DEMO, Alerts, Override, Variant
 from stepwatch.config.cluster import Agents, Hub, NodeName
 from stepwatch.config.hours import TimeInterval
-from stepwatch.config.receivers import Notify, Receiver
+from stepwatch.config.receivers import Deadman, Notify, Peer, Receiver
 from stepwatch.config.remote import ExternalLabels, RemoteWrite
 from stepwatch.config.sections import Checkpoints, Discovery, Gpus, Job, Runs, Signals
 from stepwatch.launch.policy import RetryPolicy
@@ -202,6 +203,14 @@ class Config(Section):
         (), "Times by name, in Alertmanager's own form, for hours that several receivers share."
     )
     notify: Notify = default(Notify(), "When notifications are sent.")
+    deadman: Deadman | None = default(
+        None,
+        "A checker outside, such as healthchecks, that gets a ping while this stack can alert, and notifies "
+        "you when they stop (docs/notifications.md). url_file names a file with its URL.",
+    )
+    peers: tuple[Peer, ...] = default(
+        (), "Other machines with a stack of their own. Affects PeerDown, which fires when one falls silent."
+    )
     alerts: Alerts = default(
         Alerts(),
         "When an alert fires. Every block takes enabled: false; a level (warning, critical) "
@@ -278,6 +287,9 @@ class Config(Section):
             *_same(self.scrape, "job", ("scrape",)),
             *_same(self.receivers, "name", ("receivers",)),
             *_same(self.time_intervals, "name", ("time_intervals",)),
+            *_same(self.peers, "title", ("peers",)),
+            *_same(self.peers, "url", ("peers",)),
+            *_deadman_faults(self),
             *_unknown_intervals(self),
             *_same(self.retry, "name", ("retry",)),
             *_same(self.remote_write, "url", ("remote_write",)),
@@ -420,6 +432,18 @@ class Config(Section):
     def timeout(self, interval: Duration) -> Duration:
         """Return how long a scrape may take that happens at this interval."""
         return min(interval, DEFAULT_TIMEOUT)
+
+
+def _deadman_faults(config: Config) -> Iterator[Fault]:
+    """Yield a fault if the checker would never get a ping."""
+    if config.deadman and not config.alerts.of(Watchdog).enabled:
+        yield Fault(
+            "would never be pinged: the alert Watchdog is switched off",
+            expected="alerts.Watchdog.enabled: true",
+            fix="delete alerts.Watchdog, or deadman",
+            value=NOTHING,
+            at=("deadman",),
+        )
 
 
 def _same(items: Iterable[Section], key: str, at: KeyPath) -> Iterator[Fault]:

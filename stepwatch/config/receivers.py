@@ -1,4 +1,4 @@
-"""Where messages go, and when: the `receivers` and `notify` sections."""
+"""Where messages go, and when: `receivers`, `notify`, and for a dead stack `deadman` and `peers`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import create_model, field_validator, model_validator
 
@@ -23,7 +24,8 @@ from stepwatch.config.integrations import (
 )
 from stepwatch.config.passed import KINDS, Passed, block
 from stepwatch.schema.errors import NOTHING, Fault, quoted
-from stepwatch.schema.names import ReceiverName, RunGlob, alternation
+from stepwatch.schema.names import LabelValue, ReceiverName, RunGlob, alternation
+from stepwatch.schema.path_types import PeerUrl, SecretFile, TrustFile
 from stepwatch.schema.quantities import Duration
 from stepwatch.schema.scalars import TOPICS, PositiveSpan, SentSeverity, Span, Switch, Topic
 from stepwatch.schema.section import Checked, Section, default, needed
@@ -56,7 +58,12 @@ class Matcher:
         return same != self.operator.startswith("!")
 
 
-def _matcher(value: Any) -> Matcher:
+def to_matcher(value: Any) -> Matcher:
+    """Return the matcher that a text is.
+
+    Raises:
+        Fault: It is none.
+    """
     if isinstance(value, Matcher):
         return value
     found = _MATCHER.fullmatch(value) if isinstance(value, str) else None
@@ -187,7 +194,7 @@ class Receiver(_Passing):
         (),
         "Only alerts about runs whose names match one of these patterns, such as ppo/*. Empty: all alerts.",
     )
-    matchers: tuple[Annotated[Matcher, Checked(_matcher)], ...] = default(
+    matchers: tuple[Annotated[Matcher, Checked(to_matcher)], ...] = default(
         (), "Only alerts that all of these fit, such as 'cluster=\"a\"', in Alertmanager's form."
     )
     when: Hours | None = default(
@@ -261,3 +268,69 @@ class Receiver(_Passing):
                 fix="write each once; a receiver that gets nothing can be deleted",
             )
         return value
+
+
+MAX_EVERY = Duration.parse("1d")
+
+
+class Deadman(Webhook):
+    """A checker outside, which notifies people once the pings of this stack stop."""
+
+    every: PositiveSpan = default(
+        Duration.parse("1m"),
+        "How often it is pinged, at most 1d. Let the checker wait for 5m longer before it notifies: without "
+        "Prometheus, Alertmanager pings for up to 3m more.",
+    )
+
+    @field_validator("every")
+    @classmethod
+    def _daily(cls, value: Duration) -> Duration:
+        if value > MAX_EVERY:
+            raise Fault(
+                f"is longer than {MAX_EVERY}",
+                expected=f"at most {MAX_EVERY}",
+                fix="write a shorter one, such as 1m",
+            )
+        return value
+
+    @property
+    def pace(self) -> dict[str, str]:
+        """How Alertmanager repeats what it sends."""
+        # It looks at a group once in group_interval, and sends what is older than repeat_interval. Were both
+        # `every`, each second look would come a moment too early.
+        half = Duration(max(1, self.every.milliseconds // 2))
+        quarters = Duration(max(1, self.every.milliseconds * 3 // 4))
+        return {"group_wait": "0s", "group_interval": str(half), "repeat_interval": str(quarters)}
+
+
+class Peer(Section):
+    """Another machine with a stack of its own, which this one watches."""
+
+    url: PeerUrl = needed(
+        "Its Alertmanager, as this machine reaches it: http://<machine>:9093 (its `listen` must let it)."
+    )
+    name: ReceiverName | None = default(
+        None, "What PeerDown calls it: its label peer. null: host and port of url."
+    )
+    username: LabelValue | None = default(None, "The login, with password_file, of a proxy before it.")
+    password_file: SecretFile | None = default(None, "A file with the password.")
+    ca_file: TrustFile | None = default(
+        None, "A file with the certificates (PEM) that vouch for an https:// address. null: the system's."
+    )
+
+    @property
+    def title(self) -> str:
+        """What alerts call it."""
+        return self.name or urlsplit(self.url).netloc
+
+    @model_validator(mode="after")
+    def _whole_login(self) -> Peer:
+        if (self.username is None) != (self.password_file is None):
+            has, lacks = ("username", "password_file")[:: 1 if self.username else -1]
+            raise Fault(
+                f"has {has} without {lacks}",
+                value=NOTHING,
+                expected="both, or neither",
+                fix=f"add {lacks}, or delete {has}",
+            )
+        return self

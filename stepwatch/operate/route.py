@@ -1,4 +1,7 @@
-"""``python -m stepwatch route RUN ALERT``: who would be notified of an alert, and why; nothing is sent."""
+"""``python -m stepwatch route RUN ALERT``: who would be notified of an alert, and why; nothing is sent.
+
+The running Alertmanager, if there is one, is asked for silences and for what inhibits the alert now.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from pathlib import Path
 
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.config import Config, load
+from stepwatch.operate.holding import held_back
 from stepwatch.operate.limits_report import effective
 from stepwatch.rules import routing
 from stepwatch.schema.errors import Refused
@@ -54,15 +58,24 @@ def route(
     decided, none = routing.decisions(settings, found, when)
     notified = [each for each in decided if each.notified]
     say(f"{about}, {when.astimezone():%a %d %b %Y %H:%M %Z}:")
+    alertmanager = f"http://{settings.address('alertmanager')}"
+    held = held_back(alertmanager, {**settings.external_labels, **found}, when if at else None)
+    for reason in held or ():
+        say(f"  It is {reason}.")
     for each in notified:
         way = each.receiver.integration
-        say(f"  {each.receiver.name} is notified by {way.title}: {each.why}.")
+        would = "would be" if held else "is"
+        say(f"  {each.receiver.name} {would} notified by {way.title}: {each.why}.")
     for each in decided:
         if not each.notified:
             say(f"  {each.receiver.name} is not notified: {each.why}.")
+    if held is None:
+        say(f"Silences and inhibition were not looked at: no Alertmanager answers at {alertmanager}.")
+    elif held:
+        say("No one is notified while that holds. The pages show it.")
     if not notified:
         say(f"No one is notified{f': {none}' if none else ''}. The pages show it.")
-    return 0 if notified else 1
+    return 0 if notified and not held else 1
 
 
 def labelled(config: Config, file: str, run: str, alert: str, own: Mapping[str, str]) -> dict[str, str]:

@@ -205,6 +205,7 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "routing": routing,
         "block": block,
         "notifying": partial(receivers.notifying, deployment),
+        "pinging": partial(receivers.pinging, deployment),
     }
 
 

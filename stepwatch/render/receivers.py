@@ -16,7 +16,7 @@ from stepwatch.config.deployment import Deployment
 from stepwatch.config.integrations import Webhook
 from stepwatch.config.loading import written
 from stepwatch.config.passed import Passed
-from stepwatch.config.receivers import Receiver
+from stepwatch.config.receivers import Deadman, Receiver
 from stepwatch.config.yaml_document import parse
 from stepwatch.programs import programs
 from stepwatch.render.check import TIMEOUT_SECONDS, find
@@ -24,6 +24,7 @@ from stepwatch.schema.errors import NOTHING, ConfigError, Fault, KeyPath, Proble
 
 _OF_LINE = re.compile(r"line (\d+): (.*)")
 _UNKNOWN = re.compile(r"field (\S+) not found in type .*")
+_URL_FILES = (0, 26, 0)
 _PAGE = "https://prometheus.io/docs/alerting/latest/configuration"
 
 
@@ -41,6 +42,11 @@ def notifying(
     settings = way.settings(receiver.name, deployment)
     own = settings.pop("send_resolved", receiver.send_resolved)
     return {way.block: [{**settings, "send_resolved": own if send_resolved is None else send_resolved}]}
+
+
+def pinging(deployment: Deployment, deadman: Deadman) -> dict[str, Any]:
+    """Return how the checker outside is pinged: never of an end, which would look like a ping."""
+    return {Deadman.block: [{**deadman.settings("", deployment), "send_resolved": False}]}
 
 
 def require_known(config: Config, file: Path, deployment: Deployment) -> None:
@@ -69,10 +75,12 @@ def require_known(config: Config, file: Path, deployment: Deployment) -> None:
 
 def _needs(config: Config) -> Iterator[tuple[KeyPath, programs.Version]]:
     """Yield each key that the oldest Alertmanager does not know, with the first version that does."""
+    if config.deadman and config.deadman.url_file:
+        yield ("deadman", "url_file"), _URL_FILES
     for index, receiver in enumerate(config.receivers):
         way = receiver.integration
         if isinstance(way, Webhook) and way.url_file:
-            yield ("receivers", index, "webhook", "url_file"), (0, 26, 0)
+            yield ("receivers", index, "webhook", "url_file"), _URL_FILES
         elif isinstance(way, Passed):
             oldest = programs.WANTED["alertmanager"].tool.least
             for path, since in dict.fromkeys(way.needs()):
@@ -96,7 +104,7 @@ class _Program:
         return Fault(
             f"needs {wanted.title} {least} or later ({self.path} is {programs.written(self.version)})",
             expected="url and credentials_file for this version, or a later one"
-            if key[-2:] == ("webhook", "url_file")
+            if key[-2:] in (("webhook", "url_file"), ("deadman", "url_file"))
             else "what this version knows, or a later one",
             fix=f"install {wanted.title} {least} or later; or take {self.path} off PATH and unset "
             f"{wanted.variable}: {own} Alertmanager {wanted.tool.release.version}",

@@ -1,7 +1,8 @@
 """Who is notified of which alert: the routes of Alertmanager, and the same decision with its reasons.
 
 A receiver gets what fits each of its conditions, within its hours. What fits no receiver that is there round
-the clock goes to the first of these, so that no pattern loses an alert.
+the clock goes to the first of these, so that no pattern loses an alert. An alert about a receiver that fails
+goes to another one as well, if there is any.
 """
 
 from __future__ import annotations
@@ -11,15 +12,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from stepwatch.alerts.stack import NotificationFailures, NotifierDown
 from stepwatch.config import Config
 from stepwatch.config.receivers import Matcher, Receiver
 from stepwatch.schema.errors import quoted
+from stepwatch.schema.names import to_re2
 
 Settings = dict[str, Any]
 Conditions = Callable[[Receiver], tuple[Matcher, ...]]
 
 _SEVERITIES = ("critical", "warning")
 WATCHDOG, ACTIONS = "Watchdog", "actions"
+NO_ONE, DEADMAN = "(none)", "(deadman)"
 _AT_ONCE = {"group_by": ["..."], "group_wait": "0s", "group_interval": "10s", "repeat_interval": "5d"}
 
 
@@ -43,13 +47,96 @@ def routes(config: Config) -> list[Settings]:
     """Return the routes of alerts by severity."""
     found = []
     for severity in _SEVERITIES:
-        timing = getattr(config.notify, severity)
-        pace = {key: str(getattr(timing, key)) for key in ("group_wait", "group_interval", "repeat_interval")}
+        pace = _pace(config, severity)
         always, hourly = _takers(config, severity)
         if always:
             found += [_leaf(each, f'severity="{severity}"', pace) for each in hourly]
         found += _complete(always or hourly, f'severity="{severity}"', pace, lambda each: each.conditions)
     return found
+
+
+def _pace(config: Config, severity: str) -> Settings:
+    timing = getattr(config.notify, severity)
+    return {key: str(getattr(timing, key)) for key in ("group_wait", "group_interval", "repeat_interval")}
+
+
+def spares(config: Config) -> list[Settings]:
+    """Return the routes of alerts about receivers that fail, to others that would not get them."""
+    return [
+        _leaf(spare, str(failing.matchers[0]), _pace(config, failing.labels["severity"]), failing.conditions)
+        for failing in _failures(config)
+        if (spare := failing.spare(config))
+    ]
+
+
+@dataclass(frozen=True)
+class _Failing:
+    """An alert about receivers that are not notified: its labels, what fits it, and who these are."""
+
+    labels: Mapping[str, str]
+    matchers: tuple[Matcher, ...]
+    broken: tuple[Receiver, ...]
+
+    def conditions(self, _: Receiver) -> tuple[Matcher, ...]:
+        """What fits it besides its name."""
+        return self.matchers[1:]
+
+    def fits(self, labels: Mapping[str, str]) -> bool:
+        """Whether an alert is such a one."""
+        return all(each.fits(labels) for each in self.matchers)
+
+    def spare(self, config: Config) -> Receiver | None:
+        """Return who is to be notified besides; None if another one is anyway, or there is no other."""
+        severity = self.labels["severity"]
+        others = [each for each in config.receivers if each not in self.broken]
+        if any(each in others for each in _notified(config, self.labels)):
+            return None
+        ways = {each.integration.title for each in self.broken}
+        return min(
+            others,
+            key=lambda each: (
+                severity not in each.severities,
+                each.has_hours,
+                each.integration.title in ways,
+            ),
+            default=None,
+        )
+
+
+def _failures(config: Config) -> Iterator[_Failing]:
+    """Yield each alert that says that some receivers are not notified."""
+    own = {"topic": "stack", **config.external_labels}
+    lost, down = config.alerts.of(NotificationFailures), config.alerts.of(NotifierDown)
+    if lost.enabled and lost.severity in _SEVERITIES:
+        name = type(lost).__name__
+        named = Matcher("alertname", "=", name)
+        known = {**own, "alertname": name, "severity": lost.severity}
+        for each in config.receivers:
+            # Its announcements are counted by another name.
+            by = (
+                Matcher("receiver_name", "=~", f"([(]actions[)] )?{to_re2(each.name)}")
+                if config.actions.enabled
+                else Matcher("receiver_name", "=", each.name)
+            )
+            yield _Failing({**known, "receiver_name": each.name}, (named, by), (each,))
+        # Alertmanager names receivers from 0.27 on, before that only how they are notified.
+        for label in dict.fromkeys(each.integration.label for each in config.receivers):
+            by_way = (Matcher("integration", "=", label), Matcher("receiver_name", "=", ""))
+            broken = tuple(each for each in config.receivers if each.integration.label == label)
+            yield _Failing({**known, "integration": label}, (named, *by_way), broken)
+    if config.notifier and down.enabled and down.severity in _SEVERITIES:
+        name = type(down).__name__
+        robots = tuple(each for each in config.receivers if each.robot)
+        known = {**own, "alertname": name, "severity": down.severity}
+        yield _Failing(known, (Matcher("alertname", "=", name),), robots)
+
+
+def _notified(config: Config, labels: Mapping[str, str]) -> list[Receiver]:
+    """Return who is notified of an alert, within their hours: all whom it fits, or the first."""
+    always, hourly = _takers(config, labels["severity"])
+    steady = always or hourly
+    fitting = [each for each in (*always, *hourly) if _misfit(each, labels) is None]
+    return fitting if any(each in steady for each in fitting) else [*fitting, *steady[:1]]
 
 
 def announcements(config: Config) -> list[Settings]:
@@ -58,6 +145,14 @@ def announcements(config: Config) -> list[Settings]:
         config.receivers, f'topic="{ACTIONS}"', _AT_ONCE, _of_run, name=lambda each: f"(actions) {each}"
     )
     return [{**route, **_AT_ONCE} for route in every]
+
+
+def deadman(config: Config) -> Settings:
+    """Return where Watchdog goes: to the checker outside if there is one, and to no one else."""
+    matchers = {"matchers": [f'alertname="{WATCHDOG}"']}
+    if config.deadman is None:
+        return {**matchers, "receiver": NO_ONE}
+    return {**matchers, "receiver": DEADMAN, **config.deadman.pace}
 
 
 def _of_run(receiver: Receiver) -> tuple[Matcher, ...]:
@@ -119,6 +214,8 @@ class Decision:
 def decisions(config: Config, labels: Mapping[str, str], at: datetime) -> tuple[list[Decision], str]:
     """Return what is decided for each receiver about an alert, and why none is asked where that is so."""
     if labels.get("alertname") == WATCHDOG:
+        if config.deadman:
+            return [], f"{WATCHDOG} always fires, and goes to deadman alone, every {config.deadman.every}"
         return [], f"{WATCHDOG} always fires and notifies no one"
     if labels.get("severity") == "info":
         return [], "an alert of severity info is shown on the pages only"
@@ -129,7 +226,22 @@ def decisions(config: Config, labels: Mapping[str, str], at: datetime) -> tuple[
     always, hourly = _takers(config, labels["severity"])
     steady = always or hourly
     last = None if any(_misfit(each, labels) is None for each in steady) else next(iter(steady), None)
-    return [_decided(config, each, labels, at, spare=each is last) for each in config.receivers], ""
+    besides = [
+        spare for failing in _failures(config) if failing.fits(labels) and (spare := failing.spare(config))
+    ]
+    return [
+        _besides(config, each, at)
+        if each in besides
+        else _decided(config, each, labels, at, spare=each is last)
+        for each in config.receivers
+    ], ""
+
+
+def _besides(config: Config, receiver: Receiver, at: datetime) -> Decision:
+    """Decide of a receiver that gets an alert about the only ones that it would go to."""
+    why = "the alert is about those that would get it otherwise, and these fail"
+    muted = _muted(config, receiver, at)
+    return Decision(receiver, not muted, muted or why)
 
 
 def _decided(

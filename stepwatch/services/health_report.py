@@ -87,7 +87,12 @@ class HealthReport:
             self._show_alerts(
                 {path: texts[self._url("alertmanager", path)] for path in _PATHS["alertmanager"]}, say
             )
-        return not self.watchdog or _show_findings(texts[self._url("watchdog", "/api/v1/findings")], say)
+        if not self.watchdog:
+            return True
+        found = texts[self._url("watchdog", "/api/v1/findings")]
+        for line in _peers(found):
+            say(line)
+        return _show_findings(found, say)
 
     def show_after_start(self, say: Say) -> None:
         """Report what a stack that just started cannot read, and what keeps it from alerting, if anything.
@@ -222,6 +227,14 @@ def _show_lacking_page(page: str | None, say: Say) -> None:
             "in messages and on dashboards open no form. Use `make silence RUN=name` instead. "
             "Fix: put the official release of Alertmanager on PATH."
         )
+
+
+def _peers(page: str | None) -> Iterator[str]:
+    """Yield how each other machine is that this one watches."""
+    for each in json.loads(page or "{}").get("peers", ()):
+        problem = f"{'DOWN' if each['down'] else 'not well'} for {duration(each['silence_seconds'])}"
+        how = f"{problem}: {each['problem']}" if each["problem"] else "alerting works"
+        yield f"Peer {each['peer']} ({each['url']}): {how}."
 
 
 def _show_findings(page: str | None, say: Say) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -14,10 +14,11 @@ from stepwatch.operate.route import route
 from stepwatch.render.generator import generate
 from stepwatch.rules import routing
 from stepwatch.schema.errors import Refused
+from stepwatch.system import http_client
 from tests.alertmanager.conftest import Render
 from tests.alertmanager.route import QUICK, alert, post, reported
 from tests.alertmanager.test_routes import receivers
-from tests.real import AlertmanagerServer, Tool, WebhookSink, eventually
+from tests.real import AlertmanagerServer, Tool, WebhookSink, eventually, free_port
 
 TO = "webhook: {url: 'http://127.0.0.1:9/a'}"
 
@@ -63,14 +64,111 @@ def test_what_route_decides_is_what_amtool_finds_and_no_severity_we_send_reaches
         assert bool(said) == ours, labels
 
 
-def said(folder: Path, *words: str, **asked: str) -> tuple[int, list[str]]:
+PAIR = """
+receivers:
+  - {name: chat.a+b, webhook: {url: "http://127.0.0.1:9/a"}}
+  - {name: kl, webhook: {url: "http://127.0.0.1:9/b"}, topics: [kl]}
+  - name: mail
+    mail: {to: [a@b.example], from: c@d.example, smarthost: "m:25", tls: false}
+    severities: [warning]
+"""
+LOST = {"alertname": "NotificationFailures", "severity": "critical", "topic": "stack"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "about", "gets"),
+    [
+        # The first one gets what no other fits, and is the one that fails: who takes such alerts comes first.
+        (PAIR, {"receiver_name": "chat.a+b", "integration": "webhook"}, {"chat.a+b", "kl"}),
+        (PAIR, {"receiver_name": "chatXa+b", "integration": "webhook"}, {"chat.a+b"}),
+        (PAIR, {"receiver_name": "kl", "integration": "webhook"}, {"chat.a+b"}),
+        (PAIR, {"receiver_name": "mail", "integration": "email"}, {"chat.a+b"}),
+        # Alertmanager before 0.27: any of the webhooks may be it.
+        (PAIR, {"integration": "webhook"}, {"chat.a+b", "mail"}),
+        (PAIR, {"integration": "email"}, {"chat.a+b"}),
+        (PAIR, {}, {"chat.a+b"}),
+        (f"receivers: [{{name: a, {TO}}}]", {"receiver_name": "a", "integration": "webhook"}, {"a"}),
+        (
+            f"receivers: [{{name: a, {TO}}}, {{name: b, {TO}, severities: [warning]}}]",
+            {"receiver_name": "a", "integration": "webhook"},
+            {"a", "b"},
+        ),
+        (
+            f"""
+external_labels: {{cluster: x}}
+receivers: [{{name: a, {TO}, matchers: ['cluster="x"']}}, {{name: b, {TO}, topics: [kl]}}]
+""",
+            {"receiver_name": "a", "integration": "webhook", "cluster": "x"},
+            {"a", "b"},
+        ),
+        (
+            f"""
+alerts: {{NotificationFailures: {{severity: info}}}}
+receivers: [{{name: a, {TO}}}, {{name: b, {TO}, severities: [warning]}}]
+""",
+            {"receiver_name": "a", "integration": "webhook", "severity": "info"},
+            set(),
+        ),
+    ],
+)
+def test_an_alert_about_a_receiver_that_fails_goes_to_another_one_too(
+    tool: Tool, render: Render, settings: str, about: dict[str, str], gets: set[str]
+) -> None:
+    folder = render(settings)
+    labels = {**LOST, **about}
+
+    taken = receivers(tool, folder, **labels)
+    assert set(taken) - {"(none)"} == gets
+    assert len(taken) == len(set(taken))
+    decided, _ = routing.decisions(
+        load(folder.parents[1] / "config.yaml"), labels, datetime.now(timezone.utc)
+    )
+    assert {each.receiver.name for each in decided if each.notified} == gets
+
+
+def test_a_notifier_that_is_down_is_told_to_who_does_not_need_it(tool: Tool, render: Render) -> None:
+    robot = "feishu: {url_file: slack-url}"
+    others = f"{{name: b, {robot}}}, {{name: ops, {TO}, severities: [warning]}}"
+    folder = render(f"receivers: [{{name: a, {robot}}}, {others}]")
+    down = {"alertname": "NotifierDown", "severity": "critical", "topic": "stack"}
+
+    assert set(receivers(tool, folder, **down)) == {"a", "b", "ops"}
+    assert set(receivers(tool, folder, **{**down, "alertname": "ExporterDown"})) == {"a", "b"}
+
+
+def test_announcements_that_fail_are_told_to_another_one_too(tool: Tool, render: Render) -> None:
+    policy = "actions: {policies: [{on: KLExplosion, do: [notify]}]}"
+    folder = render(f"{policy}\nreceivers: [{{name: a, {TO}}}, {{name: b, {TO}, topics: [kl]}}]")
+
+    for name in ("a", "(actions) a"):
+        assert set(receivers(tool, folder, **LOST, receiver_name=name)) == {"a", "b"}, name
+
+
+def test_route_says_why_another_one_is_notified(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(f"ports: {{alertmanager: {free_port()}}}\n{PAIR}")
+    code, lines = said(
+        tmp_path, "-", "NotificationFailures", labels=["receiver_name=chat.a+b", "integration=webhook"]
+    )
+
+    assert code == 0
+    assert lines[2].startswith(
+        "  kl is notified by webhook (HTTP): the alert is about those that would get it"
+    )
+
+
+def said(folder: Path, *words: str, **asked: str | list[str]) -> tuple[int, list[str]]:
+    """Exit status and lines, but for the one that no Alertmanager was asked."""
     lines: list[str] = []
-    return route(folder / "config.yaml", *words, lines.append, **asked), lines  # type: ignore[arg-type]
+    code = route(folder / "config.yaml", *words, lines.append, **asked)  # type: ignore[arg-type]
+    return code, [line for line in lines if not line.startswith(UNASKED)]
+
+
+UNASKED = "Silences and inhibition were not looked at: no Alertmanager answers at "
 
 
 @pytest.fixture(name="teams")
 def _teams(tmp_path: Path) -> Path:
-    (tmp_path / "config.yaml").write_text(TEAMS)
+    (tmp_path / "config.yaml").write_text(f"ports: {{alertmanager: {free_port()}}}\n{TEAMS}")
     return tmp_path
 
 
@@ -196,3 +294,68 @@ def test_a_real_alertmanager_delivers_as_route_says_within_hours_and_outside(
     assert wanted["team"] == {("KLExplosion", "ppo/a"), ("LengthCollapse", "sft")}
     assert wanted["past"] == wanted["muted"] == set()
     assert len(wanted["day"]) == len(sent)
+
+
+@pytest.mark.e2e
+def test_route_says_what_the_running_alertmanager_holds_back_and_that_it_did_not_look(
+    version: str, render: Render
+) -> None:
+    port = free_port()
+    ports = f"ports: {{alertmanager: {port}}}"
+    folder = render(f"{ports}\nexternal_labels: {{cluster: x}}\nreceivers: [{{name: a, {TO}}}]\n{QUICK}")
+    root = folder.parents[1]
+
+    lines: list[str] = []
+    assert route(root / "config.yaml", "sick", "KLExplosion", lines.append) == 0
+    assert lines[-1] == f"{UNASKED}http://127.0.0.1:{port}."
+    with AlertmanagerServer(version, folder, port=port) as server:
+        assert said(root, "sick", "KLExplosion")[1][1:] == [
+            "  a is notified by webhook (HTTP): severity fits."
+        ]
+        _silence(server.url, "ops", run="quiet.*")
+        post(
+            server,
+            alert("RunFailed", "gone", topic="progress", cluster="x"),
+            alert("RunFailed", "elsewhere", topic="progress", cluster="y"),
+            alert("KLExplosion", "sick", topic="kl", cluster="x"),
+        )
+        eventually(lambda: len(said(root, "gone", "KLExplosion")[1]) == 4)
+
+        code, lines = said(root, "gone", "KLExplosion")
+        assert (code, lines[1:]) == (
+            1,
+            [
+                "  It is inhibited by RunFailed (critical), which fires now.",
+                "  a would be notified by webhook (HTTP): severity fits.",
+                "No one is notified while that holds. The pages show it.",
+            ],
+        )
+        code, lines = said(root, "quiet-7", "KLExplosion")
+        assert (code, lines[1].startswith("  It is silenced until ")) == (1, True), lines
+        assert lines[1].endswith(" by ops: planned.")
+        # How it ended is told, another cluster is not this one, and tomorrow neither is known to hold.
+        for words in (("gone", "RunFailed"), ("elsewhere", "KLExplosion"), ("sick", "KLExplosion")):
+            assert said(root, *words)[0] == 0, words
+        assert said(root, "sick", "KLHigh")[1][1] == (
+            "  It is inhibited by KLExplosion (critical), which fires now."
+        )
+        later = (datetime.now(timezone.utc) + timedelta(days=1)).isoformat()
+        for run in ("gone", "quiet-7"):
+            assert said(root, run, "KLExplosion", at=later)[0] == 0, run
+
+
+def _silence(url: str, by: str, **patterns: str) -> None:
+    now = datetime.now(timezone.utc)
+    body = {
+        "matchers": [
+            {"name": name, "value": value, "isRegex": True, "isEqual": True}
+            for name, value in patterns.items()
+        ],
+        "startsAt": now.isoformat(),
+        "endsAt": (now + timedelta(hours=2)).isoformat(),
+        "createdBy": by,
+        "comment": "planned",
+    }
+    answer = http_client.post(f"{url}/api/v2/silences", body)
+    assert answer
+    assert answer.done

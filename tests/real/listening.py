@@ -1,4 +1,4 @@
-"""An HTTP server of a test, on 127.0.0.1 while a ``with`` block runs."""
+"""An HTTP server of a test, while a ``with`` block runs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ class Listening:
     Args:
         handler: Of requests.
         port: Where it listens, any free port if not given.
+        host: The address of that port.
     """
 
-    def __init__(self, handler: type[BaseHTTPRequestHandler], port: int = 0) -> None:
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), handler)
+    def __init__(self, handler: type[BaseHTTPRequestHandler], port: int = 0, host: str = "127.0.0.1") -> None:
+        self._server = ThreadingHTTPServer((host, port), handler)
         self.port = self._server.server_port
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http://{host}:{self.port}"
 
     def __enter__(self) -> Self:
         Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()

@@ -29,16 +29,17 @@ class Received:
 
 
 class WebhookSink(Listening):
-    """Listens on 127.0.0.1 while the ``with`` block runs; ``received`` is in order of arrival.
+    """Listens while the ``with`` block runs; ``received`` is in order of arrival.
 
     Args:
         port: Where it listens, any free port if not given.
+        host: The address of that port.
     """
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, host: str = "127.0.0.1") -> None:
         self.received: list[Received] = []
         self._news = threading.Condition()
-        super().__init__(self._handler(), port)
+        super().__init__(self._handler(), port, host)
         self.url += "/"
 
     def wait_for(self, predicate: Callable[[Received], bool], timeout: float = HANG_SECONDS) -> Received:

@@ -32,7 +32,8 @@ MOST_BYTES = 24 << 20
 def _watchdog(tmp_path: Path) -> Iterator[Server]:
     """It finds neither Prometheus nor Alertmanager."""
     port, nobody = free_port(), f"http://127.0.0.1:{free_port()}"
-    words = (f"--port={port}", f"--prometheus={nobody}", f"--alertmanager={nobody}", "--state")
+    peers = f'--peers=[{{"name": "gpu-2", "url": "{nobody}"}}]'
+    words = (f"--port={port}", f"--prometheus={nobody}", f"--alertmanager={nobody}", peers, "--state")
     command = (sys.executable, "-m", "exporter.watchdog", *words, f"prometheus={tmp_path}")
     with Server(command, f"http://127.0.0.1:{port}/-/healthy", cwd=CHECKOUT) as server:
         server.url = f"http://127.0.0.1:{port}"  # type: ignore[attr-defined]

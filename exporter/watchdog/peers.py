@@ -1,0 +1,206 @@
+"""Stacks on other machines: whether their Prometheus and Alertmanager work, and are reached from here.
+
+A peer is well while its Alertmanager shows the alert Watchdog, and its Prometheus goes on to send it. Whether
+it does is told by changes of what the peer says, so the clocks of the two machines may differ.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from threading import Thread
+from typing import Any, NamedTuple
+
+from exporter.http.exposition import Metric, own
+from exporter.installation import adapt
+from exporter.watchdog.client import Client, UnreachableError
+from exporter.watchdog.finding import PEER_DOWN, Finding, Text
+
+logger = logging.getLogger("exporter.watchdog")
+
+LOOK_SECONDS = 10.0
+QUESTION = "/api/v2/alerts?filter=alertname%3D%22Watchdog%22"
+SUMMARY = Text("Alerting of another machine is down")
+
+_STATUS = adapt("`make status`")
+_GATEWAY = (500, 502, 503, 504)
+
+
+class _Fault(Exception):  # noqa: N818  the peer's, not ours
+    """Raised where an answer does not say that the peer is well; the text says why."""
+
+    def __init__(self, text: Text) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+class News(NamedTuple):
+    """What a peer says of its Watchdog: when it was sent last, and for how many seconds that counts."""
+
+    sent: tuple[str, ...]
+    counts: float
+
+
+class Peer:
+    """Another machine's stack, looked at again and again.
+
+    Args:
+        name: What alerts call it: their label ``peer``.
+        client: Asks its Alertmanager, by the address at which other machines reach that.
+        patience: Seconds of silence after which it is down.
+    """
+
+    def __init__(self, name: str, client: Client, patience: float) -> None:
+        self.name = name
+        self.problem: Text | None = Text("it was not asked yet")
+        """What the last look found; ``None`` if the peer is well."""
+        self.down = False
+        """Whether it has been silent for too long."""
+        self.silence = 0.0
+        """Seconds since it was last known to be well; since the first look if it never was."""
+        self._client, self._patience = client, patience
+        self._sent: tuple[str, ...] = ()
+        self._well: float | None = None
+
+    def start(self, interval: float = LOOK_SECONDS) -> None:
+        """Look every so many seconds, in the background: a peer that hangs holds up nothing else."""
+
+        def run() -> None:
+            while True:
+                try:
+                    self.look()
+                except Exception:  # an unforeseen one must not end the looks
+                    logger.exception("A look at the peer %s failed.", self.name)
+                time.sleep(interval)
+
+        Thread(target=run, name=f"peer {self.name}", daemon=True).start()
+
+    def look(self) -> None:
+        """Ask it once."""
+        if self._well is None:
+            self._well = time.monotonic()
+        patience = self._patience
+        try:
+            news = _news(self._client)
+        except UnreachableError as problem:
+            self.problem = Text("it does not answer ({reason})", reason=problem.args[0])
+        except _Fault as fault:
+            self.problem = fault.text
+        else:
+            # Prometheus lets an alert count for four times as long as it takes to send it again.
+            patience = max(patience, news.counts / 2)
+            if news.sent != self._sent:
+                self._sent, self._well, self.problem = news.sent, time.monotonic(), None
+            elif time.monotonic() - self._well >= patience:
+                self.problem = Text("its Alertmanager answers, but its Prometheus sends nothing any more")
+        # Judged here, right after an answer: a watchdog that was stopped itself for long knows nothing yet.
+        self.silence = time.monotonic() - self._well
+        self.down = self.problem is not None and self.silence >= patience
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield that it is down, if it is."""
+        problem = self.problem
+        if not self.down or problem is None:
+            return
+        if not self._sent:
+            problem = Text("never well since the watchdog started: {problem}", problem=problem)
+        description = Text(
+            "{peer} ({address}): {problem}; for {seconds} s. Its runs may be unwatched. First: {status} "
+            "there; if that is well, the network from here to there.",
+            peer=self.name,
+            address=self._client.address,
+            problem=problem,
+            seconds=f"{self.silence:.0f}",
+            status=_STATUS,
+        )
+        yield Finding(PEER_DOWN, self.name, SUMMARY, description)
+
+    def report(self) -> dict[str, Any]:
+        """Return what is known of it, as JSON has it."""
+        return {
+            "peer": self.name,
+            "url": self._client.address,
+            "down": self.down,
+            "problem": self.problem,
+            "silence_seconds": round(self.silence, 1),
+        }
+
+
+def peers(settings: Sequence[Mapping[str, Any]], patience: float) -> list[Peer]:
+    """Return the peers that settings name by ``name`` and ``url``, and perhaps a login."""
+    return [
+        Peer(
+            each["name"],
+            Client(
+                each["url"].rstrip("/"),
+                each.get("password_file"),
+                user=each.get("username") or "",
+                ca_file=each.get("ca_file"),
+            ),
+            patience,
+        )
+        for each in settings
+    ]
+
+
+def samples(every: Sequence[Peer]) -> list[Metric]:
+    """Return the metrics about peers."""
+    return [
+        own(
+            "watchdog_peer_down",
+            "Whether a peer has been silent for too long.",
+            [({"peer": each.name}, float(each.down)) for each in every],
+        ),
+        own(
+            "watchdog_peer_silence_seconds",
+            "Since a peer was last known to be well.",
+            [({"peer": each.name}, each.silence) for each in every],
+        ),
+    ]
+
+
+def _news(client: Client) -> News:
+    reply = client.get(QUESTION)
+    if reply.status != 200:
+        raise _Fault(_refusal(reply.status))
+    try:
+        found = [(each["updatedAt"], each["endsAt"]) for each in _alerts(reply.body)]
+        counts = [_seconds(end) - _seconds(sent) for sent, end in found]
+    except (ValueError, TypeError, KeyError):
+        raise _Fault(Text("what answers is no Alertmanager: the answer is not a list of alerts")) from None
+    if not found:
+        raise _Fault(
+            Text("its Alertmanager has no alert Watchdog: Prometheus there is down, or does not reach it")
+        )
+    return News(tuple(sorted(sent for sent, _ in found)), min(counts))
+
+
+def _alerts(body: str) -> list[dict[str, Any]]:
+    found = json.loads(body)
+    if isinstance(found, list):
+        return found
+    raise TypeError
+
+
+def _refusal(status: int) -> Text:
+    if status == 401:
+        return Text("it answers 401: it asks for a login; name username and password_file of this peer")
+    if status == 403:
+        return Text(
+            "it answers 403: it refuses this host name; set links.alertmanager there, or name its IP address"
+        )
+    if 300 <= status < 400:
+        return Text("it answers {status}, a redirect: name the address that it leads to", status=status)
+    if status in _GATEWAY:
+        return Text("it answers {status}: the Alertmanager behind that address is down", status=status)
+    return Text("it answers {status}: what is there is no Alertmanager", status=status)
+
+
+def _seconds(time_: str) -> float:
+    # Python 3.10 reads neither Z nor more than six digits.
+    whole, _, rest = time_.partition(".")
+    zone = rest.lstrip("0123456789") if rest else ""
+    return datetime.fromisoformat((whole + zone).replace("Z", "+00:00")).timestamp()
