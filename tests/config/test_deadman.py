@@ -56,7 +56,7 @@ def rendered(folder: Path, text: str) -> dict[str, Any]:
         ("deadman: {url_file: secrets/password}", "names a file that holds no URL"),
         ("deadman: {url_file: secrets/checker, url: 'http://a/'}", "deadman: names two URLs"),
         ("deadman: {credentials_file: secrets/password}", "deadman: names no URL"),
-        ("deadman: {url_file: secrets/checker, every: 2d}", "every: 2d is longer than 1d"),
+        ("deadman: {url_file: secrets/checker, every: 2d}", 'every: "2d" is longer than 1d'),
         (
             "deadman: {url_file: secrets/checker}\nalerts: {Watchdog: {enabled: false}}",
             "deadman: would never be pinged: the alert Watchdog is switched off",
