@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
-ALERT = "AlertingBroken"
+ALERT, PEER_ALERT = "AlertingBroken", "PeerDown"
 
 _PART = re.compile(r"\{(\w+)\}")
 
@@ -75,7 +75,7 @@ class Finding(NamedTuple):
     def labels(self) -> dict[str, str]:
         """The labels of its alert that are its own."""
         if self.fault == PEER_DOWN:
-            return {"alertname": "PeerDown", "peer": self.name}
+            return {"alertname": PEER_ALERT, "peer": self.name}
         return {"alertname": ALERT, "fault": self.fault, "name": self.name}
 
 

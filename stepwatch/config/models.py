@@ -203,8 +203,8 @@ class Config(Section):
         (), "Times by name, in Alertmanager's own form, for hours that several receivers share."
     )
     notify: Notify = default(Notify(), "When notifications are sent.")
-    deadman: Deadman | None = default(
-        None,
+    deadman: Deadman = default(
+        Deadman(),
         "A checker outside, such as healthchecks, that gets a ping while this stack can alert, and notifies "
         "you when they stop (docs/notifications.md). url_file names a file with its URL.",
     )
@@ -436,7 +436,7 @@ class Config(Section):
 
 def _deadman_faults(config: Config) -> Iterator[Fault]:
     """Yield a fault if the checker would never get a ping."""
-    if config.deadman and not config.alerts.of(Watchdog).enabled:
+    if config.deadman.enabled and not config.alerts.of(Watchdog).enabled:
         yield Fault(
             "would never be pinged: the alert Watchdog is switched off",
             expected="alerts.Watchdog.enabled: true",

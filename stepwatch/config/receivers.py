@@ -274,13 +274,29 @@ MAX_EVERY = Duration.parse("1d")
 
 
 class Deadman(Webhook):
-    """A checker outside, which notifies people once the pings of this stack stop."""
+    """A checker outside, which notifies people once the pings of this stack stop; none without a URL."""
 
     every: PositiveSpan = default(
         Duration.parse("1m"),
         "How often it is pinged, at most 1d. Let the checker wait for 5m longer before it notifies: without "
         "Prometheus, Alertmanager pings for up to 3m more.",
     )
+
+    @property
+    def enabled(self) -> bool:
+        """Whether there is a checker."""
+        return bool(self.url or self.url_file)
+
+    @model_validator(mode="after")
+    def _one_url(self) -> Deadman:
+        if (self.url and self.url_file) or (self.credentials_file and not self.enabled):
+            raise Fault(
+                "names two URLs" if self.enabled else "names no URL",
+                value=NOTHING,
+                expected="url or url_file, and not both; neither, if there is no checker",
+                fix="write url_file: with the path of a file that holds the URL",
+            )
+        return self
 
     @field_validator("every")
     @classmethod

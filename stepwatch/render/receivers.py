@@ -75,7 +75,7 @@ def require_known(config: Config, file: Path, deployment: Deployment) -> None:
 
 def _needs(config: Config) -> Iterator[tuple[KeyPath, programs.Version]]:
     """Yield each key that the oldest Alertmanager does not know, with the first version that does."""
-    if config.deadman and config.deadman.url_file:
+    if config.deadman.url_file:
         yield ("deadman", "url_file"), _URL_FILES
     for index, receiver in enumerate(config.receivers):
         way = receiver.integration

@@ -150,7 +150,7 @@ def announcements(config: Config) -> list[Settings]:
 def deadman(config: Config) -> Settings:
     """Return where Watchdog goes: to the checker outside if there is one, and to no one else."""
     matchers = {"matchers": [f'alertname="{WATCHDOG}"']}
-    if config.deadman is None:
+    if not config.deadman.enabled:
         return {**matchers, "receiver": NO_ONE}
     return {**matchers, "receiver": DEADMAN, **config.deadman.pace}
 
@@ -214,7 +214,7 @@ class Decision:
 def decisions(config: Config, labels: Mapping[str, str], at: datetime) -> tuple[list[Decision], str]:
     """Return what is decided for each receiver about an alert, and why none is asked where that is so."""
     if labels.get("alertname") == WATCHDOG:
-        if config.deadman:
+        if config.deadman.enabled:
             return [], f"{WATCHDOG} always fires, and goes to deadman alone, every {config.deadman.every}"
         return [], f"{WATCHDOG} always fires and notifies no one"
     if labels.get("severity") == "info":

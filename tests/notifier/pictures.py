@@ -1,7 +1,7 @@
 """Draw what chats and mail make of a notification: ``python -m tests.notifier.pictures``.
 
-They are for docs/notifications.md. The texts are those of the golden messages. How a client shows them is drawn here after its kind: no client is
-asked.
+For docs/notifications.md. The texts are those of the golden messages. How a client shows them is drawn here
+after its kind: no client is asked.
 """
 
 from __future__ import annotations
