@@ -135,7 +135,7 @@ def _series(  # noqa: C901  (a function for each label would take longer than th
                     or message[at + 1] > 0x7F
                     or message[middle + 1] > 0x7F
                 ):
-                    _long_label(message, at, stop, name)
+                    _long_label(message, at, stop)
         elif field == _SAMPLE:
             samples += 1
             newest = max(newest, _timestamp(message, at, stop))
@@ -149,7 +149,7 @@ def _series(  # noqa: C901  (a function for each label would take longer than th
     return samples, newest
 
 
-def _long_label(message: bytes, at: int, end: int, name: bytes) -> None:
+def _long_label(message: bytes, at: int, end: int) -> None:
     """Check a label with a long name or value, or with none: the fields that are there, in their order."""
     for expected in (_NAME, _VALUE):
         if at < end and message[at] == expected:
@@ -157,8 +157,6 @@ def _long_label(message: bytes, at: int, end: int, name: bytes) -> None:
             at = begins + size
             if at > end:
                 break
-            if expected == _NAME and message[begins:at] == name:  # its value is missing or too long
-                raise ForeignSeriesError("another")
     if at != end:
         raise FormatError("a label that is not one name and one value")
 

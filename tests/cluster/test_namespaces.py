@@ -65,6 +65,7 @@ class Cluster:
                 self.sink = opened.enter_context(WebhookSink())
             self._certify()
             hub = self.machines["hub"]
+            hub.environment["STEPWATCH_SECRETS"] = str(hub.folder)
             hub.configure(OF_ALL + OF_HUB.format(folder=hub.folder, sink=self.sink.url))
             self._up("hub", opened)
             self.runs.start()
