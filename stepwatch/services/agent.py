@@ -65,8 +65,8 @@ def on_hub(config: Config) -> str:
     agents = config.agents
     kind = "https" if agents.cert_file else "http, on this machine alone"
     return (
-        f"Agents connect to {agents.listen}, port {config.ports.agents} ({kind}). `make agent NODE=name` prints "
-        "the token of a node."
+        f"Agents connect to {agents.listen}, port {config.ports.agents} ({kind}). "
+        "`make agent NODE=name` prints the token of a node."
     )
 
 

@@ -1,0 +1,65 @@
+"""An agent says what the hub does not take, and why."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from stepwatch.services.agent import Sender
+from stepwatch.system.http_client import Page
+from tests.real.answering import Answering
+
+REFUSAL = (
+    'time=2026-01-01T00:00:00Z level=ERROR msg="non-recoverable error" component=remote remote_name=hub '
+    'err="server returned HTTP status 401 Unauthorized: not \\"the\\" token\\n"\n'
+)
+
+
+def metrics(sent: float, failed: int, name: str = "hub") -> str:
+    labels = f'{{remote_name="{name}",url="https://hub:9415/api/v1/write"}}'
+    return (
+        f"prometheus_remote_storage_queue_highest_sent_timestamp_seconds{labels} {sent}\n"
+        f"prometheus_remote_storage_samples_failed_total{labels} {failed}\n"
+    )
+
+
+def faults(tmp_path: Path, before: str, now: str = "") -> list[str]:
+    """What is said where the page of metrics was one a moment ago, and is another one now."""
+    (tmp_path / "log").write_text(REFUSAL)
+    with Answering(body=now) as server:
+        return list(Sender(Page(server.url), tmp_path / "log").faults(before))
+
+
+def test_a_hub_that_takes_all_is_no_fault(tmp_path: Path) -> None:
+    assert faults(tmp_path, metrics(time.time(), 0)) == []
+    # What was refused once is over.
+    assert faults(tmp_path, metrics(time.time() - 5, 7), metrics(time.time(), 7)) == []
+
+
+@pytest.mark.parametrize("name", ["hub", "another"])
+def test_a_sender_that_has_sent_nothing_names_its_log(tmp_path: Path, name: str) -> None:
+    (said,) = faults(tmp_path, metrics(0 if name == "hub" else time.time(), 0, name))
+
+    assert said == f"The hub has not taken a sample since the sender started: {tmp_path}/log says why."
+
+
+def test_samples_that_wait_are_said_with_how_long_they_are_kept(tmp_path: Path) -> None:
+    (said,) = faults(tmp_path, metrics(time.time() - 7260, 0))
+
+    assert said.startswith("The hub has not taken the samples of the last 2h 1m: ")
+    assert said.endswith("They are kept for 12h and sent later.")
+
+
+def test_a_refusal_is_said_in_the_hubs_own_words(tmp_path: Path) -> None:
+    (said,) = faults(tmp_path, metrics(time.time() - 5, 7), metrics(time.time(), 9))
+
+    assert said == (
+        "The hub refuses the samples, which are lost: "
+        'server returned HTTP status 401 Unauthorized: not "the" token'
+    )
+
+
+def test_a_sender_that_does_not_answer_is_reported_by_its_state_alone(tmp_path: Path) -> None:
+    assert list(Sender(Page("http://127.0.0.1:1"), tmp_path / "log").faults(None)) == []
