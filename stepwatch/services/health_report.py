@@ -12,7 +12,7 @@ from typing import Any
 
 from stepwatch.system import http_client
 from stepwatch.system.http_client import Texts, metric
-from stepwatch.system.terminal import Say, duration
+from stepwatch.system.terminal import Say, ago, duration
 
 ALERTS, SILENCES = "/api/v2/alerts?active=true", "/api/v2/silences"
 """Pages of Alertmanager."""
@@ -153,7 +153,7 @@ class HealthReport:
         started = metric(pages["/metrics"] or "", "process_start_time_seconds") or 0
         if (age := time.time() - started) < _REFILL:
             say(
-                f"Alertmanager started {duration(age)} ago. Prometheus sends it all alerts again within a "
+                f"Alertmanager started {ago(age)}. Prometheus sends it all alerts again within a "
                 "minute: until then some that fire are missing here."
             )
         if alerts := firing(pages[ALERTS], pages[SILENCES]):
@@ -231,8 +231,8 @@ def _show_findings(page: str | None, say: Say) -> bool:
         return False
     found = json.loads(page)
     if faults := [f"{each['summary']}. {each['description']}" for each in found["findings"]]:
-        age = duration(time.time() - found["looked"])
-        say("\n  ".join([f"\nAlerting is broken (the watchdog looked {age} ago):", *faults]))
+        looked = ago(time.time() - found["looked"])
+        say("\n  ".join([f"\nAlerting is broken (the watchdog looked {looked}):", *faults]))
     return not faults
 
 

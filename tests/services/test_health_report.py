@@ -141,7 +141,7 @@ def test_parts_that_do_not_answer_are_not_taken_for_empty_ones() -> None:
 def test_an_alertmanager_that_has_just_started_is_not_taken_to_have_all_alerts(serve: Serve) -> None:
     young, old = (lines(alertmanager=alertmanager(serve, uptime=uptime)) for uptime in (20, 70))
 
-    assert young[1].startswith("Alertmanager started 20s ago. ")
+    assert young[1].startswith("Alertmanager started 20 s ago. ")
     assert young[2:] == old[1:]
 
 
@@ -154,7 +154,7 @@ def test_what_keeps_the_stack_from_alerting_is_reported_and_is_not_well(serve: S
     sick, fine = (serve({"/api/v1/findings": [findings(4, *found)]}) for found in ([fault], []))
 
     assert lines(watchdog=sick) == [
-        "\nAlerting is broken (the watchdog looked 4s ago):\n  State disk is full. /data: 0 B free."
+        "\nAlerting is broken (the watchdog looked 4 s ago):\n  State disk is full. /data: 0 B free."
     ]
     assert lines(watchdog=fine) == []
     assert well(HealthReport("", "", fine, "", ""))
