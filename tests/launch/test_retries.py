@@ -241,12 +241,15 @@ def test_what_is_said_between_attempts_is_in_the_log_on_a_line_of_its_own(trial:
     assert not any("stepwatch: " in line[1:] for line in lines)
 
 
+UNKNOWN = "--retry q: there is no such policy. Expected: p."
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
         (
             ["--retry", "q"],
-            "--retry q: there is no such policy. Expected: p. Fix: add it to retry in config.yaml, see docs/actions.md.",
+            f"{UNKNOWN} Fix: add it to retry in config.yaml, see docs/actions.md.",
         ),
         (
             ["--retry", "P-"],

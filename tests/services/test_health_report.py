@@ -122,6 +122,30 @@ def test_an_inhibited_alert_comes_last_and_names_what_inhibits_it() -> None:
     assert collapsed.endswith(" (muted by RunStopped): .")
 
 
+def test_an_alert_of_a_run_that_is_over_says_so(serve: Serve) -> None:
+    names = [("KLExplosion", "a"), ("RunFailed", "a"), ("KLHigh", 'b"\\'), ("KLHigh", "c")]
+    alerts = [
+        {
+            "labels": {"alertname": name, "severity": "warning", "run": run},
+            "annotations": {"description": f"{name} of {run}"},
+            "startsAt": "2026-11-21T01:00:00Z",
+            "fingerprint": f"{name}{run}",
+            "status": {"inhibitedBy": [], "silencedBy": []},
+        }
+        for name, run in names
+    ]
+    states = [("a", "failed", 1), ("a", "running", 0), ('b\\"\\\\', "vanished", 1), ("c", "running", 1)]
+    page = "".join(f'rl_run_state{{run="{run}",state="{state}"}} {on}.0\n' for run, state, on in states)
+    page += 'rl_reward{run="c",state="x"} 1.0\n'
+    served = {"/api/v2/receivers": ["[]"], "/api/v2/alerts": [json.dumps(alerts)], "/metrics": [""]}
+    firing_ = lines(serve({"/metrics": [page]}), serve(served))[-1]
+
+    found = {line.partition(": ")[2]: line for line in firing_.splitlines() if "warning" in line}
+    assert "the run is over (failed)" in found["KLExplosion of a"]
+    assert "the run is over (vanished)" in found['KLHigh of b"\\']
+    assert "is over" not in found["RunFailed of a"] + found["KLHigh of c"]
+
+
 def test_without_runs_and_receivers_it_says_so(serve: Serve) -> None:
     said = lines(serve({"/metrics": [LOOKED]}), alertmanager(serve))
 

@@ -120,8 +120,25 @@ class Overview:
 
     def others(self) -> tuple[Firing, ...]:
         """Critical alerts and warnings about no run: servers, GPUs, machines, and the stack itself."""
-        found = self._silences.mark(self._prometheus.answers.firing.get("", ()))
-        return tuple(alert for alert in found if alert.severity in ("critical", "warning"))
+        book = self._file.panels.notices.book
+        return tuple(
+            replace(alert, book=alert.book or book.get(alert.name, ()))
+            for alert in self._firing("")
+            if alert.severity in ("critical", "warning")
+        )
+
+    @property
+    def notifies(self) -> bool:
+        """Whether a receiver is configured, as far as that is known."""
+        return self._file.panels.notices.receivers
+
+    def _firing(self, run: str) -> tuple[Firing, ...]:
+        """The alerts about a run, or about none, with their silences and ends."""
+        keep = self._file.panels.notices.keep_firing
+        return tuple(
+            alert if alert.passed is None or keep is None else replace(alert, ends=alert.passed + keep)
+            for alert in self._silences.mark(self._prometheus.answers.firing.get(run, ()))
+        )
 
     def run(self, name: str) -> RunDetails | None:
         """A run with its history; ``None`` if no run has that name."""
@@ -155,7 +172,7 @@ class Overview:
         return self._with_firing(run, healths(run, self._file.panels, answers, since))
 
     def _with_firing(self, run: RunSummary, found: tuple[Health, ...]) -> RunSummary:
-        firing = self._silences.mark(self._prometheus.answers.firing.get(run.name, ()))
+        firing = self._firing(run.name)
         stalled = run.state == "running" and any(alert.name == STALLED for alert in firing)
         return replace(run, healths=found, firing=firing, state="stalled" if stalled else run.state)
 
