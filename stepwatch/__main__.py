@@ -351,6 +351,8 @@ def _run(options: argparse.Namespace) -> int:
     from stepwatch.launch.command import Retrying, run
     from stepwatch.launch.ray_job import RayJob
 
+    if options.dry_run and not options.retry:
+        raise Refused("--dry-run: what would be retried is not said. Fix: name a policy with --retry.")
     runs, retrying = options.runs, None
     if runs is None or options.retry:
         from stepwatch.config import load
@@ -360,8 +362,6 @@ def _run(options: argparse.Namespace) -> int:
         runs = config.runs.path if runs is None else runs
         if options.retry:
             retrying = Retrying(config.retry_policy(options.retry), last_step, options.dry_run)
-    elif options.dry_run:
-        raise Refused("--dry-run: what would be retried is not said. Fix: name a policy with --retry.")
     if options.working_dir and not options.ray:
         raise Refused("--working-dir: only jobs of Ray have one. Fix: name the cluster with --ray.")
     job = RayJob(options.ray, options.working_dir) if options.ray else None

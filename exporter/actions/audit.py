@@ -107,7 +107,7 @@ class Audit:
                 action_.acted = time
         elif event == "result":
             action_.step, action_.stepped = "", time
-            action_.results[entry["step"]] = Result(entry["done"], entry["text"])
+            action_.results[entry["step"]] = Result(entry["done"], entry["text"], entry.get("dry") is True)
         elif event == "closed":
             action_.closed, action_.outcome, action_.reason = time, entry["outcome"], entry["reason"]
 

@@ -282,12 +282,12 @@ class Breaker:
         try:
             result = switched_off if self.off else self._perform(step, action)
             with self._lock:
-                self.audit.append(
-                    self._clock(), "result", action.id, step=step, done=result.done, text=result.text
-                )
+                dry = {"dry": True} if result.dry else {}
+                said = {"done": result.done, "text": result.text, **dry}
+                self.audit.append(self._clock(), "result", action.id, step=step, **said)
         finally:
             self._busy.discard(action.id)
-        level = logging.INFO if result.done else logging.WARNING
+        level = logging.WARNING if result.failed else logging.INFO
         logger.log(level, "action %s on %s: %s: %s", action.id, action.run, step, result.text)
 
     def _close(self, action: Action, outcome: str, reason: str) -> None:

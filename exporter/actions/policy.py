@@ -112,10 +112,16 @@ class Seen:
 
 
 class Result(NamedTuple):
-    """How a step went: whether it was done, and in words."""
+    """How a step went: whether it was done, and in words; ``dry``: it was not, as in a dry run none is."""
 
     done: bool
     text: str
+    dry: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether it should have been done and was not."""
+        return not (self.done or self.dry)
 
 
 @dataclass
@@ -250,7 +256,7 @@ def _before_change(action: Action, seen: Seen, off: bool, now: float) -> Decisio
         return Decision("wait")
     step = next((step for step in action.do if step != "notify" and step not in action.results), None)
     if step is None:
-        failed = not all(result.done for result in action.results.values())
+        failed = any(result.failed for result in action.results.values())
         return Decision("close", "failed" if failed else "done")
     return Decision("do", step) if step not in DISRUPTIVE else _to_change(action, step, seen, now)
 
@@ -280,7 +286,7 @@ def _to_change(action: Action, step: str, seen: Seen, now: float) -> Decision:
 def _after_change(action: Action, seen: Seen, *, off: bool, now: float) -> Decision:
     """Once the run was changed only SIGKILL may follow, after a ``stop``."""
     result, kill = action.results[action.change], action.results.get("kill")
-    if not result.done or (kill and not kill.done):
+    if result.failed or (kill and kill.failed):
         return Decision("close", "failed")
     over = kill or action.kill_after is None or action.change != "stop" or action.dry_run
     if over or off or action.vetoed or (seen.attempt is not None and not seen.alive):

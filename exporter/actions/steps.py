@@ -31,7 +31,7 @@ class Steps:
     def perform(self, step: str, action: Action) -> Result:
         """Do a step of an action. In a dry run only say what it would have been."""
         if action.dry_run:
-            return Result(done=True, text="dry run: not done")
+            return Result(done=False, text="dry run: not done", dry=True)
         if step == "evidence":
             return self._collect(action)
         target = self._world.target(action.run)

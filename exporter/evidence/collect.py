@@ -192,5 +192,7 @@ def _tasks(name: str, sources: Sources, found: _Found) -> list[Task]:
     if alertmanager:
         tasks.insert(3, Task("notifications", partial(stack.notifications, alertmanager, name), 10, MEGABYTE))
     if sources.ray:
-        tasks.append(Task("ray", partial(machine.ray, sources.ray), 12, 4 * MEGABYTE))
+        tasks.append(
+            Task("ray", partial(of_trainer, partial(machine.ray, sources.ray, logs.files)), 12, 4 * MEGABYTE)
+        )
     return tasks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -29,6 +30,15 @@ KERNEL_BYTES = 512 * 1024
 RAY_FILES, RAY_BYTES = 60, 48 * 1024
 NCCL_FILES, NCCL_BYTES = 16, 1 << 20
 _RAY_LOGS = "session_latest/logs"
+_RAY_LIBRARY = "/ray/_raylet"
+"""Part of the path of the library that each process of Ray has loaded."""
+_RAY_WORDS = re.compile(
+    rb"Started a local Ray instance|Connect(?:ing|ed) to (?:existing )?Ray cluster|ray::\w"
+    rb"|^(?:\x1b\[\d+m)?\(\w+ pid=\d+|\bactor/pg_loss\b",
+    re.MULTILINE,
+)
+"""What a driver's log shows of Ray: how it began, what its workers print, and verl's key, which needs it."""
+_RAY_START_BYTES = 1 << 20
 _FLIGHT_RECORDER = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 _FLIGHT_RECORDER_ON = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 _FLIGHT_RECORDER_USUAL = "/tmp/nccl_trace_rank_"  # noqa: S108  (where PyTorch writes by default)
@@ -66,11 +76,13 @@ def stacks(processes: Sequence[Process]) -> Iterator[Item]:
     """Where the Python code of each process is, by py-spy; processes are not paused for it."""
     program = shutil.which("py-spy")
     if not processes:
-        yield Item("process/stacks.txt", "py-spy", missing="no process of the run is seen")
+        yield Item("process/stack-PID.txt", "py-spy", missing="no process of the run is seen")
         return
     if program is None:
         yield Item(
-            "process/stacks.txt", "py-spy", missing="py-spy is not on PATH. Fix: `pip install py-spy` there"
+            "process/stack-PID.txt",
+            "py-spy",
+            missing="py-spy is not on PATH. Fix: `pip install py-spy` there",
         )
         return
     for process in processes:
@@ -188,11 +200,21 @@ def disks(paths: Iterable[Path]) -> Iterator[Item]:
     yield Item("machine/disks.json", "statvfs", document(rows))
 
 
-def ray(folder: Path) -> Iterator[Item]:
-    """The ends of the newest logs of Ray's last session."""
+def ray(folder: Path, own: Iterable[Path], processes: Iterable[Process]) -> Iterator[Item]:
+    """The ends of the newest logs of Ray's last session, if the run uses Ray.
+
+    Args:
+        folder: Ray's.
+        own: The run's logs.
+        processes: Those of the run.
+    """
     logs = folder / _RAY_LOGS
     if not logs.is_dir():
         yield Item("ray", str(logs), missing="there is no such folder")
+        return
+    if not (any(map(_loaded_ray, processes)) or any(map(_names_ray, own))):
+        why = "neither the run's processes nor its logs show Ray: the last session is another's"
+        yield Item("ray", str(logs), missing=why)
         return
     real = logs.resolve()
     found = []
@@ -214,6 +236,22 @@ def ray(folder: Path) -> Iterator[Item]:
         yield Item(f"ray/{name}", str(path), text, f"its last {RAY_BYTES >> 10} KiB" if lead else "", lead)
     if len(found) > RAY_FILES:
         yield Item("ray", str(logs), missing=f"{len(found) - RAY_FILES} older files are left out")
+
+
+def _loaded_ray(process: Process) -> bool:
+    if process.name.startswith(("ray::", "raylet")):
+        return True
+    with suppress(OSError):
+        return _RAY_LIBRARY in Path(PROC, str(process.pid), "maps").read_text(errors="replace")
+    return False
+
+
+def _names_ray(log: Path) -> bool:
+    """Whether Ray is in the beginning or at the end of a log."""
+    with suppress(OSError), log.open("rb") as file:
+        begin = file.read(_RAY_START_BYTES)
+        return bool(_RAY_WORDS.search(begin) or _RAY_WORDS.search(tail_of(log, _RAY_START_BYTES)[0]))
+    return False
 
 
 def flight_recorder(processes: Iterable[Process]) -> Iterator[Item]:

@@ -343,12 +343,12 @@ class Config(Section):
         policies = {policy.name: policy for policy in self.retry}
         if name in policies:
             return policies[name]
-        known = (
-            f"one of {', '.join(policies)}" if policies else "an entry of retry in config.yaml; it has none"
-        )
-        raise Refused(
-            f"--retry {name}: there is no such policy. Expected: {known}. Fix: add it, see docs/actions.md."
-        )
+        known, fix = "an entry of retry in config.yaml; it has none", ""
+        if policies:
+            known, fix = one_of(tuple(policies)), instead(name, policies)
+        if not fix.startswith("did you mean"):
+            fix = "add it to retry in config.yaml, see docs/actions.md."
+        raise Refused(f"--retry {name}: there is no such policy. Expected: {known}. Fix: {fix}")
 
     def address(self, part: str) -> str:
         """Return host:port at which a part (a key below ports) is reached."""

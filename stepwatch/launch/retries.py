@@ -84,7 +84,8 @@ class Retries:
             says = "no rule for" if rule is None else "a rule to stop after"
             return f"no retry: {policy} has {says}: {end.cause}"
         if self._done >= self._policy.max_retries:
-            return f"no retry: {policy} allows {self._policy.max_retries}"
+            allowed = self._policy.max_retries
+            return f"no further retry: {policy} allows {allowed} (max_retries), and {_used(allowed)}"
         return self._changed(rule, end)
 
     def _changed(self, rule: RetryRule, end: End) -> Plan | str:
@@ -114,6 +115,10 @@ class Retries:
             [*changes, *words],
             min(longer, policy.max_interval.seconds),
         )
+
+
+def _used(count: int) -> str:
+    return "that one was used" if count == 1 else "all were used"
 
 
 def _applies(rule: RetryRule, end: End) -> bool:

@@ -36,7 +36,8 @@ def show(config: Path, say: Say) -> int:
         say("The kill switch is on: nothing is done. `make actions KILL=off` turns it off.")
     if known["dry_run"]:
         say("Dry run: nothing is done to any run (actions.dry_run).")
-    say(f"Alerts that fire and that a policy is about: {known['watched']}.")
+    # Fewer than fire: each causes one action, and one that fired before this service began causes none.
+    say(f"Firing alerts that may still cause an action: {known['watched']}.")
     if not known["actions"]:
         say("No action yet.")
         return 0

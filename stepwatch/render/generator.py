@@ -189,6 +189,7 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "lines": lines.lines(config, TABLE),
         "dashboard_lines": lines.lines(config, alerting.translated(TABLE, config)),
         "subjects": lines.subjects(TABLE),
+        "notices": panels.notices(config, runbook.entries(RESOURCES / "docs/runbook.md")),
         "on_show": lines.on_show,
         "onset_time": ONSET,
         "waits": alerting.waits(config, TABLE),

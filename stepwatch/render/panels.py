@@ -9,10 +9,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
+from typing import Any
 
 from exporter.http.exposition import escape
+from stepwatch.alerts.catalogue import TABLE
+from stepwatch.config.models import Config
 from stepwatch.render.dashboard import Json, in_cell, shown
 from stepwatch.rules.lines import RUN, Line
+from stepwatch.rules.runbook import Entry
 
 TEMPLATE = PurePosixPath("grafana/templates/dashboards/training.yaml.j2")
 FILE = PurePosixPath("exporter/generated/panels.json")
@@ -104,14 +108,39 @@ def panels(document: Json, lines: Sequence[Line]) -> tuple[Panel, ...]:
     return tuple(found)
 
 
-def file(found: Sequence[Panel], about: Mapping[str, frozenset[str]]) -> bytes:
-    """Return the file from which the run exporter draws; ``about`` are the signals of each alert."""
+def file(found: Sequence[Panel], about: Mapping[str, frozenset[str]], notices: Mapping[str, Any]) -> bytes:
+    """Return the file from which the run exporter draws.
+
+    Args:
+        found: The panels.
+        about: The signals of each alert.
+        notices: What the pages say beside alerts (``notices``).
+    """
     document = {
         "__generated": _MARK,
         "panels": [_document(panel) for panel in found],
         "about": {alert: sorted(shown) for alert, shown in about.items()},
+        "notices": notices,
     }
     return (json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def notices(config: Config, book: Mapping[str, Entry]) -> dict[str, Any]:
+    """Return what the light page says beside alerts.
+
+    The runbook's text of alerts on runs is recorded by Prometheus, for dashboards; that of all others
+    is here.
+
+    Args:
+        config: The configuration.
+        book: The runbook's entries, by alert.
+    """
+    others = (alert.name for alert in TABLE if alert.subject != "run")
+    return {
+        "receivers": bool(config.receivers),
+        "keep_firing_seconds": config.notify.keep_firing_for.seconds,
+        "book": {name: book[name]._asdict() for name in others if name in book},
+    }
 
 
 def _document(panel: Panel) -> Json:

@@ -120,7 +120,7 @@ def render(
             text = _dashboard(said, context["dashboard_lines"], template, context["translate"])
             if template == panels.TEMPLATE and "exporter" in services:
                 drawn = panels.panels(parsed, context["lines"])
-                files[panels.FILE] = panels.file(drawn, context["subjects"])
+                files[panels.FILE] = panels.file(drawn, context["subjects"], context["notices"])
             if template == diagnosis.TEMPLATE and "exporter" in services:
                 files[diagnosis.FILE] = diagnosis.file(parsed)
         else:

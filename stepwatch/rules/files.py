@@ -11,7 +11,14 @@ import yaml
 from exporter.gpu.dcgm import ALIASES
 from stepwatch.alerts.catalogue import GROUPS, TABLE
 from stepwatch.alerts.model.expression import number
-from stepwatch.alerts.model.runs import checkpoint_rule, clock_rule, onset_rules, recording_rule, state_rule
+from stepwatch.alerts.model.runs import (
+    checkpoint_rule,
+    clock_rule,
+    onset_rules,
+    power_rule,
+    recording_rule,
+    state_rule,
+)
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
 from stepwatch.languages import catalogue
@@ -41,7 +48,7 @@ def files(config: Config, deployment: Deployment, book: Mapping[str, Entry]) -> 
     ]
     groups += [
         ("texts", _SLOW, [*code_rules(said), *text_rules(said, book, catalogue(config.language))]),
-        ("run_gpus", usual, [recording_rule(), clock_rule()]),
+        ("run_gpus", usual, [recording_rule(), clock_rule(), power_rule()]),
         ("shown", intervals["rl"], [checkpoint_rule(), state_rule()]),
         # Six series a GPU, and none without one: the public dashboard for DCGM's exporter works.
         ("dcgm", usual, [{"record": name, "expr": text} for name, text in dcgm_rules()]),

@@ -12,7 +12,7 @@ from typing import Any
 
 from stepwatch.system import http_client
 from stepwatch.system.http_client import Texts, metric
-from stepwatch.system.terminal import Say, duration
+from stepwatch.system.terminal import Say, ago, duration
 
 ALERTS, SILENCES = "/api/v2/alerts?active=true", "/api/v2/silences"
 """Pages of Alertmanager."""
@@ -27,6 +27,7 @@ _SEVERITIES = ("critical", "warning", "info")
 
 # Of what config.yaml names; pages that are registered come and go.
 _DOWN = r'^stepwatch_target_up\{name="([^"]+)",source="(?:mlflow|prometheus_page)"\} 0\.0$'
+_STATE = r'^rl_run_state\{(?=[^}]*run="((?:[^"\\]|\\.)*)")(?=[^}]*state="(\w+)")[^}]*\} 1\.0$'
 _HUNG = r'^stepwatch_mount_hung_since_timestamp_seconds\{mount="([^"]+)"\} (\S+)$'
 
 _LEFT_OUT = {
@@ -85,7 +86,9 @@ class HealthReport:
                 say(line)
         if self.alertmanager:
             self._show_alerts(
-                {path: texts[self._url("alertmanager", path)] for path in _PATHS["alertmanager"]}, say
+                {path: texts[self._url("alertmanager", path)] for path in _PATHS["alertmanager"]},
+                _over(texts[self._url("exporter", "/metrics")] if self.exporter else None),
+                say,
             )
         if not self.watchdog:
             return True
@@ -150,7 +153,7 @@ class HealthReport:
                 "`chmod g+rx` or `o+rx` for a folder. Then they are read within seconds, without `make up`."
             )
 
-    def _show_alerts(self, pages: Texts, say: Say) -> None:
+    def _show_alerts(self, pages: Texts, over: Mapping[str, str], say: Say) -> None:
         say(f"Receivers: {_receivers(pages['/api/v2/receivers'])}.")
         _show_lacking_page(pages["/"], say)
         if pages[ALERTS] is None:
@@ -158,15 +161,18 @@ class HealthReport:
         started = metric(pages["/metrics"] or "", "process_start_time_seconds") or 0
         if (age := time.time() - started) < _REFILL:
             say(
-                f"Alertmanager started {duration(age)} ago. Prometheus sends it all alerts again within a "
+                f"Alertmanager started {ago(age)}. Prometheus sends it all alerts again within a "
                 "minute: until then some that fire are missing here."
             )
-        if alerts := firing(pages[ALERTS], pages[SILENCES]):
+        if alerts := firing(pages[ALERTS], pages[SILENCES], over):
             say("\n  ".join(["\nFiring:", *alerts]))
 
 
-def firing(alerts: str | None, silences: str | None) -> list[str]:
-    """A text for each alert on these two pages, the worst first; none without an answer."""
+def firing(alerts: str | None, silences: str | None, over: Mapping[str, str] | None = None) -> list[str]:
+    """A text for each alert on these two pages, the worst first; none without an answer.
+
+    ``over`` has the states of the runs that have ended: alerts about them go on until the run is forgotten.
+    """
     found = [alert for alert in json.loads(alerts or "[]") if alert["labels"]["alertname"] != "Watchdog"]
     ends = {silence["id"]: _time(silence["endsAt"]) for silence in json.loads(silences or "[]")}
     names = {alert["fingerprint"]: alert["labels"]["alertname"] for alert in found}
@@ -180,7 +186,12 @@ def firing(alerts: str | None, silences: str | None) -> list[str]:
     for alert in sorted(found, key=order):
         labels, notes = alert["labels"], alert["annotations"]
         fired = f"fired at {_time(alert['startsAt']):%H:%M}"
-        words = (labels.get("severity", ""), labels["alertname"], labels.get("run", ""), fired)
+        run, name = labels.get("run", ""), labels["alertname"]
+        ended = (over or {}).get(run, "") if not name.startswith("Run") else ""
+        words = (
+            *(labels.get("severity", ""), name, run, fired),
+            f"the run is over ({ended})" if ended else "",
+        )
         muted = _muted(alert["status"], names, ends)
         action = f"\n    First: {notes['action']}." if "action" in notes else ""
         texts.append(f"{'  '.join(filter(None, words))}{muted}: {notes.get('description', '')}{action}")
@@ -202,6 +213,17 @@ def _muted(status: dict[str, Any], names: Mapping[str, str], ends: Mapping[str, 
 def _time(text: str) -> datetime:
     """A time of Alertmanager's API, in this machine's zone."""
     return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone()
+
+
+def _over(page: str | None) -> dict[str, str]:
+    """The states of the runs that are not running, by name."""
+    states = re.findall(_STATE, page or "", re.MULTILINE)
+    escapes = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
+    return {
+        re.sub(r"\\.", lambda found: escapes.get(found[0], found[0]), run): state
+        for run, state in states
+        if state != "running"
+    }
 
 
 def _runs(page: str | None) -> str:
@@ -244,8 +266,8 @@ def _show_findings(page: str | None, say: Say) -> bool:
         return False
     found = json.loads(page)
     if faults := [f"{each['summary']}. {each['description']}" for each in found["findings"]]:
-        age = duration(time.time() - found["looked"])
-        say("\n  ".join([f"\nAlerting is broken (the watchdog looked {age} ago):", *faults]))
+        looked = ago(time.time() - found["looked"])
+        say("\n  ".join([f"\nAlerting is broken (the watchdog looked {looked}):", *faults]))
     return not faults
 
 

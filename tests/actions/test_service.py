@@ -69,7 +69,9 @@ def test_a_dry_run_announces_and_stops_nothing(tmp_path: Path) -> None:
         around.fire("a")
         action = around.wait_closed("a", "done")
 
-        assert action["results"]["stop"]["text"] == "dry run: not done"
+        assert action["results"]["stop"] == {"done": False, "text": "dry run: not done", "dry": True}
+        written = map(json.loads, (around.data / "audit.jsonl").read_text().splitlines())
+        assert {entry["done"] for entry in written if entry["event"] == "result"} == {False}
         for name in ("ActionPending", "ActionTaken"):
             assert around.wait_message(name, "a")["summary"] == "Dry run: this run would be stopped"
         assert around.launch("a").ended is None

@@ -131,11 +131,11 @@ def test_a_trainer_that_hangs_below_the_wrapper_is_shown_with_its_stacks_and_wit
 
 def test_without_py_spy_the_rest_is_there_and_the_index_says_how_to_get_it(tmp_path, trainer):
     found = collected(tmp_path, path="/nowhere")
-    assert found.missing("process/stacks.txt") == "py-spy is not on PATH. Fix: `pip install py-spy` there"
+    assert found.missing("process/stack-PID.txt") == "py-spy is not on PATH. Fix: `pip install py-spy` there"
     assert found.missing("machine/nvidia-smi.txt") == "nvidia-smi is not on PATH"
     assert found.missing("machine/kernel.txt") == "dmesg is not on PATH; journalctl is not on PATH"
     assert len(found.rows()) == 3
-    assert "process/stacks.txt: py-spy is not on PATH" in found.readme
+    assert "process/stack-PID.txt: py-spy is not on PATH" in found.readme
 
 
 def test_a_program_that_hangs_costs_its_own_part(tmp_path, runs):
@@ -241,6 +241,11 @@ def test_many_large_files_stay_within_the_size_and_the_most_valuable_are_there(t
     ray.mkdir(parents=True)
     for number in range(100):
         (ray / f"worker-{number}.log").write_bytes(os.urandom(200_000))
+    found = collected(tmp_path, "--ray", tmp_path / "ray")
+    assert not [name for name in found.files if name.startswith("ray/")]  # it is another run's
+    assert found.missing("ray").startswith("neither the run's processes nor its logs show Ray")
+    with (runs / "ppo/gsm8k.jsonl").open("a") as log:
+        log.write("(TaskRunner pid=4711) checkpoint engine is ready\n")
     found = collected(tmp_path, "--ray", tmp_path / "ray")
     taken = [name for name in found.files if name.startswith("ray/")]
     assert 40 <= len(taken) <= 61

@@ -43,6 +43,7 @@ OTHER_METRICS = {
         "rl_alert_onset_step",
         "rl_alert_onset_timestamp_seconds",
         "rl_run_gpu",
+        "rl_run_power_watts",
         "rl_run_shown_state",
         "rl_reward_component",
         "rl_raw",

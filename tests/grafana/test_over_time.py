@@ -69,18 +69,12 @@ def assert_answers(
 def test_the_energy_of_a_run_is_that_of_its_gpus_while_it_used_them(
     default: dict[str, Json], promtool: Path, tmp_path: Path
 ) -> None:
-    def gpu(uuid: str) -> str:
-        return f'{{instance="a:9411",gpu="0",uuid="{uuid}"}}'
-
     def used(run: str, uuid: str) -> str:
         return f'rl_run_gpu{{run="{run}",instance="a:9411",gpu="0",uuid="{uuid}",by="process"}}'
 
     series = {
-        # 720 W each for the counter of one, and the power of another that has none
-        f"gpu_energy_joules_total{gpu('x')}": "0+43200x120",
-        f"gpu_power_watts{gpu('x')}": "1+0x120",
-        f"gpu_power_watts{gpu('y')}": "720+0x120",
-        f"gpu_power_watts{gpu('unused')}": "720+0x120",
+        f'rl_run_power_watts{{run="{RUN}"}}': "1440+0x120",
+        'rl_run_power_watts{run="ppo/late"}': "_x90 720+0x90",
         used(RUN, "x"): "1+0x120",
         used(RUN, "y"): "1+0x120",
         used("ppo/late", "y"): "_x90 1+0x90",

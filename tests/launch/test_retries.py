@@ -154,7 +154,7 @@ def test_max_retries_ends_a_trainer_that_fails_at_another_step_each_time(trial: 
     done = trial.run(RETRY, max_retries=2)
 
     assert (done.returncode, len(trial.starts)) == (1, 3)
-    assert said(done)[-1] == "stepwatch: no retry: policy p allows 2"
+    assert said(done)[-1] == "stepwatch: no further retry: policy p allows 2 (max_retries), and all were used"
 
 
 def test_each_wait_is_longer_by_the_factor_up_to_the_limit(trial: Trial) -> None:
@@ -241,12 +241,19 @@ def test_what_is_said_between_attempts_is_in_the_log_on_a_line_of_its_own(trial:
     assert not any("stepwatch: " in line[1:] for line in lines)
 
 
+UNKNOWN = "--retry q: there is no such policy. Expected: p."
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
         (
             ["--retry", "q"],
-            "--retry q: there is no such policy. Expected: one of p. Fix: add it, see docs/actions.md.",
+            f"{UNKNOWN} Fix: add it to retry in config.yaml, see docs/actions.md.",
+        ),
+        (
+            ["--retry", "P-"],
+            "--retry P-: there is no such policy. Expected: p. Fix: did you mean p?",
         ),
         (["--dry-run"], "--dry-run: what would be retried is not said. Fix: name a policy with --retry."),
     ],

@@ -70,7 +70,7 @@ def test_damaged_files_are_named_and_moved_aside_on_request_and_nothing_else_is(
     findings = f"{installation.url('watchdog')}/api/v1/findings"
     eventually(lambda: '"alertmanager_down"' in (http_client.read(findings) or ""), pause=0.5)
     status = installation.run("status")
-    assert re.search(r"Alerting is broken \(the watchdog looked \d+s ago\):", status.stdout)
+    assert re.search(r"Alerting is broken \(the watchdog looked \d+ s ago\):", status.stdout)
     for reported in (done.stdout, status.stdout):
         # Prometheus tells of one at a time.
         assert re.search(

@@ -158,3 +158,25 @@ def test_the_cluster_is_the_runs_even_where_only_its_exporter_has_the_label(
         _used("ppo", HERE, "process", cluster="east"),
         _used("sft", NEIGHBOUR, "process", cluster=""),
     )
+
+
+def test_the_power_of_a_run_is_that_of_its_gpus_by_counters_of_energy_or_else_as_it_is(
+    promtool: Path, tmp_path: Path
+) -> None:
+    there = {
+        _process("ppo", 100): "1+0x99",
+        _process("sft", 200): "1+0x99",
+        _holds(100, HERE): "5e9+0x99",
+        _holds(100, NEIGHBOUR): "5e9+0x99",
+        _holds(200, ELSEWHERE): "5e9+0x99",
+        selector("gpu_power_watts", **HERE): "1+0x99",  # the counter is the better one
+        selector("gpu_power_watts", **NEIGHBOUR): "300+0x99",
+        selector("gpu_energy_joules_total", **HERE): "0+30000x99",
+    }
+    later = 302  # a rate over 2 minutes is known
+    values = {
+        ('round(sum(rl_run_power_watts{run="ppo"}))', later): 300 + 30000 / unit.INTERVAL,
+        ("count(rl_run_power_watts)", later): 1.0,
+    }
+    group = Group("run_gpus", {**UP, **there}, [], values)
+    unit.check(promtool, unit.write(tmp_path, "run_gpus", rendered.recorded("run_gpus"), [group]))

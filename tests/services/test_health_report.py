@@ -122,6 +122,30 @@ def test_an_inhibited_alert_comes_last_and_names_what_inhibits_it() -> None:
     assert collapsed.endswith(" (muted by RunStopped): .")
 
 
+def test_an_alert_of_a_run_that_is_over_says_so(serve: Serve) -> None:
+    names = [("KLExplosion", "a"), ("RunFailed", "a"), ("KLHigh", 'b"\\'), ("KLHigh", "c")]
+    alerts = [
+        {
+            "labels": {"alertname": name, "severity": "warning", "run": run},
+            "annotations": {"description": f"{name} of {run}"},
+            "startsAt": "2026-11-21T01:00:00Z",
+            "fingerprint": f"{name}{run}",
+            "status": {"inhibitedBy": [], "silencedBy": []},
+        }
+        for name, run in names
+    ]
+    states = [("a", "failed", 1), ("a", "running", 0), ('b\\"\\\\', "vanished", 1), ("c", "running", 1)]
+    page = "".join(f'rl_run_state{{run="{run}",state="{state}"}} {on}.0\n' for run, state, on in states)
+    page += 'rl_reward{run="c",state="x"} 1.0\n'
+    served = {"/api/v2/receivers": ["[]"], "/api/v2/alerts": [json.dumps(alerts)], "/metrics": [""]}
+    firing_ = lines(serve({"/metrics": [page]}), serve(served))[-1]
+
+    found = {line.partition(": ")[2]: line for line in firing_.splitlines() if "warning" in line}
+    assert "the run is over (failed)" in found["KLExplosion of a"]
+    assert "the run is over (vanished)" in found['KLHigh of b"\\']
+    assert "is over" not in found["RunFailed of a"] + found["KLHigh of c"]
+
+
 def test_without_runs_and_receivers_it_says_so(serve: Serve) -> None:
     said = lines(serve({"/metrics": [LOOKED]}), alertmanager(serve))
 
@@ -141,7 +165,7 @@ def test_parts_that_do_not_answer_are_not_taken_for_empty_ones() -> None:
 def test_an_alertmanager_that_has_just_started_is_not_taken_to_have_all_alerts(serve: Serve) -> None:
     young, old = (lines(alertmanager=alertmanager(serve, uptime=uptime)) for uptime in (20, 70))
 
-    assert young[1].startswith("Alertmanager started 20s ago. ")
+    assert young[1].startswith("Alertmanager started 20 s ago. ")
     assert young[2:] == old[1:]
 
 
@@ -154,7 +178,7 @@ def test_what_keeps_the_stack_from_alerting_is_reported_and_is_not_well(serve: S
     sick, fine = (serve({"/api/v1/findings": [findings(4, *found)]}) for found in ([fault], []))
 
     assert lines(watchdog=sick) == [
-        "\nAlerting is broken (the watchdog looked 4s ago):\n  State disk is full. /data: 0 B free."
+        "\nAlerting is broken (the watchdog looked 4 s ago):\n  State disk is full. /data: 0 B free."
     ]
     assert lines(watchdog=fine) == []
     assert well(HealthReport("", "", fine, "", ""))

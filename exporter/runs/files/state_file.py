@@ -7,6 +7,7 @@ before are then nowhere else. The files lie in Stepwatch's own folder; run folde
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -56,6 +57,7 @@ T = TypeVar("T")
 
 TITLE = "stepwatch-state 5"
 SUFFIX = ".state"
+SINCE_FILE, SINCE_TITLE = "since", "stepwatch-since 1"
 ABOUT_BYTES = 16384
 """More than the longest path, twice."""
 
@@ -103,13 +105,15 @@ class About(NamedTuple):
 class StateFolder:
     """Keeps what must survive a restart; ``None`` as folder keeps nothing.
 
-    With ``mounts``, a folder that hangs raises HungError within seconds.
+    With ``mounts``, a folder that hangs raises HungError within seconds. ``since`` is when an exporter with
+    this folder first looked at its logs, in seconds since the epoch: what ended before is history.
     """
 
     def __init__(self, folder: Path | None, mounts: Mounts | None = None) -> None:
         self.folder = folder
+        self.since = time.time()
         self._mounts = mounts
-        self._opening: Call[dict[str, About]] | None = None
+        self._opening: Call[tuple[dict[str, About], float]] | None = None
         self._known: dict[str, About] | None = None
 
     @property
@@ -120,16 +124,20 @@ class StateFolder:
         return self._known is not None
 
     def _open(self) -> None:
-        if self.folder is None or self._mounts is None:
-            self._known = dict(_listed(self.folder)) if self.folder else {}
+        if self.folder is None:
+            self._known = {}
+            return
+        begun = self.since
+        if self._mounts is None:
+            self._known, self.since = _opened(self.folder, begun)
             return
         with suppress(HungError):
             folder = self.folder
             if self._opening is None:
                 mount, _ = self._mounts.resolve(str(folder))
-                self._opening = mount.start(lambda: dict(_listed(folder, mount.stir)))
+                self._opening = mount.start(lambda: _opened(folder, begun, mount.stir))
             if self._opening.wait(PATIENCE_SECONDS):
-                self._known = self._opening.result()
+                self._known, self.since = self._opening.result()
 
     def known(self) -> Iterator[About]:
         """The logs of which there is a state."""
@@ -195,6 +203,20 @@ class StateFolder:
     @staticmethod
     def _file(folder: Path, log: Path) -> Path:
         return folder / f"{sha256(os.fsencode(log.absolute())).hexdigest()[:32]}{SUFFIX}"
+
+
+def _opened(
+    folder: Path, begun: float, stir: Callable[[], None] = lambda: None
+) -> tuple[dict[str, About], float]:
+    """What the files of a folder are about, and since when it is used; a new one is from now on."""
+    known, path = dict(_listed(folder, stir)), folder / SINCE_FILE
+    with suppress(OSError, ValueError):
+        if body := read(path, SINCE_TITLE, ABOUT_BYTES):
+            return known, float(body)
+    since = 0.0 if known else begun  # older versions wrote down no time
+    with suppress(OSError):  # the first state that cannot be saved is counted
+        write(path, SINCE_TITLE, repr(since).encode())
+    return known, since
 
 
 def _listed(folder: Path, stir: Callable[[], None] = lambda: None) -> Iterator[tuple[str, About]]:

@@ -195,6 +195,8 @@ def _alert_document(alert: Firing) -> dict[str, Any]:
         "since": alert.since,
         "since_step": alert.step,
         "silenced_until": alert.silenced_until,
+        "condition_passed": alert.passed,
+        "ends": alert.ends,
     }
 
 

@@ -269,7 +269,9 @@ class Log:
             return
         if self.run_set is None and self.preamble is None:
             self.preamble = Preamble(self._options)
-        if self.launch.ended is None or wall - self.launch.ended < LIVE_SECONDS:
+        # An end while the exporter was down is news, one before its first look ever is history.
+        ended = self.launch.ended
+        if ended is None or (wall - ended < LIVE_SECONDS and ended >= self._states.since):
             for run in self.runs:
                 run.watched = True
 

@@ -66,6 +66,8 @@ class Firing:
     (``exporter.runs.overview.onset``). ``silenced_until`` is the end of its last silence.
     ``book`` is what the runbook says of it, by heading. ``inhibited_by`` names the alert for which
     Alertmanager keeps it back. ``labels`` are all of its labels, by which Alertmanager knows it.
+    ``passed`` is when its condition ceased to hold, if the alert outlasts that now; ``ends`` is when it
+    ends then, where that is known.
     """
 
     name: str
@@ -83,6 +85,8 @@ class Firing:
     step: int | None = None
     book: tuple[tuple[str, str], ...] = ()
     inhibited_by: str = ""
+    passed: float | None = None
+    ends: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +147,11 @@ class RunSummary:
     means: Mapping[str, float] = field(default_factory=dict)
     candidates: tuple[Candidate, ...] = ()
     log: str = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, well or badly."""
+        return self.state not in ("running", "stalled")
 
     @property
     def finished(self) -> bool:

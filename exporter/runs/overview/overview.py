@@ -125,14 +125,31 @@ class Overview:
         """
         with self._views() as views:
             shown = {view.name for view in views}
+        book = self._file.panels.notices.book
         found = [
-            replace(alert, summary=f"{run}: {alert.summary}" if run else alert.summary)
-            for run, alerts in self._prometheus.answers.firing.items()
-            if run not in shown
-            for alert in self._silences.mark(alerts)
+            replace(
+                alert,
+                summary=f"{run}: {alert.summary}" if run else alert.summary,
+                book=alert.book or book.get(alert.name, ()),
+            )
+            for run in self._prometheus.answers.firing.keys() - shown
+            for alert in self._firing(run)
+            if alert.severity in ("critical", "warning")
         ]
-        worst_first = sorted(found, key=lambda alert: rank(alert.severity))
-        return tuple(alert for alert in worst_first if alert.severity in ("critical", "warning"))
+        return tuple(sorted(found, key=lambda alert: rank(alert.severity)))
+
+    @property
+    def notifies(self) -> bool:
+        """Whether a receiver is configured, as far as that is known."""
+        return self._file.panels.notices.receivers
+
+    def _firing(self, run: str) -> tuple[Firing, ...]:
+        """The alerts about a run, or about none, with their silences and ends."""
+        keep = self._file.panels.notices.keep_firing
+        return tuple(
+            alert if alert.passed is None or keep is None else replace(alert, ends=alert.passed + keep)
+            for alert in self._silences.mark(self._prometheus.answers.firing.get(run, ()))
+        )
 
     def run(self, name: str) -> RunDetails | None:
         """A run with its history; ``None`` if no run has that name."""
@@ -166,7 +183,7 @@ class Overview:
         return self._with_firing(run, healths(run, self._file.panels, answers, since))
 
     def _with_firing(self, run: RunSummary, found: tuple[Health, ...]) -> RunSummary:
-        firing = self._silences.mark(self._prometheus.answers.firing.get(run.name, ()))
+        firing = self._firing(run.name)
         stalled = run.state == "running" and any(alert.name == STALLED for alert in firing)
         return replace(run, healths=found, firing=firing, state="stalled" if stalled else run.state)
 

@@ -5,14 +5,16 @@
              "asked": [{"name": ..., "signal": ..., "promql": ...}],
              "limits": [{"name": ..., "alert": ..., "severity": ..., "side": "low" or "high",
                          "signal": ..., "alone": ..., "promql": ...}]}],
- "about": {<alert>: [<signal>, ...]}}
+ "about": {<alert>: [<signal>, ...]},
+ "notices": {"receivers": true, "keep_firing_seconds": 60.0,
+             "book": {<alert>: {"meaning": ..., "causes": ..., "mitigation": ...}}}}
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -98,12 +100,35 @@ class Panel:
         return frozenset(line.signal for line in self.curves)
 
 
+HEADINGS = {"meaning": "Meaning", "causes": "Known causes", "mitigation": "Mitigation"}
+"""Of the runbook's paragraphs, by their names."""
+
+Book = tuple[tuple[str, str], ...]
+"""What the runbook says of an alert, by heading."""
+
+
+@dataclass(frozen=True)
+class Notices:
+    """What pages say beside alerts.
+
+    Attributes:
+        receivers: Whether anyone is notified.
+        keep_firing: Seconds for which an alert outlasts its condition; ``None`` if that is not known.
+        book: The runbook, for alerts that are not about runs.
+    """
+
+    receivers: bool = True
+    keep_firing: float | None = None
+    book: Mapping[str, Book] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Panels:
-    """All panels, and the signals that each alert looks at."""
+    """All panels, the signals that each alert looks at, and what pages say beside alerts."""
 
     panels: tuple[Panel, ...]
     about: Mapping[str, frozenset[str]]
+    notices: Notices = Notices()
 
     def of(self, signal: str) -> Panel | None:
         """Return the panel that shows a signal."""
@@ -165,12 +190,24 @@ def read(file: ConfigFile) -> Panels:
     found = file.values()
     try:
         about = {str(alert): frozenset(map(str, signals)) for alert, signals in found["about"].items()}
-        return Panels(tuple(map(_panel, found["panels"])), about)
+        return Panels(tuple(map(_panel, found["panels"])), about, _notices(found.get("notices")))
     except KeyError as problem:
         fault = f"{problem.args[0]}: missing"
     except (TypeError, ValueError, AttributeError) as problem:
         fault = f"of another form ({problem})"
     raise file.error(fault, "the panels that generate.py writes")
+
+
+def said(texts: Mapping[str, str]) -> Book:
+    """Return the runbook's paragraphs of an alert that there are."""
+    return tuple((heading, str(texts[name])) for name, heading in HEADINGS.items() if texts.get(name))
+
+
+def _notices(found: Mapping[str, Any] | None) -> Notices:
+    if found is None:  # of an older version
+        return Notices()
+    book = {str(alert): said(texts) for alert, texts in found["book"].items()}
+    return Notices(bool(found["receivers"]), float(found["keep_firing_seconds"]), book)
 
 
 def _panel(found: Mapping[str, Any]) -> Panel:

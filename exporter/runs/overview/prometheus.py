@@ -22,7 +22,7 @@ from exporter.http.exposition import escape
 from exporter.runs.files.notice import Once
 from exporter.runs.overview.models import Episode, Firing
 from exporter.runs.overview.onset import ONSET, ONSET_STEP
-from exporter.runs.overview.panels import RUN, Query
+from exporter.runs.overview.panels import RUN, Query, said
 from exporter.runs.overview.pollers import Poller
 from exporter.runs.remote import web
 from exporter.runs.remote.web import PollError
@@ -60,7 +60,6 @@ _ONSETS = " or ".join(
 """The onset of each alert, and its step, in one answer."""
 
 _BOOK = "alert_text_info"
-_HEADINGS = {"meaning": "Meaning", "causes": "Known causes", "mitigation": "Mitigation"}
 
 STEPS = Query("step", "step", f"max(rl_step{{{RUN}}})")
 
@@ -120,7 +119,7 @@ class Client:
             onsets = self._get("query", {"query": _ONSETS})["result"] if active else []
             known = {_identity(each["metric"]): float(each["value"][1]) for each in onsets}
             texts = self._get("query", {"query": _BOOK})["result"] if active else []
-            book = {each["metric"]["alertname"]: _said(each["metric"]) for each in texts}
+            book = {each["metric"]["alertname"]: said(each["metric"]) for each in texts}
             for alert in active:
                 if alert["state"] == "firing":
                     found.setdefault(alert["labels"].get("run", ""), []).append(
@@ -216,8 +215,8 @@ def _identity(labels: Mapping[str, str]) -> tuple[str, ...]:
 def _firing(alert: Mapping[str, Any], onsets: Mapping[tuple[str, ...], float]) -> Firing:
     labels, notes, value = alert["labels"], alert["annotations"], float(alert["value"])
     step = onsets.get(_identity({**_only(labels, _OF_RUN), _CURVE: ONSET_STEP}))
-    # Until it is recorded: to the second, in UTC, as Python 3.10 reads no nanoseconds.
-    begun = datetime.fromisoformat(f"{alert['activeAt'][:19]}+00:00").timestamp()
+    begun = _seconds(alert["activeAt"])  # until it is recorded
+    passed = alert.get("keepFiringSince")  # only of an alert that outlasts its condition
     return Firing(
         name=labels["alertname"],
         severity=labels.get("severity", ""),
@@ -231,11 +230,13 @@ def _firing(alert: Mapping[str, Any], onsets: Mapping[tuple[str, ...], float]) -
         since=onsets.get(_identity({**_only(labels, _TOLD_APART_BY), _CURVE: ONSET}), begun),
         labels=frozenset(labels.items()),
         step=None if step is None else int(step),
+        passed=_seconds(passed) if passed else None,
     )
 
 
-def _said(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple((heading, labels[name]) for name, heading in _HEADINGS.items() if labels.get(name))
+def _seconds(time_: str) -> float:
+    """A time to the second, in UTC: Python 3.10 reads no nanoseconds."""
+    return datetime.fromisoformat(f"{time_[:19]}+00:00").timestamp()
 
 
 def _only(labels: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:

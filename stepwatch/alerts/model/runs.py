@@ -229,6 +229,23 @@ def clock_rule() -> dict[str, str]:
     }
 
 
+POWER = "rl_run_power_watts"
+"""What the GPUs of a run take; for tables over weeks, which would join each GPU at each point in time."""
+
+
+def power_rule() -> dict[str, str]:
+    """Return the rule that records the power of each run, by its GPUs' counters of energy or their power.
+
+    A GPU that several runs share counts for each. It stands behind that which records the GPUs.
+    """
+    power = "max by (uuid) (rate(gpu_energy_joules_total[2m]))\nor max by (uuid) (gpu_power_watts)"
+    used = f"group by ({_RUN}, uuid) ({RECORDED})"
+    return {
+        "record": POWER,
+        "expr": f"sum by ({_RUN}) " + bracketed(f"{used}\n* on (uuid) group_left () {bracketed(power)}"),
+    }
+
+
 _SICK = "RewardDrop|RewardCollapse|ValidationDrop|KL.*|PolicyKLHigh|Entropy.*|GradNorm.*|NonFinite"
 """Alerts that say that the weights themselves may have suffered, as a pattern of PromQL."""
 

@@ -118,6 +118,7 @@ class Reported(Overview):
     about_none: tuple[Firing, ...] = ()
     actions: tuple[RunAction, ...] = ()
     omitted: Omitted = ALL_SHOWN
+    notifies: bool = True
 
     def others(self) -> tuple[Firing, ...]:
         return self.about_none

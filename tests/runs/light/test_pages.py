@@ -32,6 +32,7 @@ NAMES = (
     "x/../../y",
     "a" * 300,
 )
+NOON = 1_790_000_000.0
 VOID = {"br", "hr", "img", "input", "link", "meta", "wbr"}
 TAGS = {
     *("html", "head", "meta", "title", "link", "style", "body", "header", "main", "footer", "section"),
@@ -384,6 +385,39 @@ def test_the_runbook_is_on_the_page_of_the_run_itself() -> None:
     found = page(Reported([run]), "/run/ppo%2Fgsm8k").words
     assert "Meaning. The policy leaves its reference. Mitigation. Lower the rate." in " ".join(found.split())
     assert "Lower the rate." not in page(Reported([run])).words
+
+
+def test_the_runbook_of_an_alert_about_no_run_is_on_the_list() -> None:
+    book = (("Meaning", "The driver reports a fault."),)
+    alert = replace(EXPLOSION, name="GPUXid", runbook="docs/runbook.md#gpuxid", book=book)
+    found = page(Reported([], about_none=(alert,))).words
+    assert "Meaning. The driver reports a fault." in " ".join(found.split())
+    assert "heading GPUXid" not in found
+
+
+@pytest.mark.parametrize("path", ["/", "/run/ppo%2Fgsm8k"])
+def test_without_a_receiver_the_pages_say_that_alerts_are_shown_here_only(path: str) -> None:
+    words = "No receiver is configured: alerts are shown here only."
+    assert words in page(Reported([summary()], notifies=False), path).words
+    assert words not in page(Reported([summary()]), path).words
+
+
+def test_an_alert_of_a_run_that_is_over_says_so() -> None:
+    ended = replace(EXPLOSION, name="RunFailed", topic="end")
+    found = page(Reported([summary(state="failed", firing=(EXPLOSION, ended))])).words
+    assert found.count("the run is over (failed)") == 1
+    for state in ("running", "stalled"):
+        assert "is over" not in page(Reported([summary(state=state, firing=(EXPLOSION,))])).words
+
+
+def test_an_alert_that_outlasts_its_condition_says_until_when() -> None:
+    passed = replace(EXPLOSION, passed=NOON)
+    found = page(Reported([summary(firing=(passed,))])).words
+    assert f"its condition has passed at {formatting.clock(NOON)}" in found
+    assert "it ends at" not in found
+    found = page(Reported([summary(firing=(replace(passed, ends=NOON + 60),))])).words
+    assert f"; it ends at {formatting.clock(NOON + 60)}, unless that holds again" in found
+    assert "condition" not in page(Reported([summary(firing=(EXPLOSION,))])).words
 
 
 def test_alerts_that_follow_from_another_are_folded_below_its_name() -> None:

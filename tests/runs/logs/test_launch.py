@@ -302,3 +302,37 @@ def test_what_the_wrapper_says_between_attempts_is_no_record(folder: Path, watch
     found = watched().look(1.0)
     assert (found.value("rl_step", run="a"), found.value("rl_records_total", run="a")) == (5, 5)
     assert found.state("a") == "running"
+
+
+def test_a_trainer_that_failed_before_the_first_look_ever_is_history(
+    folder: Path, watched: Watching, tmp_path: Path
+) -> None:
+    go(folder)
+    wrapped(folder, "exit 3").wait(60)
+    state = tmp_path / "state"
+
+    page = watched(proc=Path("/proc"), state_folder=state)
+    found = page.discover()
+    assert (found.runs(), found.value("stepwatch_dormant_runs")) == (set(), 1)
+
+    # One that fails while the exporter is down for a restart is news, with and without a step.
+    page.watch.save()
+    for name, script in (("b", f"cat {folder.parent}/steps; exit 3"), ("c", "exit 3")):
+        command = [sys.executable, "-m", "stepwatch", "run", "--runs", str(folder), "--name", name, "--"]
+        assert subprocess.run([*command, "sh", "-c", script], check=False).returncode == 3
+    found = watched(proc=Path("/proc"), state_folder=state).discover()
+    assert {name: found.state(name) for name in found.runs()} == {"b": "failed", "c": "failed"}
+
+
+def test_a_state_folder_of_an_older_version_does_not_count_as_new(
+    folder: Path, watched: Watching, tmp_path: Path
+) -> None:
+    page, process = watched(proc=Path("/proc"), state_folder=tmp_path), wrapped(folder, "exit 3")
+    until(page, lambda found: found.value("rl_step", run="a") == 5)
+    page.watch.save()
+    (tmp_path / "since").unlink()
+    go(folder)
+    process.wait(60)
+
+    found = watched(proc=Path("/proc"), state_folder=tmp_path).discover()
+    assert found.state("a") == "failed"

@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
@@ -20,6 +21,7 @@ from exporter.runs.overview.prometheus import NO_PAST, Answers, Past
 from tests.backtest.conftest import exploding_kl, log, wavering
 from tests.real import eventually
 from tests.runs.conftest import Clock, Watched
+from tests.runs.overview.conftest import config
 
 LINE_WITHOUT_A_SIGNAL = json.dumps(
     {
@@ -407,3 +409,27 @@ def test_what_fires_about_runs_of_other_machines_is_listed_with_their_names(watc
         ("KLExplosion", "elsewhere: is sick"),
         ("GPUXid", "is sick"),
     ]
+
+
+def test_pages_know_of_receivers_the_runbook_of_gpus_and_the_end_of_an_alert(
+    watched: Watched, panels: PanelFile
+):
+    log(watched.folder / "ppo.jsonl", exploding_kl())
+    reported = story(watched, panels)
+    plain = Firing("GPUXid", "critical", "gpu", "", "", "", "", "", None, None)
+    about = replace(plain, name="KLHigh", passed=1000.0)
+    reported._prometheus.answers = Answers(firing={"": (plain,), "ppo": (about,)}, answered=1.0)
+
+    (other,) = reported.others()
+    assert [heading for heading, _ in other.book] == ["Meaning", "Known causes", "Mitigation"]
+    assert [alert.ends for alert in reported.runs()[0].firing] == [1000.0 + keep_firing_seconds()]
+    assert other.ends is None
+    assert reported.notifies is bool(config().receivers)
+
+    older = story(watched)  # a file without notices claims nothing
+    older._prometheus.answers = reported._prometheus.answers
+    assert (older.notifies, older.others()[0].book, older.runs()[0].firing[0].ends) == (True, (), None)
+
+
+def keep_firing_seconds() -> float:
+    return config().notify.keep_firing_for.seconds
