@@ -132,7 +132,8 @@ class Overview:
                 summary=f"{run}: {alert.summary}" if run else alert.summary,
                 book=alert.book or book.get(alert.name, ()),
             )
-            for run in self._prometheus.answers.firing.keys() - shown
+            for run in self._prometheus.answers.firing
+            if run not in shown
             for alert in self._firing(run)
             if alert.severity in ("critical", "warning")
         ]

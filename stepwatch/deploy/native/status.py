@@ -120,11 +120,16 @@ def status(place: State, say: Say) -> int:
     if text := settings.rules_elsewhere(place.rendered):
         say(text)
     sound = report.show(texts, say)
+    sound &= _all_sent(parts, texts, place, say)
+    return UP if sound and all(line.well for line in lines) else DEGRADED
+
+
+def _all_sent(parts: Sequence[Part], texts: Texts, place: State, say: Say) -> bool:
+    """Say what the hub does not take; returns whether it takes all."""
     unsent = [remark for sender in senders(parts, place) for remark in sender.faults(texts[sender.metrics])]
     for remark in unsent:
         say(f"\n{remark}")
-    sound = sound and not unsent
-    return UP if sound and all(line.well for line in lines) else DEGRADED
+    return not unsent
 
 
 def senders(parts: Sequence[Part], place: State) -> list[Sender]:
