@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +43,12 @@ _HOP_BY_HOP = frozenset(
     | {"te", "trailer", "transfer-encoding", "upgrade"}
 )
 _REPLACED = frozenset({"host", "authorization", "content-length", "expect"})
+
+_NO_WRITES = text(
+    "403 Forbidden",
+    "No samples are taken at this address. Expected: an agent that writes to the hub's own port for agents, "
+    "9415 by default. Fix: set hub.url in its config.yaml.\n",
+)
 
 MOST_CLIENTS = 256
 HEAD_SECONDS = 15.0
@@ -137,6 +144,9 @@ class Proxy:
             return response(BAD_REQUEST)
         if refused := self.check.refusal(request.method, request.headers):
             return response(refused)
+        # With a hub's flag Prometheus takes samples there: agents' come through the write door alone.
+        if re.sub("/+", "/", request.path).rstrip("/") == "/api/v1/write":
+            return response(_NO_WRITES)
         if own := self.own.get(request.path):
             return response(own())
         self.clients.within(request.protocol, BODY_SECONDS)

@@ -187,6 +187,8 @@ def _agents(config: Config, deployment: Deployment) -> Settings:
         "agents_listen": "0.0.0.0",  # noqa: S104  which addresses lead there is Docker's to say
         "agents_port": AGENTS_PORT,
         "agents_credentials": f"{SECRETS}/{CREDENTIALS}",
+        # Without a certificate the port is published on loopback only.
+        "agents_plain": config.agents.cert_file is None,
         **{name: deployment.file(file) for name, file in files.items() if file},
     }
 

@@ -259,6 +259,14 @@ def test_nothing_but_writing_passes(hub, method, path, status):
     assert hub.refused("path") == before + 1
 
 
+@pytest.mark.parametrize("path", [WRITE, f"/{WRITE}/", "/api/v1/%77rite"])
+def test_the_door_of_people_takes_no_samples(hub: HubSite, path: str) -> None:
+    answer = ask(hub.door.prometheus, path, "POST", one("smuggled", "n"), **WROTE)
+
+    assert answer.status == 403
+    assert b"hub.url" in answer.body
+
+
 def test_what_is_no_write_request_is_refused_and_costs_little(hub):
     token = hub.admit("garbled")
     begun = _used(hub)

@@ -162,8 +162,10 @@ def test_the_door_of_a_hub_in_containers_is_told_where_credentials_and_certifica
         "agents_listen": "0.0.0.0",
         "agents_port": 9415,
         "agents_credentials": f"{SECRETS}/agents",
+        "agents_plain": False,
         "agents_cert": f"{SECRETS}/ca.pem",
         "agents_key": f"{SECRETS}/key.pem",
     }
+    assert agents(rendered("role: hub\n", containers))["agents_plain"]  # published on loopback only
     assert agents(rendered(HUB)) == {}  # a process has flags for it
     assert agents(rendered("", containers)) == {}

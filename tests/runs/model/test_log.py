@@ -52,6 +52,12 @@ class Trainer:
         self.train(steps)
 
 
+def saved_log(states: Path) -> Path:
+    """The only file about a log in a folder of states."""
+    (state,) = states.glob("*.state")
+    return state
+
+
 @pytest.fixture(name="stateful")
 def _stateful(watched: Watching, tmp_path: Path) -> Watching:
     """An exporter that keeps its state, or one that finds that of the last."""
@@ -217,7 +223,7 @@ def test_a_bad_state_file_counts_as_none(
     page = stateful()
     page.look()
     page.watch.save()
-    (state,) = (tmp_path / "state").iterdir()
+    state = saved_log(tmp_path / "state")
     state.write_bytes(state.read_bytes()[:-9] if damage is None else damage)
     trainer.resume(20, 5, empties=True)
     after = stateful().look()
@@ -247,7 +253,7 @@ def test_state_is_saved_every_ten_seconds_and_only_when_something_changed(
     trainer.train(3)
     page = watched(state_folder=states)
     page.look()
-    (state,) = states.iterdir()
+    state = saved_log(states)
     first = state.stat().st_ino
     page.look(30.0)
     assert state.stat().st_ino == first
@@ -266,7 +272,7 @@ def test_half_a_log_does_not_overwrite_what_was_known_of_the_whole(
     page = watched(state_folder=states)
     page.look()
     page.watch.save()
-    (state,) = states.iterdir()
+    state = saved_log(states)
     saved = state.read_bytes()
     monkeypatch.setattr("exporter.runs.readers.follow.BLOCK", 5000)
     monkeypatch.setattr("exporter.runs.logs.collection.READ_SECONDS", -1.0)
