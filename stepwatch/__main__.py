@@ -19,7 +19,7 @@ if __name__ == "__main__" and not find_spec("pydantic"):
     from stepwatch.system.environment import PYTHON
 
     if not PYTHON.exists() or Path(sys.prefix).samefile(PYTHON.parents[1]):
-        sys.exit(f"{sys.executable} lacks Stepwatch's packages. Fix: `make runtime` installs them in .venv.")
+        sys.exit(f"{sys.executable} lacks Stepwatch's packages. Fix: `make status` installs them in .venv.")
     os.execv(PYTHON, [str(PYTHON), "-m", "stepwatch", *sys.argv[1:]])  # noqa: S606  the right Python
 
 from collections.abc import Callable, Sequence
