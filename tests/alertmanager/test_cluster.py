@@ -29,18 +29,18 @@ def test_alerts_of_all_gpus_are_one_message_and_a_lost_node_speaks_for_its_parts
                 alert("Straggler", "", "warning", "gpu", instance="a:9411", gpu="0"),
                 alert("Straggler", "", "warning", "gpu", instance="a:9411", gpu="1"),
             )
-    told = {
+    sent = {
         name: [
             message for message in sink.received if message.payload["groupLabels"].get("alertname") == name
         ]
         for name in ("GPUHot", "NodeLost", "RayNodeLost", "Straggler")
     }
-    assert {name: sum(len(message.alerts) for message in found) for name, found in told.items()} == {
+    assert {name: sum(len(message.alerts) for message in found) for name, found in sent.items()} == {
         "GPUHot": 512,
         "NodeLost": 3,
         "RayNodeLost": 1,
         "Straggler": 1,
     }
-    assert len(told["GPUHot"]) == 1
-    assert told["RayNodeLost"][0].alerts[0]["labels"]["node"] == "node-7"
-    assert told["Straggler"][0].alerts[0]["labels"]["gpu"] == "1"
+    assert len(sent["GPUHot"]) == 1
+    assert sent["RayNodeLost"][0].alerts[0]["labels"]["node"] == "node-7"
+    assert sent["Straggler"][0].alerts[0]["labels"]["gpu"] == "1"

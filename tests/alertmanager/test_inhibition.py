@@ -151,6 +151,16 @@ def _host(name: str, severity: str = "warning", **more: str) -> Labels:
     return {"alertname": name, "severity": severity, "topic": "stack", "instance": "?:1", **more}
 
 
+def _node(name: str, severity: str = "warning") -> Labels:
+    return {"alertname": name, "severity": severity, "topic": "stack", "node": "?"}
+
+
+_THROTTLED = (
+    ("GPUThermalThrottle", "warning"),
+    ("GPUThermalThrottle", "critical"),
+    ("GPUPowerBrake", "warning"),
+)
+
 ONE_INCIDENT: list[tuple[Labels, Labels]] = [
     (_of_run("RunFailed", "critical", "progress"), _of_run("KLExplosion", "critical", "kl")),
     (_of_run("RunStopped", "warning", "progress"), _of_run("Stalled", "critical", "progress")),
@@ -179,6 +189,8 @@ ONE_INCIDENT: list[tuple[Labels, Labels]] = [
     *((_gpu("GPUECCUncorrectable", "critical"), _xid(code, "warning")) for code in ("63", "94")),
     (_gpu("GPURecoveryNeeded"), _gpu("GPURowRemapPending")),
     (_gpu("GPUThermalThrottle"), _gpu("GPUHot")),
+    *((_gpu(cause, severity), _gpu("Straggler")) for cause, severity in _THROTTLED),
+    *((_node("NodeLost", "critical"), _node(effect)) for effect in ("RayNodeLost", "AgentBacklog")),
     (_server("EnginePreemptions"), _server("EngineKVCacheFull")),
     (_server("ExporterDown", "critical"), _server("TargetDown")),
     (_host("RuleFailures", "critical"), _host("TSDBFailures")),
