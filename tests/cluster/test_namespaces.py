@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -159,8 +160,8 @@ class Cluster:
     def longest_gap(self, node: str, minutes: int) -> float:
         """Seconds between two samples of what the node's agent scrapes, at most, of the last minutes."""
         found = self.query(f'up{{node="{node}",job="gpu"}}[{minutes}m]')
-        (times,) = ([time for time, _ in each["values"]] for each in found)
-        return max(after - before for before, after in pairwise(times))
+        times = [time for each in found for time, _ in each["values"]]
+        return max((after - before for before, after in pairwise(times)), default=math.inf)
 
     def kill(self, name: str, program: str) -> None:
         """Kill each process of a machine that runs this program; all that are left of it with ``*``."""

@@ -93,7 +93,8 @@ def test_the_link_of_a_message_silences_its_alert_once_it_is_confirmed(around: A
         assert "夜 <b>" in shown.driver.find_element("tag name", "body").text
         assert not _silences(around)
         shown.driver.find_element("tag name", "button").click()
-        assert "It is silenced for 2 h." in shown.driver.find_element("tag name", "body").text
+        # The click returns while the next page is still to come.
+        eventually(lambda: "It is silenced for 2 h." in str(shown.tell("document.body?.innerText")))
     (silence,) = _silences(around)
     assert {each["name"]: each["value"] for each in silence["matchers"]} == {
         "alertname": "KLExplosion",
