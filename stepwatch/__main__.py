@@ -304,6 +304,7 @@ def _deadman(options: argparse.Namespace) -> int:
     login = {key: file and str(Path(file).absolute()) for key, file in files.items()}
     login["username"] = options.username
     file = _file(options, _place())
+    _require_hub(options, file)
     return deadman(file, options.peer, _say, every=options.every, patience=options.patience, login=login)
 
 

@@ -21,7 +21,7 @@ from aiohttp import ClientError, ClientSession, ServerTimeoutError, web
 from exporter.door import backend_access, certificate, write_request
 from exporter.door.certificate import Certificate, CertificateError
 from exporter.door.credentials import Credentials
-from exporter.door.proxy import BODY_SECONDS, IDLE_SECONDS, Backend, Clients, response
+from exporter.door.proxy import IDLE_SECONDS, Backend, Clients, response
 from exporter.door.write_request import MOST_PLAIN, Contents, ForeignSeriesError, FormatError, SizeError
 from exporter.http.exposition import Metric, by_label, own
 from exporter.http.message import Answer, text
@@ -38,6 +38,8 @@ MOST_CLIENTS = 192
 MOST_HANDSHAKES = 64
 """Together with the connections of people they stay below the usual limit of 1024 open files."""
 HANDSHAKE_SECONDS = 10.0
+BODY_SECONDS = 120.0
+"""As long as an agent waits: on a slow line a request that is given up is sent anew, and fills it."""
 MOST_BODIES, MOST_BODIES_OF_NODE = 8, 2
 """Requests whose bodies are in memory. The others wait, and their senders with them."""
 

@@ -12,7 +12,7 @@ _SEQUENCE, _INTEGER, _VERSION, _UTC_TIME = 0x30, 0x02, 0xA0, 0x17
 _MOST_BYTES = 1 << 20
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
 
-Mark = tuple[tuple[int, int, int] | None, ...]
+Mark = tuple[tuple[int, int, int, int] | None, ...]
 
 
 class CertificateError(ValueError):
@@ -111,9 +111,10 @@ def _error(flag: str, file: Path, problem: str, expected: str) -> CertificateErr
     )
 
 
-def _mark(file: Path) -> tuple[int, int, int] | None:
+def _mark(file: Path) -> tuple[int, int, int, int] | None:
     try:
         status = file.stat()
     except OSError:
         return None
-    return status.st_ino, status.st_mtime_ns, status.st_size
+    # The last changes with the permissions, too.
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

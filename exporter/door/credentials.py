@@ -15,12 +15,12 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-NODE_NAME = re.compile(r"(?!\.+\Z)[A-Za-z0-9._-]{1,63}")
-"""A node's name, which is that of a file too."""
+NODE_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,63}")
+"""A node's name, which is that of a file too: those that begin with a dot are still being written."""
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 _MOST_BYTES = 256
-_Mark = tuple[int, int, int]
+_Mark = tuple[int, int, int, int]
 
 
 def made() -> tuple[str, str]:
@@ -44,11 +44,12 @@ class Credentials:
         unusable = set()
         with suppress(OSError), os.scandir(self.folder) as entries:  # none, and none may write
             for entry in entries:
-                if not NODE_NAME.fullmatch(entry.name) or entry.name.endswith(".new"):
+                if not NODE_NAME.fullmatch(entry.name):
                     continue
                 with suppress(OSError):  # removed between the two
                     status = entry.stat()
-                    mark = status.st_ino, status.st_mtime_ns, status.st_size
+                    # The last changes with the permissions, too.
+                    mark = status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
                     known = self._known.get(entry.name)
                     text = known[1] if known and known[0] == mark else self._read(entry.name)
                     found[entry.name] = mark, text

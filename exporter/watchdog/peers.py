@@ -70,10 +70,7 @@ class Peer:
 
         def run() -> None:
             while True:
-                try:
-                    self.look()
-                except Exception:  # an unforeseen one must not end the looks
-                    logger.exception("A look at the peer %s failed.", self.name)
+                self.look()
                 time.sleep(interval)
 
         Thread(target=run, name=f"peer {self.name}", daemon=True).start()
@@ -89,6 +86,9 @@ class Peer:
             self.problem = Text("it does not answer ({reason})", reason=problem.args[0])
         except _Fault as fault:
             self.problem = fault.text
+        except Exception:  # an unforeseen one must not keep it from being judged
+            logger.exception("A look at the peer %s failed.", self.name)
+            self.problem = Text("it could not be asked; the log of the watchdog here says why")
         else:
             # Prometheus lets an alert count for four times as long as it takes to send it again.
             patience = max(patience, news.counts / 2)
@@ -169,7 +169,7 @@ def _news(client: Client) -> News:
     try:
         found = [(each["updatedAt"], each["endsAt"]) for each in _alerts(reply.body)]
         counts = [_seconds(end) - _seconds(sent) for sent, end in found]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         raise _Fault(Text("what answers is no Alertmanager: the answer is not a list of alerts")) from None
     if not found:
         raise _Fault(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, model_validator
 
+from exporter.door.credentials import NODE_NAME
 from stepwatch.schema.errors import NOTHING, Fault
 from stepwatch.schema.path_types import KeyFile, ListenAddress, SecretFile, ServerUrl, TrustFile
 from stepwatch.schema.quantities import Duration
@@ -36,13 +36,11 @@ OUT_OF_ORDER = Duration.parse("16h")
 NODE = "node"
 """The label that tells nodes apart: an agent puts it on all that it sends."""
 
-_NODE_NAME = re.compile(r"[A-Za-z0-9._-]{1,63}")
-_NAME_EXPECTED = "up to 63 letters, digits and any of . _ -"
+_NAME_EXPECTED = "up to 63 letters, digits and any of . _ -, and no dot at its beginning"
 
 
 def _node(value: Any) -> str:
-    # "." and ".." are names of folders, and on the hub a node's name is that of a file.
-    if isinstance(value, str) and _NODE_NAME.fullmatch(value) and value.strip("."):
+    if isinstance(value, str) and NODE_NAME.fullmatch(value):
         return value
     raise Fault("is not the name of a node", expected=_NAME_EXPECTED, fix="write node-7, say")
 
@@ -171,13 +169,20 @@ def faults(config: Config) -> Iterator[Fault]:
             )
     if role != AGENT:
         return
-    for at, found, what in (
-        (("receivers",), config.receivers, "notifies no one"),
-        (("actions", "policies"), config.actions.policies, "evaluates no alerts"),
+    for at, found, says in (
+        (("receivers",), config.receivers, "have no effect on an agent, which notifies no one"),
+        (
+            ("actions", "policies"),
+            config.actions.policies,
+            "have no effect on an agent, which evaluates no alerts",
+        ),
+        (("deadman",), config.deadman.enabled, "has no effect on an agent, which evaluates no alerts"),
+        (("peers",), config.peers, "have no effect on an agent, which watches no other machine"),
+        (("rules",), config.rules == "none", "has no effect on an agent, which evaluates none"),
     ):
         if found:
             yield Fault(
-                f"have no effect on an agent, which {what}",
+                says,
                 expected="none with role: agent",
                 fix="move them to the config.yaml of the hub",
                 at=at,

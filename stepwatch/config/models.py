@@ -436,11 +436,16 @@ class Config(Section):
 
 def _deadman_faults(config: Config) -> Iterator[Fault]:
     """Yield a fault if the checker would never get a ping."""
-    if config.deadman.enabled and not config.alerts.of(Watchdog).enabled:
+    if config.deadman.enabled and not (config.alerts.of(Watchdog).enabled and config.rules == "here"):
+        off, on = (
+            ("rules are evaluated elsewhere", "rules: here")
+            if config.rules == "none"
+            else ("the alert Watchdog is switched off", "alerts.Watchdog.enabled: true")
+        )
         yield Fault(
-            "would never be pinged: the alert Watchdog is switched off",
-            expected="alerts.Watchdog.enabled: true",
-            fix="delete alerts.Watchdog, or deadman",
+            f"would never be pinged: {off}",
+            expected=on,
+            fix=f"write {on}, or delete deadman",
             value=NOTHING,
             at=("deadman",),
         )

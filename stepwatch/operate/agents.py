@@ -43,6 +43,12 @@ def agent(config: Path, folder: Path, node: str | None, *, renew: bool, revoke: 
             f"NODE: {node[:100]!r} is not the name of a node. Expected up to 63 letters, digits and any of "
             ". _ -, as `node` in config.yaml of the agent. Fix: write node-7, say."
         )
+    known = load(config)
+    if not known.is_hub:
+        raise Refused(
+            f"role: {known.role}: only a hub takes what agents send. Expected: role: hub. Fix: set it in "
+            f"{config}, `make up`, and try again."
+        )
     file = folder / node
     if revoke:
         return _revoke(file)

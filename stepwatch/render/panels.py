@@ -137,7 +137,8 @@ def notices(config: Config, book: Mapping[str, Entry]) -> dict[str, Any]:
     """
     others = (alert.name for alert in TABLE if alert.subject != "run")
     return {
-        "receivers": bool(config.receivers),
+        # On an agent no alerts are shown.
+        "receivers": bool(config.receivers) or config.is_agent,
         "keep_firing_seconds": config.notify.keep_firing_for.seconds,
         "book": {name: book[name]._asdict() for name in others if name in book},
     }

@@ -61,6 +61,15 @@ def rendered(folder: Path, text: str) -> dict[str, Any]:
             "deadman: {url_file: secrets/checker}\nalerts: {Watchdog: {enabled: false}}",
             "deadman: would never be pinged: the alert Watchdog is switched off",
         ),
+        (
+            "deadman: {url_file: secrets/checker}\nrules: none",
+            "deadman: would never be pinged: rules are evaluated elsewhere",
+        ),
+        (
+            'role: agent\nhub: {url: "https://h:1", token_file: secrets/password}\n'
+            "deadman: {url_file: secrets/checker}",
+            "deadman: has no effect on an agent",
+        ),
         ("peers: [{name: a}]", "peers.0..url: is missing"),
         ("peers: [{url: 'first:9093'}]", "peers.0..url: .*is not a URL"),
         ("peers: [{url: 'http://u:p@first:9093'}]", "holds a user name or password"),

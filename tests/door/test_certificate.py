@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from exporter.door.certificate import CertificateError, load
+from exporter.door.certificate import CertificateError, load, mark
 from tests.door.remote_write import CERTIFICATES
 
 KEY = CERTIFICATES / "hub-key.pem"
@@ -50,3 +50,12 @@ def test_a_key_that_every_user_reads_is_noticed(tmp_path):
     for mode, exposed in ((0o644, True), (0o640, False)):
         key.chmod(mode)
         assert load(CERTIFICATES / "hub.pem", key).exposed == exposed
+
+
+def test_a_change_of_permissions_counts_as_a_change(tmp_path):
+    file = tmp_path / "key.pem"
+    file.write_text("key")
+    before = mark(file)
+    file.chmod(0o640)
+
+    assert mark(file) != before

@@ -11,9 +11,9 @@ from stepwatch.operate.agents import agent
 from stepwatch.schema.errors import Refused
 
 
-def run(tmp_path, node, *, renew=False, revoke=False):
+def run(tmp_path, node, *, renew=False, revoke=False, role="hub"):
     config = tmp_path / "config.yaml"
-    config.write_text("ports: {prometheus: 1}\n")
+    config.write_text(f"role: {role}\nports: {{prometheus: 1}}\n")
     return agent(config, tmp_path / "secrets" / "agents", node, renew=renew, revoke=revoke)
 
 
@@ -45,7 +45,7 @@ def test_a_credential_is_replaced_on_request_alone_and_the_old_token_is_void(tmp
         run(tmp_path, "node-7", revoke=True)
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "a b", "x" * 64, "nöde", "a\n"])
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "a b", "x" * 64, "nöde", "a\n", ".a"])
 def test_other_names_are_refused(tmp_path, name):
     with pytest.raises(Refused, match="not the name of a node"):
         run(tmp_path, name)
@@ -64,3 +64,11 @@ def test_nodes_are_listed_with_what_is_known(tmp_path, capsys):
     assert "broken  unusable file" in err
     with pytest.raises(Refused, match="missing"):
         run(tmp_path, None, renew=True)
+
+
+def test_a_machine_that_takes_nothing_from_agents_makes_no_token(tmp_path, capsys):
+    with pytest.raises(Refused, match="role: all: only a hub"):
+        run(tmp_path, "node-7", role="all")
+
+    assert capsys.readouterr().out == ""
+    assert not (tmp_path / "secrets").exists()
