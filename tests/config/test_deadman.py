@@ -66,8 +66,10 @@ def rendered(folder: Path, text: str) -> dict[str, Any]:
             "deadman: would never be pinged: rules are evaluated elsewhere",
         ),
         (
-            'role: agent\nhub: {url: "https://h:1", token_file: secrets/password}\n'
-            "deadman: {url_file: secrets/checker}",
+            (
+                'role: agent\nhub: {url: "https://h:1", token_file: secrets/password}\n'
+                "deadman: {url_file: secrets/checker}"
+            ),
             "deadman: has no effect on an agent",
         ),
         ("peers: [{name: a}]", "peers.0..url: is missing"),
