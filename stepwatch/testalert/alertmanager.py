@@ -18,7 +18,7 @@ from stepwatch.system import http_client
 _SAMPLE = re.compile(r"^alertmanager_(notification\w+)\{(.*)\} (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
-_PATIENCE = 20.0
+_PATIENCE = 60.0
 """Seconds that a page may take on a machine that is busy: training is what it is there for."""
 
 _LIFE = timedelta(minutes=3)

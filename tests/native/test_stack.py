@@ -12,7 +12,7 @@ import pytest
 
 from stepwatch.deploy.native.state import State
 from stepwatch.system import http_client, processes
-from tests.native.installation import MAINLY_NEWEST, PORTS, VERSIONS, Installation, made
+from tests.native.installation import MAINLY_NEWEST, PORTS, Installation, made
 from tests.native.release import unpacked_release
 from tests.real import Server, free_port, query
 from tests.real.tools import newest
@@ -30,7 +30,16 @@ def _installation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[In
     installation.run("down")
 
 
-@pytest.mark.parametrize("installation", VERSIONS, indirect=True)
+@pytest.mark.parametrize("installation", ["oldest"], indirect=True)
+def test_the_oldest_versions_come_up_and_go_down(installation: Installation) -> None:
+    done = installation.up()
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert installation.run("status").returncode == 0
+
+    assert installation.run("down").returncode == 0
+    assert installation.pids() == set()
+
+
 def test_the_stack_comes_up_takes_changes_refuses_faults_and_leaves_nothing(
     installation: Installation,
 ) -> None:

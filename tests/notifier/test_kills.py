@@ -6,6 +6,7 @@ import json
 import random
 import time
 from collections import Counter
+from http.client import HTTPException
 from pathlib import Path
 from threading import Event, Thread
 
@@ -14,6 +15,7 @@ from tests.alertmanager.route import alert, post
 from tests.notifier.around import Around
 from tests.real import AlertmanagerServer, Server, eventually
 from tests.real.robots import Feishu
+from tests.real.waiting import HANG_SECONDS
 
 ALERTS = 200
 KILLS = 12
@@ -66,7 +68,7 @@ def test_none_of_200_alerts_is_lost_and_none_comes_more_than_twice(tmp_path: Pat
 
 def _under_way(around: Around) -> set[int]:
     """The messages that wait though an attempt was made."""
-    page = http_client.read(f"{around.url}/api/v1/deliveries")
+    page = http_client.read(f"{around.url}/api/v1/deliveries", timeout=HANG_SECONDS)
     assert page is not None
     found = json.loads(page)["deliveries"]
     return {each["id"] for each in found if each["state"] == "waiting" and each["attempts"]}
@@ -77,7 +79,7 @@ def _posted(alertmanager: AlertmanagerServer, runs: list[str]) -> None:
     while True:
         try:
             post(alertmanager, *labels)
-        except OSError:
+        except (OSError, HTTPException):
             time.sleep(0.2)  # it is being started again
         else:
             return
