@@ -35,7 +35,7 @@ class Checkout:
         self.folder, self.docker = folder, docker
         copy_checkout(folder)
         (folder / ".venv").symlink_to(CHECKOUT / ".venv")
-        self.ports = {part: free_port() for part in (*PUBLISHED, "node", "actions")}
+        self.ports = {part: free_port() for part in (*PUBLISHED, "node", "actions", "notifier")}
         self.config = folder / "config.yaml"
         self.ray = folder.parent / "above" / "ray"
         self.ray.parent.mkdir(mode=0o755)

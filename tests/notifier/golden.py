@@ -39,8 +39,8 @@ PAYLOADS: Mapping[str, bytes] = {
         alert(
             run="强化学习/实验七",
             annotations={
-                "summary": "奖励崩溃",
-                "description": "强化学习/实验七：奖励 0.1，限值 0.5，自第 40 步起。",
+                "summary": "与参考模型的 KL 爆炸",
+                "description": "强化学习/实验七：KL 1.2，限值 0.5，自第 40 步起。",
                 "action": "降低学习率",
             },
         )
@@ -51,7 +51,7 @@ PAYLOADS: Mapping[str, bytes] = {
         )
     ),
 }
-KNOWN = Known("1234", ("EntropyCollapse", "RewardDrop"))
+KNOWN = Known("42", ("EntropyCollapse", "RewardDrop"))
 ADDRESSES = Addresses(
     "http://127.0.0.1:9410", "http://127.0.0.1:9093", "https://grafana.example", "https://notifier.example"
 )

@@ -73,7 +73,7 @@ def test_a_card_says_all_that_its_reader_needs() -> None:
         "KLExplosion  qwen-7b grpo/1  KL to the reference is exploding",
         "KL 1.2, limit 0.5, since step 40",
         "First: lower the learning rate.",
-        "now at step 1234",
+        "now at step 42",
         "Also firing: EntropyCollapse, RewardDrop",
         "Critical since 2026-01-02 14:59 UTC",
         "https://grafana.example/d/stepwatch-training?var-run=qwen-7b%20grpo%2F1&from=1767344340000&to=1767369540000",

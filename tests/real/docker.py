@@ -75,7 +75,7 @@ class Docker(Client):
         self.command += [f"--data-root={self.folder}/data", f"--exec-root={self.folder}/exec"]
         self.command += [f"--pidfile={self.folder}/pid", f"--host={self.env['DOCKER_HOST']}"]
         # Away from the networks that the machine may have.
-        self.command += ["--bip=10.213.0.1/24", "--default-address-pool=base=10.214.0.0/16,size=24"]
+        self.command += [f"--bip={BRIDGE}/24", "--default-address-pool=base=10.214.0.0/16,size=24"]
         self._process: subprocess.Popen[bytes] | None = None
 
     def load(self, images: dict[str, StandIn]) -> None:
@@ -124,6 +124,8 @@ class Docker(Client):
 
 
 PYTHON = "python:3.12-slim"
+BRIDGE = "10.213.0.1"
+"""This machine's address on the engine's own bridge: `host.docker.internal` in containers."""
 NODE_EXPORTER = f"prom/node-exporter:v{version('node_exporter')}"
 
 

@@ -44,6 +44,7 @@ class Robot(Listening):
         clock: By how many seconds its clock is ahead.
         scale: Of the time in which it counts its rate limit: 0.1 makes a minute of six seconds.
         port: Where it listens.
+        host: The address of that port.
     """
 
     kind: ClassVar[str]
@@ -57,7 +58,14 @@ class Robot(Listening):
     """By fault, its answer with HTTP 200."""
 
     def __init__(
-        self, *, secret: str = "", keyword: str = "", clock: float = 0.0, scale: float = 1.0, port: int = 0
+        self,
+        *,
+        secret: str = "",
+        keyword: str = "",
+        clock: float = 0.0,
+        scale: float = 1.0,
+        port: int = 0,
+        host: str = "127.0.0.1",
     ) -> None:
         self.secret, self.keyword, self.clock, self.scale = secret, keyword, clock, scale
         self.fault = ""
@@ -68,7 +76,7 @@ class Robot(Listening):
         self._seen: list[float] = []
         self._until = 0.0
         self._lock, self._end = threading.Lock(), threading.Event()
-        super().__init__(self._handler(), port)
+        super().__init__(self._handler(), port, host)
         self._server.handle_error = lambda *_: None  # type: ignore[method-assign]  # of who was killed
         self.url += self.path
 
