@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.compose.checkout import Checkout, until
+from tests.e2e.writer import writing
+from tests.own_logs import SICK
 from tests.real.docker import BRIDGE, Docker
 from tests.real.robots import Feishu
-from tests.runs.lines import console
 
 pytestmark = [pytest.mark.e2e, pytest.mark.world]
 
@@ -45,14 +45,6 @@ def _apply(stack: Checkout, **settings: Any) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def _sick(folder: Path, run: str) -> None:
-    """A log whose loss is no number any more."""
-    lines = [console(step, {"actor/kl_loss": 0.01, "critic/score/mean": 0.5}) for step in range(1, 30)]
-    lines += [console(30, {"actor/kl_loss": float("nan"), "critic/score/mean": 0.5})]
-    (folder / "runs").mkdir(exist_ok=True)
-    (folder / "runs" / f"{run}.log").write_text("\n".join([*lines, ""]))
-
-
 def _named(robot: Feishu, run: str) -> int:
     return sum(run in text for text in robot.texts())
 
@@ -70,22 +62,23 @@ def test_it_comes_with_a_robot_that_gets_each_message_once_over_a_kill_and_goes_
     assert "success" in tested.stdout
 
     robot.fault = "503"
-    _sick(stack.folder, "sick-1")
-    until(lambda: robot.requests and stack.page("notifier", "/api/v1/deliveries")["deliveries"], "it tries")
-    killed = stack.containers()["notifier"]["Id"]
-    docker.docker("kill", "--signal=KILL", killed)
-    docker.docker("start", killed)
-    robot.fault = ""
-    until(lambda: _named(robot, "sick-1"), "what it had taken arrives after a kill")
+    with writing(SICK, stack.folder / "runs/sick-1.log", "--rate", "5", "--stay"):
+        until(lambda: any(each["attempts"] for each in _waiting(stack)), "it tries")
+        killed = stack.containers()["notifier"]["Id"]
+        docker.docker("kill", "--signal=KILL", killed)
+        docker.docker("start", killed)
+        robot.fault = ""
+        until(lambda: _named(robot, "sick-1"), "what it had taken arrives after a kill")
 
-    until(lambda: _waiting(stack) == 0, "nothing waits")
-    assert _named(robot, "sick-1") == 1
-    assert stack.stepwatch("status").returncode == 0
+        until(lambda: not _waiting(stack), "nothing waits")
+        texts = [text for text in robot.texts() if "sick-1" in text]
+        assert len(texts) == len(set(texts))
+    until(lambda: stack.stepwatch("status").returncode == 0, "all is well")
 
     _apply(stack)
     assert stack.containers().keys() == before
 
 
-def _waiting(stack: Checkout) -> int:
+def _waiting(stack: Checkout) -> list[dict[str, Any]]:
     deliveries = stack.page("notifier", "/api/v1/deliveries")["deliveries"]
-    return sum(each["state"] == "waiting" for each in deliveries)
+    return [each for each in deliveries if each["state"] == "waiting"]
