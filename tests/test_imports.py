@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -28,6 +29,7 @@ def imported(file: Path) -> Iterator[str]:
             yield from (name.name for name in node.names)
 
 
+@cache
 def below() -> dict[str, set[str]]:
     """Each part of stepwatch/ with the parts that it imports."""
     found: dict[str, set[str]] = {}
