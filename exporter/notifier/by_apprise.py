@@ -17,6 +17,8 @@ MOST_BYTES = 3000
 _FACT_BYTES = 700
 _NOT_INSTALLED = "the package apprise is not installed. Fix: pip install 'stepwatch[apprise]'"
 _STATUS = re.compile(r"\berror[= ](\d{3})\b|\b(401|403|404|410|429)\b")
+_MAIL = ("mailto://", "mailtos://")
+"""Takes the curve in the message. To others it is a second request, whose failure would be the message's."""
 _TYPES = {"critical": "failure", "warning": "warning", "info": "info", "resolved": "success"}
 
 
@@ -24,7 +26,7 @@ class Apprise:
     """A service by its Apprise URL."""
 
     windows: tuple[Window, ...] = ()
-    takes_picture = False
+    takes_picture = True
 
     def __init__(self, secrets: Secrets, wording: Wording) -> None:
         self._secrets, self._wording = secrets, wording
@@ -46,13 +48,18 @@ class Apprise:
         body = "\n".join(lines)
         return {"title": plain(card.title), "body": plain(body), "notify_type": _TYPES[card.state]}
 
-    def send(self, message: Any, _: bytes | None) -> Outcome:
+    def send(self, message: Any, picture: bytes | None) -> Outcome:
         url = self._secrets.url()
         try:
             import apprise  # noqa: PLC0415  (30 MB, and installed by those who use it)
+            from apprise.attachment.memory import AttachMemory  # noqa: PLC0415
         except ImportError:
             return Outcome("not_installed", _NOT_INSTALLED)
         target = apprise.Apprise()
+        attached = apprise.AppriseAttachment()
+        if picture and url.lower().startswith(_MAIL):
+            curve = AttachMemory(content=picture, name="curve.png", mimetype="image/png")  # type: ignore[no-untyped-call]
+            attached.add(curve)
         # What it logs holds bodies and URLs: only we read it.
         own = logging.getLogger("apprise")
         own.propagate = False
@@ -61,7 +68,12 @@ class Apprise:
         ) as log:
             if not target.add(url):
                 return Outcome("secret_file", "url_file does not hold an Apprise URL that this version knows")
-            done = target.notify(**message, body_format=apprise.NotifyFormat.TEXT, interpret_escapes=False)
+            done = target.notify(
+                **message,
+                body_format=apprise.NotifyFormat.TEXT,
+                interpret_escapes=False,
+                attach=attached if len(attached) else None,
+            )
             said = self._secrets.hidden(" ".join(log.getvalue().split()))
         if done:
             return Outcome(text="Apprise reports success; it does not show what the service answered")

@@ -30,11 +30,13 @@ def alert(name: str, run: str = "", severity: str = "critical", topic: str = "re
     return {label: value for label, value in labels.items() if value}
 
 
-def post(server: AlertmanagerServer, *alerts: Labels, over: bool = False) -> None:
-    """Post alerts to Alertmanager as Prometheus does: firing, or (over) resolved."""
+def post(
+    server: AlertmanagerServer, *alerts: Labels, over: bool = False, begun: datetime | None = None
+) -> None:
+    """Post alerts to Alertmanager as Prometheus does: firing since now or ``begun``, or (over) resolved."""
     now = datetime.now(timezone.utc)
     # One that began longer ago than its group waits would be sent at once, without waiting for company.
-    times = {"endsAt": now} if over else {"startsAt": now, "endsAt": now + timedelta(minutes=10)}
+    times = {"endsAt": now} if over else {"startsAt": begun or now, "endsAt": now + timedelta(minutes=10)}
     body = [{"labels": labels, **{key: at.isoformat() for key, at in times.items()}} for labels in alerts]
     request = urllib.request.Request(
         f"{server.url}/api/v2/alerts", json.dumps(body).encode(), {"Content-Type": "application/json"}

@@ -12,6 +12,7 @@ from exporter.notifier.by_apprise import Apprise
 from exporter.notifier.channel import Secrets
 from tests.notifier import golden
 from tests.real.answering import Answering
+from tests.real.mailbox import Mailbox
 
 
 @pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")  # which Apprise imports
@@ -30,6 +31,24 @@ def test_a_status_is_what_apprise_lets_through(tmp_path: Path, status: int, reas
     assert "s3cret" not in outcome.text
     assert len(server.received) == 1
     assert "KLExplosion" in json.dumps(server.received)
+
+
+@pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
+def test_a_mail_has_the_curve_attached(tmp_path: Path) -> None:
+    picture = b"\x89PNG\r\n\x1a\n of a curve"
+    with Mailbox() as mailbox:
+        (tmp_path / "url").write_text(f"mailto://{mailbox.address}?from=s@example.org&to=ops@example.org")
+        channel = Apprise(Secrets(tmp_path / "url"), golden.wording("en"))
+        message, _ = channel.compose([golden.card("one")])
+        outcomes = [channel.send(message, each) for each in (picture, None)]
+
+    assert [each.reason for each in outcomes] == ["", ""]
+    with_it, without = (mailed.message for mailed in mailbox.received)
+    (attached,) = with_it.iter_attachments()
+    assert (attached.get_content_type(), attached.get_filename()) == ("image/png", "curve.png")
+    assert attached.get_content() == picture
+    assert "KL 1.2, limit 0.5" in str(with_it.get_body())
+    assert list(without.iter_attachments()) == []
 
 
 def test_without_the_package_messages_wait_and_the_fix_is_named(

@@ -6,6 +6,7 @@ import json
 import random
 import time
 from collections import Counter
+from datetime import datetime, timezone
 from http.client import HTTPException
 from pathlib import Path
 from threading import Event, Thread
@@ -35,14 +36,15 @@ def test_none_of_200_alerts_is_lost_and_none_comes_more_than_twice(tmp_path: Pat
     dice = random.Random(22)
     with robot, around.alertmanager, around.notifier:
         posted, over = Event(), Event()
+        begun = datetime.now(timezone.utc)  # Prometheus remembers since when: what is posted again is no news
 
         def fire() -> None:
             for begin in range(0, ALERTS, 10):
-                _posted(around.alertmanager, runs[begin : begin + 10])
+                _posted(around.alertmanager, runs[begin : begin + 10], begun)
                 time.sleep(0.2)
             posted.set()
             while not over.wait(3):  # as Prometheus does: an Alertmanager that was killed knows no alert
-                _posted(around.alertmanager, runs)
+                _posted(around.alertmanager, runs, begun)
 
         thread = Thread(target=fire, daemon=True)
         thread.start()
@@ -74,11 +76,11 @@ def _under_way(around: Around) -> set[int]:
     return {each["id"] for each in found if each["state"] == "waiting" and each["attempts"]}
 
 
-def _posted(alertmanager: AlertmanagerServer, runs: list[str]) -> None:
+def _posted(alertmanager: AlertmanagerServer, runs: list[str], begun: datetime) -> None:
     labels = [alert("KLExplosion", run, topic="kl") for run in runs]
     while True:
         try:
-            post(alertmanager, *labels)
+            post(alertmanager, *labels, begun=begun)
         except (OSError, HTTPException):
             time.sleep(0.2)  # it is being started again
         else:
