@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from exporter.notifier.channel import Outcome, Secrets, Window, plain
+from exporter.notifier.channel import Outcome, SecretFileError, Secrets, Window, plain
 from exporter.notifier.fitting import cut, fitted
 from exporter.notifier.wording import Card, Wording
 
@@ -17,8 +17,6 @@ MOST_BYTES = 3000
 _FACT_BYTES = 700
 _NOT_INSTALLED = "the package apprise is not installed. Fix: pip install 'stepwatch[apprise]'"
 _STATUS = re.compile(r"\berror[= ](\d{3})\b|\b(401|403|404|410|429)\b")
-_MAIL = ("mailto://", "mailtos://")
-"""Takes the curve in the message. To others it is a second request, whose failure would be the message's."""
 _TYPES = {"critical": "failure", "warning": "warning", "info": "info", "resolved": "success"}
 
 
@@ -26,10 +24,17 @@ class Apprise:
     """A service by its Apprise URL."""
 
     windows: tuple[Window, ...] = ()
-    takes_picture = True
 
     def __init__(self, secrets: Secrets, wording: Wording) -> None:
         self._secrets, self._wording = secrets, wording
+
+    @property
+    def takes_picture(self) -> bool:
+        """Mail does. To others it is a second request, whose failure would be the message's."""
+        try:
+            return self._secrets.url().lower().startswith(("mailto://", "mailtos://"))
+        except SecretFileError:
+            return False
 
     def compose(self, cards: Sequence[Card]) -> tuple[Any, int]:
         return fitted(
@@ -56,10 +61,9 @@ class Apprise:
         except ImportError:
             return Outcome("not_installed", _NOT_INSTALLED)
         target = apprise.Apprise()
-        attached = apprise.AppriseAttachment()
-        if picture and url.lower().startswith(_MAIL):
+        curve = None
+        if picture:
             curve = AttachMemory(content=picture, name="curve.png", mimetype="image/png")  # type: ignore[no-untyped-call]
-            attached.add(curve)
         # What it logs holds bodies and URLs: only we read it.
         own = logging.getLogger("apprise")
         own.propagate = False
@@ -72,7 +76,7 @@ class Apprise:
                 **message,
                 body_format=apprise.NotifyFormat.TEXT,
                 interpret_escapes=False,
-                attach=attached if len(attached) else None,
+                attach=curve,
             )
             said = self._secrets.hidden(" ".join(log.getvalue().split()))
         if done:

@@ -163,7 +163,10 @@ class Robot(Protocol):
 
     windows: tuple[Window, ...]
     """Its limits; empty if none is known."""
-    takes_picture: bool
+
+    @property
+    def takes_picture(self) -> bool:
+        """Whether ``send`` is of use with a picture; drawing one costs a request to the run exporter."""
 
     def compose(self, cards: Sequence[Card]) -> tuple[Any, int]:
         """Return what to send, and how many of the cards it holds: at least the first, cut to fit."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,13 @@ from tests.native.installation import Installation, made
 from tests.own_logs import SICK
 from tests.real import query
 from tests.real.docker import BRIDGE, Docker
+from tests.real.mailbox import Certificate
 
 pytestmark = [pytest.mark.e2e, pytest.mark.world]
 
 NODE = "node-7"
 LOOPBACK = "127.0.0.1"
-CERTIFICATE = {"cert_file": "secrets/hub.pem", "key_file": "secrets/hub-key.pem"}
+CERTIFICATE = {"cert_file": "secrets/certificate.pem", "key_file": "secrets/key.pem"}
 
 
 @pytest.fixture(name="checkout")
@@ -41,21 +41,13 @@ def _native(tmp_path: Path) -> Iterator[Installation]:
 
 
 def certify(folder: Path, address: str) -> None:
-    """A certificate of the hub's, which containers may read."""
-    subprocess.run(
-        [
-            "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-            "-nodes", "-days", "30", "-subj", "/CN=hub", "-addext", f"subjectAltName=IP:{address}",
-            "-keyout", folder / "hub-key.pem", "-out", folder / "hub.pem",
-        ],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    (folder / "hub-key.pem").chmod(0o644)
+    """A certificate of the hub's, whose key containers may read."""
+    Certificate.made(folder, address).key.chmod(0o644)
 
 
 def agent_of(hub: str, port: int) -> dict[str, Any]:
     """The settings of an agent, but for its ports."""
-    keys = {"token_file": "secrets/token", "ca_file": "secrets/hub.pem"}
+    keys = {"token_file": "secrets/token", "ca_file": "secrets/certificate.pem"}
     return {"role": "agent", "node": NODE, "hub": {"url": f"https://{hub}:{port}", **keys}}
 
 
@@ -72,7 +64,7 @@ def test_a_hub_in_containers_takes_what_an_agent_of_processes_sends(
     assert made.returncode == 0, made.stderr
 
     (theirs / "token").write_text(made.stdout)
-    (theirs / "hub.pem").write_bytes((secrets / "hub.pem").read_bytes())
+    (theirs / "certificate.pem").write_bytes((secrets / "certificate.pem").read_bytes())
     settings = agent_of(LOOPBACK, checkout.ports["agents"])
     native.configure(yaml.safe_dump({**settings, "discovery": {"ray": None}}))
     done = native.up()
@@ -95,7 +87,7 @@ def test_an_agent_in_containers_sends_to_a_hub_of_processes(checkout: Checkout, 
     assert made.returncode == 0, made.stderr
 
     (secrets / "token").write_text(made.stdout)
-    (secrets / "hub.pem").write_bytes((theirs / "hub.pem").read_bytes())
+    (secrets / "certificate.pem").write_bytes((theirs / "certificate.pem").read_bytes())
     (checkout.folder / "runs").mkdir(exist_ok=True)
     (checkout.folder / "runs" / "sick.log").write_bytes(SICK.read_bytes())
     checkout.write(agent_of(BRIDGE, native.ports["agents"]))

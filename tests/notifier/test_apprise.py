@@ -27,6 +27,7 @@ def test_a_status_is_what_apprise_lets_through(tmp_path: Path, status: int, reas
         message, _ = channel.compose([golden.card("hostile run name")])
         outcome = channel.send(message, None)
 
+    assert not channel.takes_picture
     assert outcome.reason == reason
     assert "s3cret" not in outcome.text
     assert len(server.received) == 1
@@ -42,6 +43,7 @@ def test_a_mail_has_the_curve_attached(tmp_path: Path) -> None:
         message, _ = channel.compose([golden.card("one")])
         outcomes = [channel.send(message, each) for each in (picture, None)]
 
+    assert channel.takes_picture
     assert [each.reason for each in outcomes] == ["", ""]
     with_it, without = (mailed.message for mailed in mailbox.received)
     (attached,) = with_it.iter_attachments()

@@ -36,15 +36,15 @@ def test_none_of_200_alerts_is_lost_and_none_comes_more_than_twice(tmp_path: Pat
     dice = random.Random(22)
     with robot, around.alertmanager, around.notifier:
         posted, over = Event(), Event()
-        begun = datetime.now(timezone.utc)  # Prometheus remembers since when: what is posted again is no news
+        since = datetime.now(timezone.utc)  # Prometheus posts an alert again with the start that it had
 
         def fire() -> None:
             for begin in range(0, ALERTS, 10):
-                _posted(around.alertmanager, runs[begin : begin + 10], begun)
+                _posted(around.alertmanager, runs[begin : begin + 10], since)
                 time.sleep(0.2)
             posted.set()
             while not over.wait(3):  # as Prometheus does: an Alertmanager that was killed knows no alert
-                _posted(around.alertmanager, runs, begun)
+                _posted(around.alertmanager, runs, since)
 
         thread = Thread(target=fire, daemon=True)
         thread.start()
