@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks.agents import agents
-from benchmarks.cluster import cluster_agent, cluster_hub
+from benchmarks.cluster import cluster_agent, cluster_alerts, cluster_hub
 from benchmarks.containers import containers, image
 from benchmarks.dashboards import dashboards, dashboards_at_5_s
 from benchmarks.door import door
@@ -24,6 +24,7 @@ BENCHMARKS = {
         cold_start, event_files, tensorboard_out, metrics_page, idle, look, visible, generator, notification,
         rules, backtest, dashboards, dashboards_at_5_s, discovery, door, agents, light, many, notifier,
         gpu_page, gpu_soak, containers, image, wrapper, cluster_hub, cluster_agent,
+        cluster_alerts,
     )
 }  # fmt: skip
 

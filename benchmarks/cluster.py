@@ -16,6 +16,7 @@ from pathlib import Path
 from benchmarks import logs
 from benchmarks.load import training
 from benchmarks.measure import ROOT, SHARE_SECONDS, get, memory, samples, shares, table
+from tests.cluster.twice import ALONE, HUB, Twice
 from tests.e2e.stack import PAIRS, Stack
 from tests.grafana.scraped import SCRAPED
 from tests.real import PrometheusServer, Server, eventually, free_port, query
@@ -165,3 +166,15 @@ def _exposed(port: int, metric: str) -> float:
     """The sum of a metric's samples on a page."""
     page = get(f"http://127.0.0.1:{port}/metrics").decode()
     return sum(float(each) for each in re.findall(rf"^{metric}(?:{{.*}})? (\S+)$", page, re.MULTILINE))
+
+
+@table("alert", "run or GPU", "one machine, s after the first", "hub and agent", "later by, s")
+def cluster_alerts() -> Iterator[tuple[object, ...]]:
+    """When each alert reaches the receiver of one machine, and that of a hub with an agent."""
+    with tempfile.TemporaryDirectory() as name, Twice(Path(name)) as twice:
+        twice.go_wrong()
+        alone, hub = (twice.came()[place] for place in (ALONE, HUB))
+        began = min(alone.values())
+        for alert, run, gpu, job in sorted(alone.keys() & hub.keys(), key=alone.__getitem__):
+            at, later = alone[alert, run, gpu, job], hub[alert, run, gpu, job]
+            yield alert, run or gpu or job, f"{at - began:.0f}", f"{later - began:.0f}", f"{later - at:+.1f}"
