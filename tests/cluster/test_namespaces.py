@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import pairwise
@@ -20,11 +21,15 @@ from tests.cluster.network import Network
 from tests.gpu.driver import Driver
 from tests.native.installation import Installation, made
 from tests.real import WebhookSink, query
+from tests.real.mailbox import Certificate
+from tests.real.remote_write import send
 from tests.real.waiting import Work, counted, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.world]
 
 AGENTS = ("n1", "n2", "n3")
+OTHER = "n4"
+"""A machine without a stack, from which tests write themselves."""
 SCRAPE_SECONDS = 5
 EVALUATIONS = 200
 """Of the rules about runs, each 5 s: what any of the alerts here may take."""
@@ -32,16 +37,17 @@ EVALUATIONS = 200
 OF_ALL = f"intervals: {{scrape: {SCRAPE_SECONDS}s}}\ndiscovery: {{ray: null}}\n"
 OF_HUB = """
 role: hub
-agents: {{listen: 0.0.0.0, cert_file: {folder}/hub.pem, key_file: {folder}/hub-key.pem}}
+agents: {{listen: 0.0.0.0, cert_file: {folder}/certificate.pem, key_file: {folder}/key.pem}}
 receivers: [{{name: sink, webhook: {{url: "{sink}"}}}}]
 alerts:
   NodeLost: {{silence: 20s, for: 5s}}
   AgentBacklog: {{behind: 30s, for: 15s}}
+  ClockSkew: {{for: 15s}}
 """
 OF_AGENT = """
 role: agent
 node: {node}
-hub: {{url: "https://{address}:{port}", token_file: {folder}/token, ca_file: {folder}/hub.pem}}
+hub: {{url: "https://{address}:{port}", token_file: {folder}/token, ca_file: {folder}/certificate.pem}}
 """
 
 
@@ -49,10 +55,10 @@ class Cluster:
     """The machines, up while a ``with`` block runs; the sick run logs on the first agent's."""
 
     def __init__(self, folder: Path) -> None:
-        self.network = Network(("hub", *AGENTS))
+        self.network = Network(("hub", *AGENTS, OTHER))
         self.machines: dict[str, Installation] = {}
         self.drivers = {name: _driver(folder / f"driver of {name}") for name in AGENTS}
-        for name in self.network.names:
+        for name in ("hub", *AGENTS):
             place = folder / name
             place.mkdir()
             self.machines[name] = made(place, "newest")
@@ -64,8 +70,9 @@ class Cluster:
             opened.enter_context(self.network)
             with self.network.inside("hub"):
                 self.sink = opened.enter_context(WebhookSink())
-            self._certify()
             hub = self.machines["hub"]
+            # With less left CertificateExpires would fire.
+            Certificate.made(hub.folder, self.network.address("hub"), days=30)
             hub.environment["STEPWATCH_SECRETS"] = str(hub.folder)
             hub.configure(OF_ALL + OF_HUB.format(folder=hub.folder, sink=self.sink.url))
             self._up("hub", opened)
@@ -80,31 +87,23 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def _certify(self) -> None:
-        folder = self.machines["hub"].folder
-        subprocess.run(
-            [
-                "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-                "-nodes", "-days", "30", "-subj", "/CN=hub",
-                "-addext", f"subjectAltName=IP:{self.network.address('hub')}",
-                "-keyout", folder / "hub-key.pem", "-out", folder / "hub.pem",
-            ],
-            check=True, capture_output=True,
-        )  # fmt: skip
-
     def _join(self, name: str) -> None:
         """What an operator does for a node: a credential made on the hub, and three keys of config.yaml."""
         hub, machine = self.machines["hub"], self.machines[name]
-        made = self.run("hub", "agent", name, "--config", str(hub.config))
-        assert made.returncode == 0, made.stderr
-        (machine.folder / "token").write_text(made.stdout)
+        (machine.folder / "token").write_text(self.credential(name))
         (machine.folder / "token").chmod(0o600)
-        (machine.folder / "hub.pem").write_bytes((hub.folder / "hub.pem").read_bytes())
+        (machine.folder / "certificate.pem").write_bytes((hub.folder / "certificate.pem").read_bytes())
         machine.environment.update(self.drivers[name].environment)
         address, port = self.network.address("hub"), hub.ports["agents"]
         machine.configure(
             OF_ALL + OF_AGENT.format(node=name, address=address, port=port, folder=machine.folder)
         )
+
+    def credential(self, node: str, *options: str) -> str:
+        """Return the token of a node, made on the hub, or void with ``--revoke``."""
+        done = self.run("hub", "agent", node, *options, "--config", str(self.machines["hub"].config))
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
 
     def _up(self, name: str, opened: ExitStack) -> None:
         opened.callback(self.run, name, "down")
@@ -196,6 +195,40 @@ def test_a_sick_run_and_a_sick_gpu_of_nodes_raise_their_alerts_on_the_hub(cluste
     eventually(lambda: "KLExplosion" in cluster.fired(), cluster.evaluations(), EVALUATIONS)
     assert not cluster.query('ALERTS{run="steady"}')
     assert {each["metric"]["node"] for each in cluster.query('rl_step{run="sick"}')} == {"n1"}
+
+
+def test_a_clock_that_is_off_is_noticed_where_no_alert_about_its_node_can_fire(cluster: Cluster) -> None:
+    hub = cluster.machines["hub"]
+    address = f"https://{cluster.network.address('hub')}:{hub.ports['agents']}/api/v1/write"
+    trusted = hub.folder / "certificate.pem"
+    minutes = {"behind": -10, "ahead": 10, "right": 0}
+    tokens = {node: cluster.credential(node) for node in minutes}
+
+    def write() -> None:
+        """Of each node a GPU that the driver has lost, as its agent would send it."""
+        with cluster.network.inside(OTHER):
+            for node, token in tokens.items():
+                # Prometheus takes no samples that are 10 minutes ahead or more.
+                at = time.time() + 60 * minutes[node] - 2
+                labels = {"node": node, "job": "gpu", "instance": f"{node}:9411"}
+                lost = {"__name__": "gpu_up", "gpu": "3", "uuid": f"GPU-{node}", "role": "gpu", **labels}
+                up = {"__name__": "up", "role": "gpu", **labels}
+                send(address, [(up, [(at, 1)]), (lost, [(at, 0)])], token=token, trusted=trusted)
+
+    def noticed() -> set[str]:
+        write()
+        return {
+            each["metric"]["instance"]
+            for each in cluster.query('ALERTS{alertname="ClockSkew",alertstate="firing"}')
+        }
+
+    eventually(lambda: noticed() == {"behind", "ahead"}, cluster.evaluations(), EVALUATIONS, pause=2)
+    eventually(lambda: write() or "ClockSkew" in cluster.fired(), cluster.evaluations(), EVALUATIONS, pause=2)
+    lost = 'ALERTS{alertname="GPULost",alertstate="firing",instance=~"(behind|ahead|right):.+"}'
+    eventually(lambda: write() or cluster.query(lost), cluster.evaluations(), EVALUATIONS, pause=2)
+    assert {each["metric"]["instance"] for each in cluster.query(lost)} == {"right:9411"}
+    for node in minutes:
+        cluster.credential(node, "--revoke")
 
 
 def test_a_node_without_network_is_lost_and_what_it_measured_meanwhile_comes_afterwards(

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import ssl
 import struct
 import urllib.request
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 Series = tuple[Mapping[str, str], Iterable[tuple[float, float]]]
 """Labels, and samples: Unix seconds and value."""
 
 
-def send(url: str, series: Iterable[Series], *, timeout: float = 30) -> None:
-    """Send samples in one request; an answer other than 2xx raises ``urllib.error.HTTPError``."""
+def send(
+    url: str, series: Iterable[Series], *, token: str = "", trusted: Path | None = None, timeout: float = 30
+) -> None:
+    """Send samples in one request; an answer other than 2xx raises ``urllib.error.HTTPError``.
+
+    ``token`` is that of an agent, ``trusted`` the file with the certificate of an address with TLS.
+    """
     request = urllib.request.Request(
         url,
         snappy(write_request(series)),
@@ -19,9 +26,11 @@ def send(url: str, series: Iterable[Series], *, timeout: float = 30) -> None:
             "Content-Encoding": "snappy",
             "Content-Type": "application/x-protobuf",
             "X-Prometheus-Remote-Write-Version": "0.1.0",
+            "Authorization": f"Bearer {token}",
         },
     )
-    with urllib.request.urlopen(request, timeout=timeout):
+    context = ssl.create_default_context(cafile=trusted) if trusted else None
+    with urllib.request.urlopen(request, timeout=timeout, context=context):
         pass
 
 
