@@ -1,4 +1,4 @@
-"""Runs of one name in several clusters, answered by a real Prometheus and drawn by Grafana's own libraries."""
+"""Runs of one name in several clusters, answered by a real Prometheus and drawn by Grafana's libraries."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ import yaml
 from exporter.runs.signals import SIGNALS
 from exporter.runs.stats.catalogue import RUN_FAMILIES, STATISTICS
 from stepwatch.alerts.model.runs import SHOWN_STATE, SHOWN_STATES, onset_rules
+from stepwatch.render.dashboard import BY_STEP
 from tests.grafana.conftest import Dashboards, Json
 from tests.grafana.drawn import drawing
-from tests.grafana.queries import View, dashboard_queries, panels_of
+from tests.grafana.queries import View, dashboard_queries
 from tests.real import PrometheusServer, query
 from tests.real.listening import Exposing
 from tests.real.waiting import eventually
@@ -117,7 +118,7 @@ def _url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(name="hub", scope="module")
 def _hub(dashboards: Dashboards) -> dict[str, Json]:
-    return dashboards("role: hub\nactions: {enabled: true}")
+    return dashboards("role: hub\nactions: {policies: [{on: KLExplosion, do: [notify]}]}")
 
 
 @pytest.mark.parametrize("name", CHOOSING)
@@ -184,9 +185,7 @@ def test_a_curve_has_the_values_of_the_chosen_cluster(
     hub: dict[str, Json], url: str, name: str, panel: str, cluster: str
 ) -> None:
     asked = next(
-        each
-        for each in dashboard_queries(hub[f"stepwatch-{name}"], RUN, BOX, cluster)
-        if each.panel == panel
+        each for each in dashboard_queries(hub[f"stepwatch-{name}"], RUN, BOX, cluster) if each.panel == panel
     )
     assert [float(each["value"][1]) for each in query(url, asked.expr)] == [REWARDS[cluster]]
 
@@ -202,9 +201,7 @@ def test_the_clusters_to_choose_from_are_those_that_have_it(
     hub: dict[str, Json], url: str, name: str, variable: str
 ) -> None:
     """With one without a name, for what has no such label."""
-    (found,) = (
-        each for each in hub[f"stepwatch-{name}"]["templating"]["list"] if each["name"] == variable
-    )
+    (found,) = (each for each in hub[f"stepwatch-{name}"]["templating"]["list"] if each["name"] == variable)
     names = [each["name"] for each in hub[f"stepwatch-{name}"]["templating"]["list"]]
     before = {"cluster": "run", "clusters": "runs", "baseline_cluster": "baseline"}
     if name not in {"rollout", "gpu"}:
@@ -215,10 +212,11 @@ def test_the_clusters_to_choose_from_are_those_that_have_it(
         asked = re.fullmatch(r"query_result\((.+)\)", view.expression(found["query"]["query"]))
         assert asked
         # As Grafana writes the series of an answer, of which it takes the first group.
-        written = (
-            f"{{{','.join(f'{key}="{text}"' for key, text in each['metric'].items())}}} {each['value'][1]} 17"
+        found_labels = (
+            ",".join(f'{key}="{text}"' for key, text in each["metric"].items())
             for each in query(url, asked[1])
         )
+        written = [f"{{{labels}}} 1 1795000000000" for labels in found_labels]
         return [match[1] for each in written if (match := re.search(found["regex"].strip("/"), each))]
 
     assert sorted(options(RUN, BOX)) == ["", "east", "west"]
@@ -239,7 +237,11 @@ def test_links_lead_to_the_run_of_the_row(hub: dict[str, Json], url: str) -> Non
         runs = pen.show(hub["stepwatch-runs"], url, View(now - 60, now, every, interval=1))
         beside = pen.show(hub["stepwatch-compare"], url, View(now - 60, now, compared, interval=1))
 
-    for table, label in ((runs["All runs"], "run"), (runs["Firing"], "about"), (beside["Side by side"], "run")):
+    for table, label in (
+        (runs["All runs"], "run"),
+        (runs["Firing"], "about"),
+        (beside["Side by side"], "run"),
+    ):
         seen = []
         for row in table:
             (link,) = row[label]["links"]
@@ -250,7 +252,8 @@ def test_links_lead_to_the_run_of_the_row(hub: dict[str, Json], url: str) -> Non
         assert sorted(seen) == sorted(REWARDS)
     rewards = {row["cluster"]["text"]: float(row["reward"]["text"]) for row in beside["Side by side"]}
     assert rewards == REWARDS
-    assert {each["name"] for each in beside["Reward"]} == {RUN, f"{RUN} @ east", f"{RUN} @ west"}
+    curves = {each["name"] for each in beside["Reward"]} - {BY_STEP}
+    assert curves == {RUN, f"{RUN} @ east", f"{RUN} @ west"}
     assert {each["name"].strip() for each in runs["States"]} == {RUN, f"{RUN} east", f"{RUN} west"}
 
 
