@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 from exporter.evidence.bounded import Item, document
 from exporter.http.exposition import escape
-from exporter.runs.overview.panels import RUN
+from exporter.runs.overview.panels import of_run
 from exporter.runs.remote import web
 
 ANSWER_SECONDS = 8.0
@@ -139,12 +139,12 @@ def filled(promql: str, run: str, span: Window) -> str:
     """PromQL of a dashboard with its variables replaced."""
     milliseconds = math.ceil(1000 * span.interval)
     values = {
-        RUN: f'run="{escape(run)}"',
         "${band}": f"{span.band:.0f}",
         "$__interval_ms": str(milliseconds),
         "$__interval": f"{milliseconds}ms",
         "$__range": f"{span.end - span.start:.0f}s",
     }
+    promql = of_run(promql, run)
     for variable, value in values.items():
         promql = promql.replace(variable, value)
     return promql

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -238,6 +239,9 @@ class Wording:
             page = f"stepwatch-gpu?var-instance={escaped(instance)}&"
         if run:
             page = f"stepwatch-training?var-run={escaped(run)}&"
+        # By the rule's own link: on a hub, Alertmanager's label may be one that series do not have.
+        if found := re.search(r"[?&](var-cluster=[\w.~%-]*)", alert.annotations.get("dashboard_url", "")):
+            page += f"{found[1]}&"
         onset = self._onset(alert)
         begin, end = onset - 6 * _HOURS, (onset if alert.firing else alert.ended) + _HOURS
         return f"{where.grafana}/d/{page}from={1000 * begin:.0f}&to={1000 * end:.0f}"

@@ -404,6 +404,11 @@ class Config(Section):
         return self.role == cluster.HUB
 
     @property
+    def several_clusters(self) -> bool:
+        """Whether Prometheus may hold series of several clusters, each with the label ``cluster``."""
+        return self.is_hub
+
+    @property
     def hub_url(self) -> str:
         """The address that an agent sends to; empty for other roles."""
         return self.hub.url or ""

@@ -190,7 +190,7 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "dashboard_lines": lines.lines(config, alerting.translated(TABLE, config)),
         "subjects": lines.subjects(TABLE),
         "notices": panels.notices(config, runbook.entries(RESOURCES / "docs/runbook.md")),
-        "on_show": lines.on_show,
+        "on_show": partial(lines.on_show, config),
         "onset_time": ONSET,
         "waits": alerting.waits(config, TABLE),
         "onset_step": ONSET_STEP,

@@ -15,7 +15,7 @@ from exporter.http.exposition import escape
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.config.models import Config
 from stepwatch.render.dashboard import Json, in_cell, shown
-from stepwatch.rules.lines import RUN, Line
+from stepwatch.rules.lines import CLUSTER, RUN, Line
 from stepwatch.rules.runbook import Entry
 
 TEMPLATE = PurePosixPath("grafana/templates/dashboards/training.yaml.j2")
@@ -35,7 +35,7 @@ class Curve:
     Attributes:
         name: Its name.
         signal: The signal that it shows.
-        promql: What Prometheus is asked for, of the run that ``RUN`` selects.
+        promql: What Prometheus is asked for, of the run that ``on_show`` selects.
         smoothed: Whether it is the signal's exponential mean.
         asked: Whether only Prometheus knows it: a curve of no run, such as one of all GPUs.
     """
@@ -161,5 +161,5 @@ def _document(panel: Panel) -> Json:
 
 
 def of_run(promql: str, run: str) -> str:
-    """Return the PromQL of a curve or limit for a run."""
-    return promql.replace(RUN, f'run="{escape(run)}"')
+    """Return the PromQL of a curve or limit for a run, of those that have no cluster."""
+    return promql.replace(CLUSTER, 'cluster=""').replace(RUN, f'run="{escape(run)}"')

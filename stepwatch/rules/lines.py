@@ -14,8 +14,8 @@ from stepwatch.rules.alerting import InForce, in_force
 from stepwatch.rules.messages import SUBJECTS
 
 
-def on_show(variable: str) -> str:
-    """Return what selects what a dashboard shows, by the label that chooses it.
+def chosen(variable: str) -> str:
+    """Return what selects series by the label that a variable of a dashboard chooses.
 
     Grafana's `doublequote` adds the quotes and escapes those within. Plain "$run" would leave a double quote
     as it is and garble a single one: what Grafana 10 to 13 does to a Prometheus variable of one value.
@@ -23,8 +23,19 @@ def on_show(variable: str) -> str:
     return f"{variable}=${{{variable}:doublequote}}"
 
 
-RUN = on_show("run")
+RUN = chosen("run")
 """What selects the run on show."""
+
+CLUSTER = chosen("cluster")
+"""What selects its cluster. Without a value, it selects what has no such label."""
+
+
+def on_show(config: Config, variable: str) -> str:
+    """Return what selects what a dashboard shows, by the label that chooses it.
+
+    Where there may be several clusters, that of what is on show is chosen beside it.
+    """
+    return f"{CLUSTER},{chosen(variable)}" if config.several_clusters else chosen(variable)
 
 
 @dataclass(frozen=True)
@@ -39,8 +50,8 @@ class Line:
         side: Where the signal is when the alert fires: ``high`` or ``low``.
         alone: Whether the alert looks at nothing but the signal.
         dashboard: The uid of the dashboard that shows what the alert is about.
-        promql: The limit for what that dashboard shows: the run that ``RUN`` selects, or a machine, of whose
-            GPUs it is the limit that is reached first.
+        promql: The limit for what that dashboard shows: the run that ``on_show`` selects, or a machine, of
+            whose GPUs it is the limit that is reached first.
         number: The limit where it is one number for every run, else None.
         metrics: What ``promql`` reads.
     """
@@ -66,7 +77,7 @@ def lines(config: Config, table: tuple[Alert, ...]) -> tuple[Line, ...]:
     for alert in in_force(config, table):
         for condition in alert.conditions:
             if condition.signal:
-                line = _line(alert, condition)
+                line = _line(config, alert, condition)
                 key = line.alert, line.signal, line.promql
                 if key not in found or (line.alone and not found[key][0].alone):
                     found[key] = line, condition.legend or condition.baseline
@@ -89,9 +100,9 @@ def subjects(table: tuple[Alert, ...]) -> dict[str, frozenset[str]]:
     return found
 
 
-def _line(found: InForce, condition: Condition) -> Line:
+def _line(config: Config, found: InForce, condition: Condition) -> Line:
     alert, subject = found.alert, SUBJECTS[found.alert.subject]
-    scope, about_run = found.scope(on_show(subject.variable)), alert.subject == "run"
+    scope, about_run = found.scope(on_show(config, subject.variable)), alert.subject == "run"
     operator, limit = condition.drawn
     side = "high" if operator.startswith(">") else "low"
     text = limit.promql(scope)

@@ -184,7 +184,21 @@ def dashboard_url(config: Config, deployment: Deployment, subject: str) -> str:
     label = f"{{{{$labels.{name} | {_IN_A_URL}}}}}"
     if not has_grafana(config, deployment):
         return f"{config.link('exporter')}/{f'run/{label}' if name == 'run' else ''}"
-    return f"{config.link('grafana')}/d/{shown.dashboard}{f'?var-{name}={label}' if name else ''}"
+    chosen = f"?var-{name}={label}{_var_cluster(config)}" if name else ""
+    return f"{config.link('grafana')}/d/{shown.dashboard}{chosen}"
+
+
+def _var_cluster(config: Config) -> str:
+    """Return the part of a link that chooses the cluster; empty where dashboards have no choice.
+
+    The Grafana of a hub sees the label of series, be it empty. Prometheus' own (`external_labels`) is only
+    on what it hands on: a central Grafana sees it, and ours ignores the variable.
+    """
+    if config.several_clusters:
+        return f"&var-cluster={{{{$labels.cluster | {_IN_A_URL}}}}}"
+    if "cluster" in config.external_labels:
+        return f"&var-cluster={{{{or $labels.cluster $externalLabels.cluster | {_IN_A_URL}}}}}"
+    return ""
 
 
 def _about_run(alert: Alert, severity: str, translate: Catalogue) -> str:

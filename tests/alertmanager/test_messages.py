@@ -295,6 +295,17 @@ def test_links_carry_any_run_name_whole_and_hold_nothing_that_ends_a_link(say: S
     assert re.fullmatch(r"[A-Za-z0-9:/?#&=%._~+-]+", dashboard + silence)
 
 
+@pytest.mark.parametrize("cluster", ["night%201", ""])
+def test_the_cluster_of_a_dashboard_is_that_of_the_rules_own_link(say: Say, cluster: str) -> None:
+    """Not the label: a hub's own `external_labels` are on its alerts, and not on its series."""
+    one = alert(labels={"cluster": "here"})
+    one["annotations"]["dashboard_url"] = f"https://g/d/x?var-run=a&var-cluster={cluster}"
+    dashboard = link(say(TEXT, one), "Dashboard")
+
+    assert f"?var-run=ppo%2Fgsm8k&var-cluster={cluster}&from=" in dashboard
+    assert "var-cluster" not in link(say(TEXT, alert(labels={"cluster": "here"})), "Dashboard")
+
+
 def test_links_stand_unharmed_in_the_html_of_a_mail(say: Say) -> None:
     one = alert(labels={"run": 'a "b"/强 <i>'})
     pages = (

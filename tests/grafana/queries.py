@@ -37,16 +37,20 @@ def bare(expr: str) -> str:
     return limit.removeprefix("(") if reach else expr
 
 
-def dashboard_queries(dashboard: Json, run: str = "", instance: str = "") -> list[DashboardQuery]:
+def dashboard_queries(
+    dashboard: Json, run: str = "", instance: str = "", cluster: str = ""
+) -> list[DashboardQuery]:
     """All queries of a dashboard's panels and annotations for the run, or the box of GPUs, on show.
+
+    Where dashboards choose it, of this ``cluster``; without one, of what has no such label.
 
     A query may rightly return nothing where none of its metrics exist (`metrics_of`): a run
     without a critic, a machine without a GPU, no alert that fires.
     """
     every = dict.fromkeys(("folder", "framework", "state", "runs", "server", "machine"), ".*")
-    view = View(
-        0, 3600, {**every, "run": run, "instance": instance, "baseline": run, "reach": "0.5", "band": "60"}
-    )
+    chosen = {"run": run, "instance": instance, "baseline": run, "reach": "0.5", "band": "60"}
+    chosen |= dict.fromkeys(("cluster", "clusters", "baseline_cluster"), cluster)
+    view = View(0, 3600, {**every, **chosen})
     return [
         DashboardQuery(dashboard["title"], panel, view.expression(expr))
         for panel, expr in _expressions(dashboard)

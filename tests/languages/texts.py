@@ -71,6 +71,11 @@ def collected(root: Path = CHECKOUT) -> Origins:
 
 def _record_dashboards(recorder: Recorder, root: Path) -> None:
     settings = {**rendered.EVERYTHING, "actions": ACTING}
+    for role in ("all", "hub"):  # a hub's let choose a cluster
+        _record_those_of(recorder, root, {**settings, "role": role})
+
+
+def _record_those_of(recorder: Recorder, root: Path, settings: Mapping[str, object]) -> None:
     context = generator._context(rendered.config(settings), lambda _: InContainers())
     for path in sorted((root / templates.DASHBOARDS).glob(f"*{templates.DASHBOARD_SUFFIX}")):
         recorder.file = path.relative_to(root).as_posix()

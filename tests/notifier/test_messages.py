@@ -84,6 +84,17 @@ def test_a_card_says_all_that_its_reader_needs() -> None:
         assert part in text
 
 
+@pytest.mark.parametrize("cluster", ["night%201", ""])
+def test_the_cluster_of_a_dashboard_is_that_of_the_rules_own_link(cluster: str) -> None:
+    """Not the label: a hub's own `external_labels` are on its alerts, and not on its series."""
+    one = alert(run="a b", cluster="here")
+    one["annotations"]["dashboard_url"] = f"https://g/d/x?var-run=c&var-cluster={cluster}"
+    notification, _ = parse(payload(one))
+    (link, *_) = wording("en").card(notification, 1).links
+
+    assert f"/d/stepwatch-training?var-run=a%20b&var-cluster={cluster}&from=" in link.url
+
+
 @pytest.mark.parametrize("kind", ["dingtalk", "wecom"])
 def test_a_hostile_name_is_no_markup(kind: str) -> None:
     message = messages(kind)["hostile run name"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import PurePosixPath
+from typing import Any
 
+import pytest
 import yaml
 
 from stepwatch.config import Config
@@ -14,11 +16,11 @@ from stepwatch.system.environment import CHECKOUT
 RULES = PurePosixPath("prometheus/generated/rules/rl.yml")
 
 
-def dashboards(parts: frozenset[str]) -> set[str]:
+def dashboards(parts: frozenset[str], settings: Config | None = None) -> set[str]:
     def place(config: Config) -> Deployment:
         return OnThisMachine(config, parts)
 
-    files = render_all(Config(), CHECKOUT, place, services=["prometheus"])
+    files = render_all(settings or Config(), CHECKOUT, place, services=["prometheus"])
     groups = yaml.safe_load(files[RULES])["groups"]
     return {
         rule["annotations"]["dashboard_url"] for group in groups for rule in group["rules"] if "alert" in rule
@@ -32,3 +34,22 @@ def test_alerts_on_runs_lead_to_grafana_or_where_there_is_none_to_the_exporters_
     assert shown == {f"http://127.0.0.1:3000/d/stepwatch-{name}" for name in ("training", "runs")}
     assert page.startswith("http://127.0.0.1:9410/run/{{$labels.run | urlquery")
     assert overview == "http://127.0.0.1:9410/"
+
+
+@pytest.mark.parametrize(
+    ("settings", "label"),
+    [
+        ({"role": "hub", "external_labels": {"cluster": "here"}}, "$labels.cluster"),
+        ({"external_labels": {"cluster": "here"}}, "or $labels.cluster $externalLabels.cluster"),
+        ({"external_labels": {"team": "rl"}}, ""),
+    ],
+)
+def test_links_choose_the_cluster_of_the_run_as_the_grafana_that_they_lead_to_sees_it(
+    settings: dict[str, Any], label: str
+) -> None:
+    (shown,) = (
+        url for url in dashboards(frozenset({"grafana"}), Config.model_validate(settings)) if "var-run" in url
+    )
+    chosen = shown.partition("&var-cluster=")[2]
+
+    assert chosen == (f"{{{{{label} | urlquery | reReplaceAll `\\+` `%20`}}}}" if label else "")

@@ -40,6 +40,18 @@ SIDES = ("low", "high")
 RUN = "run=${run:doublequote}"
 """Where PromQL selects a run, as the dashboard writes it."""
 
+_CLUSTER = "cluster=${cluster:doublequote}"
+
+
+def of_run(promql: str, run: str | None = None) -> str:
+    """Return PromQL of a dashboard for a run whose log this machine reads, or for all runs.
+
+    Where a dashboard asks for the cluster too, on a hub, these are the runs without one: what this machine
+    scrapes itself has no such label in its Prometheus.
+    """
+    selected = "" if run is None else f'run="{escape(run)}"'
+    return promql.replace(_CLUSTER, 'cluster=""').replace(RUN, selected)
+
 
 @dataclass(frozen=True)
 class Line:
@@ -60,7 +72,7 @@ class Query:
 
     def of(self, run: str | None = None) -> str:
         """Return the PromQL for a run, or for all runs."""
-        return self.promql.replace(RUN, "" if run is None else f'run="{escape(run)}"')
+        return of_run(self.promql, run)
 
 
 @dataclass(frozen=True)

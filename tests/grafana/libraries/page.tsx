@@ -115,10 +115,10 @@ function valueOf(path, variables, context) {
   const [scope, kind, name, ...rest] = path.split('.');
   if (scope === '__data' && kind === 'fields') {
     const shown = getFieldDisplayValuesProxy({ frame: context.frame, rowIndex: context.rowIndex })[name];
-    return shown && (rest[0] === 'numeric' ? shown.numeric : shown.toString());
+    return (rest[0] === 'numeric' ? shown?.numeric : shown?.toString()) ?? ''; // as Grafana's own, where there is no such field
   }
   if (scope === '__field' && kind === 'labels') {
-    return context.field.labels?.[name];
+    return context.field.labels?.[name] ?? '';
   }
   return variables[path];
 }

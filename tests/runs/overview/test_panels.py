@@ -13,7 +13,7 @@ from stepwatch.alerts.catalogue import TABLE
 from stepwatch.config.deployment import OnThisMachine
 from stepwatch.config.loading import load_changed
 from stepwatch.render.generator import render_all, stale
-from stepwatch.render.panels import FILE
+from stepwatch.render.panels import FILE, of_run
 from stepwatch.rules.lines import lines
 from stepwatch.system.environment import CHECKOUT
 from tests.grafana.queries import bare, panels_of
@@ -128,3 +128,23 @@ def test_the_file_is_checked_with_all_others(tmp_path: Path):
     changes = stale(CHECKOUT / "config.yaml", tmp_path)
 
     assert FILE in changes.missing
+
+
+@pytest.mark.parametrize("run", ['a "b"', None])
+def test_a_hub_draws_the_runs_whose_logs_it_reads_itself(run):
+    """Those that it scrapes have no label `cluster` in its Prometheus, unlike those of agents."""
+    mine, usual = (
+        [each.of(run) for panel in panels(*role).panels for each in (*panel.queries, *panel.limits)]
+        for role in (("role=hub",), ())
+    )
+
+    assert any('cluster="",' in promql for promql in mine)
+    assert not any("${" in promql for promql in mine)
+    # GPUs are told apart in another way there: `tests/grafana/test_clusters.py`
+    assert {each.replace('cluster="",', "") for each in mine} >= {each for each in usual if "gpu" not in each}
+
+
+def test_what_a_hub_backtests_has_no_cluster():
+    selected = lines(config("role=hub"), TABLE)[0].promql
+    assert "cluster=${cluster:doublequote},run=${run:doublequote}" in selected
+    assert of_run(selected, "a").replace('cluster="",', "") == of_run(lines(config(), TABLE)[0].promql, "a")
