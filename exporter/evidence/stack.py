@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 
 from exporter.evidence.bounded import Item, document
 from exporter.http.exposition import escape
+from exporter.runs.overview.models import RunId
 from exporter.runs.overview.panels import of_run
 from exporter.runs.remote import web
 
@@ -144,7 +145,7 @@ def filled(promql: str, run: str, span: Window) -> str:
         "$__interval": f"{milliseconds}ms",
         "$__range": f"{span.end - span.start:.0f}s",
     }
-    promql = of_run(promql, run)
+    promql = of_run(promql, RunId(run))
     for variable, value in values.items():
         promql = promql.replace(variable, value)
     return promql

@@ -233,7 +233,9 @@ class Wording:
     def _dashboard(self, alert: Alert) -> str:
         run, where = alert.labels.get("run", ""), self._addresses
         if not where.grafana:
-            return f"{where.exporter}/run/{escaped(run)}" if run else f"{where.exporter}/"
+            cluster = alert.labels.get("cluster")  # on a hub two may have a run of one name
+            of_cluster = f"?cluster={escaped(cluster)}" if cluster else ""
+            return f"{where.exporter}/run/{escaped(run)}{of_cluster}" if run else f"{where.exporter}/"
         page = "stepwatch-runs?"
         if alert.labels.get("topic") == "gpu" and (instance := alert.labels.get("instance")):
             page = f"stepwatch-gpu?var-instance={escaped(instance)}&"

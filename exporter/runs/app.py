@@ -47,6 +47,7 @@ class App:
             watchdog=options.watchdog_url,
             alertmanager=options.alertmanager_url,
             actions=(options.actions_url, options.actions_link or ""),
+            remote=options.runs_of_agents,
         )
         self._discovery = _discovery(options, collector, self._registry)
         ports = {"prometheus_port": options.prometheus_port, "grafana_port": options.grafana_port}

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from exporter.options import CommandLine, not_negative, number, port, positive, text
+from exporter.options import CommandLine, not_negative, number, port, positive, switch, text
 from exporter.runs.discovery.address import Allowed
 from exporter.runs.model.overrides import Override, Overrides
 from exporter.runs.overview import panels
@@ -125,6 +125,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     add("prometheus-port", port, None, "port of Prometheus, which clients may ask for")
     add("grafana-port", port, None, "port of Grafana, which clients may ask for")
     add("prometheus-url", address, None, "the Prometheus that watches the runs")
+    add("runs-of-agents", switch, default=False, text="whether to show what agents read, where it is a hub's")
     add("alertmanager-url", address, None, "the Alertmanager, whose silences the pages show")
     add("watchdog-url", address, None, "the watchdog, whose findings the pages show")
     add("actions-url", address, None, "the circuit breaker, whose actions the pages show")

@@ -183,7 +183,10 @@ def dashboard_url(config: Config, deployment: Deployment, subject: str) -> str:
     name = shown.variable
     label = f"{{{{$labels.{name} | {_IN_A_URL}}}}}"
     if not has_grafana(config, deployment):
-        return f"{config.link('exporter')}/{f'run/{label}' if name == 'run' else ''}"
+        # On a hub two clusters may have a run of one name.
+        cluster = f"{{{{with $labels.cluster}}}}?cluster={{{{. | {_IN_A_URL}}}}}{{{{end}}}}"
+        page = f"run/{label}{cluster if config.several_clusters else ''}" if name == "run" else ""
+        return f"{config.link('exporter')}/{page}"
     chosen = f"?var-{name}={label}{_var_cluster(config)}" if name else ""
     return f"{config.link('grafana')}/d/{shown.dashboard}{chosen}"
 

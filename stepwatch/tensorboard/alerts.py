@@ -8,7 +8,7 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import NamedTuple
 
-from exporter.runs.overview.models import Firing
+from exporter.runs.overview.models import Firing, RunId
 from exporter.runs.overview.onset import ONSET_STEP
 from exporter.runs.overview.prometheus import Client, Span
 from exporter.runs.remote.web import PollError
@@ -63,7 +63,7 @@ class Alerts:
         """Ask once for all since the last good answer."""
         now = time.time()
         try:
-            span = Span("", self._since, now)
+            span = Span(RunId(""), self._since, now)
             every = span.interval(MOST_POINTS)
             # However short an alert was, one point looks back over the time to the one before.
             labels, window = "run, alertname, severity", f"[{max(2 * FINEST_SECONDS, every):.0f}s]"
@@ -88,14 +88,15 @@ class Alerts:
 
 
 def _onsets(
-    labels: Mapping[str, str], points: Sequence[tuple[float, float]], firing: Mapping[str, Sequence[Firing]]
+    labels: Mapping[str, str], points: Sequence[tuple[float, float]], firing: Mapping[RunId, Sequence[Firing]]
 ) -> Iterator[Onset]:
     run, alert, severity = (labels.get(name, "") for name in ("run", "alertname", "severity"))
     before = None
     for at, step in points:
         if step != before:
             now = next(
-                (one for one in firing.get(run, ()) if (one.name, one.severity) == (alert, severity)), None
+                (one for one in firing.get(RunId(run), ()) if (one.name, one.severity) == (alert, severity)),
+                None,
             )
             yield Onset(run, alert, severity, int(step), at, _words(alert, severity, int(step), now))
         before = step

@@ -59,9 +59,10 @@ def home(*, paused: bool = False) -> str:
     return "?refresh=off" if paused else ""
 
 
-def page(run: str, *, paused: bool = False) -> str:
+def page(run: str, cluster: str | None = None, *, paused: bool = False) -> str:
     """The path of a run's page; names hold slashes and whatever else a path may."""
-    return f"run/{quote(run, safe='')}{home(paused=paused)}"
+    query = ({"cluster": cluster} if cluster else {}) | ({"refresh": "off"} if paused else {})
+    return f"run/{quote(run, safe='')}{'?' * bool(query)}{urlencode(query)}"
 
 
 def verdict(run: str, alert: Firing) -> str:
@@ -69,9 +70,10 @@ def verdict(run: str, alert: Firing) -> str:
     return f"verdict?{urlencode({'alert': alert.name, 'run': run, 'since': int(alert.since or 0)})}"
 
 
-def series(run: str, signal: str) -> str:
+def series(run: str, signal: str, cluster: str | None = None) -> str:
     """The path of a signal of a run as JSON."""
-    return f"api/v1/runs/{quote(run, safe='')}/series?{urlencode({'signal': signal})}"
+    query = {"signal": signal} | ({"cluster": cluster} if cluster else {})
+    return f"api/v1/runs/{quote(run, safe='')}/series?{urlencode(query)}"
 
 
 def outside(link: str) -> str:

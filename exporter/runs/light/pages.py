@@ -25,6 +25,7 @@ from exporter.runs.overview.models import (
     Omitted,
     Range,
     RunDetails,
+    RunId,
     RunSummary,
     State,
     ordered,
@@ -121,7 +122,12 @@ class Pages:
             trouble=overview.prometheus or details.gap,
             faults=overview.faults,
             as_of=as_of,
+            awaited=details.awaited,
         )
+
+    def several(self, name: str, found: Sequence[RunId]) -> bytes:
+        """The page where several clusters have a run of that name."""
+        return self._made("several", "../", name=name, found=found)
 
     def unknown(self, name: str, near: Sequence[str], omitted: Omitted) -> bytes:
         """The page where no run has that name, or not yet; ``near`` are similar names."""

@@ -17,7 +17,7 @@ from exporter.runs.files.verdicts import Verdict, VerdictLog
 from exporter.runs.light import formatting
 from exporter.runs.light.verdicts import Verdicts
 from exporter.runs.logs.names import nearest
-from exporter.runs.overview.models import Firing, RunSummary, ordered
+from exporter.runs.overview.models import Firing, RunId, RunSummary, meant, ordered
 from exporter.runs.overview.overview import Overview
 
 if TYPE_CHECKING:
@@ -72,7 +72,11 @@ class Light:
             up = "../" * (request.name.count("/") + 1)
             link = f"{up}{formatting.page(name)}{f'?{request.query}' if request.query else ''}"
             return text("302 Found", f"{link}\n", ("Location", link), *_headers())
-        run = self._overview.run(name)
+        found = self._meant(request)
+        if len(found) > 1:
+            page = self._pages.several(name, sorted(found))
+            return self._html("300 Multiple Choices", page, refreshed=False)
+        run = self._overview.run(found[0]) if found else None
         if run is not None:
             as_of = _as_of(request)
             page = self._pages.run(run, self._overview, as_of)
@@ -82,6 +86,10 @@ class Light:
         status = "503 Service Unavailable" if omitted.reading else "404 Not Found"
         near = nearest(name, [run.name for run in self._overview.runs()])
         return self._html(status, self._pages.unknown(name, near, omitted), refreshed=omitted.reading)
+
+    def _meant(self, request: Request) -> list[RunId]:
+        (cluster, *_) = parse_qs(request.query).get("cluster", [""])
+        return meant(self._overview.ids(), unquote(request.name), cluster)
 
     def _verdict(self, verdict: Verdict) -> Answer:
         page, headers = self._pages.verdict(verdict), _headers(self._pages.style, form=True)
@@ -108,23 +116,27 @@ class Light:
     def _series_json(self, request: Request) -> Answer:
         name = unquote(request.name)
         (signal, *_) = parse_qs(request.query).get("signal", [""])
+        found = self._meant(request)
         if not signal:
-            return _refused("400 Bad Request", "Expected: ?signal= and a name.", self._signals(name))
-        series = self._overview.series(name, signal)
+            return _refused("400 Bad Request", "Expected: ?signal= and a name.", self._signals(found))
+        if len(found) > 1:
+            words = f"Several clusters have a run named {name}. Expected: &cluster= and a name."
+            return _refused("300 Multiple Choices", words, sorted(run.cluster or "" for run in found))
+        series = self._overview.series(found[0], signal) if found else None
         if series:
             document = {field: getattr(series, field) for field in ("signal", "unit", "points", "limits")}
-            return _json("200 OK", {"run": name, **document})
+            return _json("200 OK", {"run": name, "cluster": found[0].cluster or "", **document})
         if self._overview.omitted.reading:
             return _reading()
-        names = [run.name for run in self._overview.runs()]
-        if name not in names:
+        if not found:
+            names = [run.run for run in self._overview.ids()]
             return _refused("404 Not Found", f"There is no run named {name}.", nearest(name, names))
         words = f"Run {name} has no curve of {signal}: it does not log that, or no panel shows it."
-        return _refused("404 Not Found", words, nearest(signal.lower(), self._signals(name)))
+        return _refused("404 Not Found", words, nearest(signal.lower(), self._signals(found)))
 
-    def _signals(self, name: str) -> list[str]:
-        found = self._overview.run(name)
-        return sorted({signal for row in found.rows for signal in row.values}) if found else []
+    def _signals(self, found: Sequence[RunId]) -> list[str]:
+        run = self._overview.run(found[0]) if found else None
+        return sorted({signal for row in run.rows for signal in row.values}) if run else []
 
 
 def _headers(style: str = "", *, form: bool = False) -> tuple[tuple[str, str], ...]:
@@ -152,6 +164,9 @@ def _as_of(request: Request) -> str:
 def _run_document(run: RunSummary) -> dict[str, Any]:
     return {
         "run": run.name,
+        "cluster": run.cluster or "",
+        "nodes": run.nodes,
+        "arrives": run.arrives,
         "state": run.state,
         "severity": run.severity,
         "framework": run.framework,
@@ -161,7 +176,7 @@ def _run_document(run: RunSummary) -> dict[str, Any]:
         "restarts": run.restarts,
         "resumes": run.resumes,
         "log": run.log or None,
-        "page": f"/{formatting.page(run.name)}",
+        "page": f"/{formatting.page(run.name, run.cluster)}",
         "signals": [
             {
                 "signal": health.signal,

@@ -12,11 +12,22 @@ from typing import NamedTuple
 
 from exporter.drawing import axis
 from exporter.drawing.chart import rank
-from exporter.runs.overview.models import Firing, Health, Range, RunSummary, State
-from exporter.runs.overview.panels import Limit, Line, Panel, Panels
+from exporter.runs.overview.models import Firing, Health, Range, RunId, RunSummary, State
+from exporter.runs.overview.panels import RUN, Limit, Line, Panel, Panels, Query
 from exporter.runs.overview.prometheus import Answers
 
 GPU = "gpu_utilization_ratio"
+
+GPU_OF_RUN = Query(
+    "mean of the run's GPUs",
+    GPU,
+    "avg by (cluster, run) ("
+    f"group by (cluster, run, instance, gpu) (rl_run_gpu{{{RUN}}})"
+    " * on (cluster, instance, gpu) group_left () ("
+    f"max by (cluster, instance, gpu) ({GPU})"
+    " or max by (cluster, instance, gpu) (DCGM_FI_DEV_GPU_UTIL / 100)))",
+)
+"""Asked for on a hub, where the mean of all GPUs says nothing of a run."""
 
 
 class Core(NamedTuple):
@@ -68,11 +79,11 @@ def healths(run: RunSummary, panels: Panels, answers: Answers, since: Since) -> 
 
 
 def _health(core: Core, run: RunSummary, panels: Panels, answers: Answers, since: Since) -> Health:
-    read = _of_gpus(panels, answers) if core.signal == GPU else _of_trainer(core.signal, run, panels)
-    alerts = [alert for alert in answers.firing.get(run.name, ()) if _concerns(alert, core, panels.about)]
+    read = _of_gpus(run, panels, answers) if core.signal == GPU else _of_trainer(core.signal, run, panels)
+    alerts = [alert for alert in answers.firing.get(run.id, ()) if _concerns(alert, core, panels.about)]
     limits = [limit for limit in read.panel.limits if limit.signal == core.signal]
     bounds = [
-        _Bound(limit, at) for limit in limits if (at := answers.now.get(limit, {}).get(run.name)) is not None
+        _Bound(limit, at) for limit in limits if (at := answers.now.get(limit, {}).get(run.id)) is not None
     ]
     worst = min(
         (
@@ -126,11 +137,13 @@ def _of_trainer(signal: str, run: RunSummary, panels: Panels) -> _Reading:
     )
 
 
-def _of_gpus(panels: Panels, answers: Answers) -> _Reading:
+def _of_gpus(run: RunSummary, panels: Panels, answers: Answers) -> _Reading:
+    of_runs = answers.now.get(GPU_OF_RUN)
     for panel in panels.panels:
         for query in panel.queries:
             if query.signal == GPU:
-                value = answers.now.get(query, {}).get("")
+                of_box = answers.now.get(query, {}).get(RunId(""))
+                value = of_box if of_runs is None else of_runs.get(run.id)
                 return _Reading(panel, value, value, None, answers.problem or "Prometheus knows of no GPU.")
     return _Reading(_NO_GPU_PANEL, None, None, None, answers.problem or "Prometheus knows of no GPU.")
 

@@ -8,11 +8,42 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from exporter.drawing.chart import SEVERITIES, Chart, Point, rank
+from exporter.http.exposition import escape
 from exporter.runs.model.history import Row
 from exporter.runs.signals.candidates import Candidate
+
+
+class RunId(NamedTuple):
+    """What identifies a run, as for rules: two clusters that have a run of one name have two runs.
+
+    ``cluster`` is ``None`` where clusters are not told apart, and empty for a run without that label. What
+    is about no run has an empty ``run``.
+    """
+
+    run: str
+    cluster: str | None = None
+
+    @property
+    def matchers(self) -> str:
+        """What selects its series in PromQL."""
+        chosen = f'run="{escape(self.run)}"'
+        return chosen if self.cluster is None else f'{chosen},cluster="{escape(self.cluster)}"'
+
+
+def meant(runs: Iterable[RunId], name: str, cluster: str) -> list[RunId]:
+    """Return the runs that a link means: one, those of several clusters if it names none, or none.
+
+    An alert about a run without a cluster has that of Prometheus' external labels once it was sent.
+    """
+    named = [run for run in runs if run.run == name]
+    exact = [run for run in named if (run.cluster or "") == cluster] or [
+        run for run in named if not run.cluster
+    ]
+    return exact or ([] if cluster else named)
+
 
 State = Literal["ok", "warning", "critical", "unknown"]
 """Of a signal. ``unknown``: it is not logged, or has no known limit."""
@@ -130,6 +161,9 @@ class RunSummary:
     are the last values, ``usual`` the medians of the last few, and ``means`` the smoothed values.
     ``candidates`` are signals that it lacks, with the keys that may carry them. ``log`` is the path of the
     log that `stepwatch run` writes of it, empty if that did not start it.
+
+    ``cluster`` is that of its ``RunId``, ``nodes`` are those whose agents read it. ``is_remote``: only they
+    do, and all that is known of it is from Prometheus; ``arrives``: as far as that is known, they still do.
     """
 
     name: str
@@ -147,6 +181,15 @@ class RunSummary:
     means: Mapping[str, float] = field(default_factory=dict)
     candidates: tuple[Candidate, ...] = ()
     log: str = ""
+    cluster: str | None = None
+    nodes: tuple[str, ...] = ()
+    is_remote: bool = False
+    arrives: bool = True
+
+    @property
+    def id(self) -> RunId:
+        """What identifies it."""
+        return RunId(self.name, self.cluster)
 
     @property
     def over(self) -> bool:
@@ -197,6 +240,7 @@ def ordered(runs: Iterable[RunSummary]) -> list[RunSummary]:
             rank(run.severity),
             (run.age_seconds or 0.0) * run.finished,
             run.name,
+            run.cluster or "",
         ),
     )
 
@@ -205,7 +249,8 @@ def ordered(runs: Iterable[RunSummary]) -> list[RunSummary]:
 class RunDetails:
     """A run with its history. Charts are in the order of the dashboard, those with a firing alert first.
 
-    ``gap`` says what of its past Prometheus did not report, and why.
+    ``gap`` says what of its past Prometheus did not report, and why. ``awaited``: it was not asked yet for
+    the curves, all of which it has to report.
     """
 
     summary: RunSummary
@@ -213,6 +258,7 @@ class RunDetails:
     episodes: tuple[Episode, ...]
     rows: tuple[Row, ...]
     gap: str = ""
+    awaited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +295,7 @@ class Omitted:
 
     ``reading``: the logs that were there at the start are still being read. ``dormant`` runs had ended
     badly before they were watched. ``live`` and ``ended`` runs, and ``files``, are beyond the limits.
-    ``hung`` are the mounts that do not answer.
+    ``hung`` are the mounts that do not answer. ``remote`` runs are those of agents that are too many.
     """
 
     reading: bool = False
@@ -258,3 +304,4 @@ class Omitted:
     ended: int = 0
     files: int = 0
     hung: tuple[str, ...] = ()
+    remote: int = 0

@@ -13,7 +13,8 @@ from statistics import median
 from exporter.drawing.chart import Band, Chart, Curve, Mark, curve, rank
 from exporter.http.exposition import Metric, own
 from exporter.runs.model.history import SMOOTHED, HistorySnapshot
-from exporter.runs.overview.health import CORES, GPU, healths
+from exporter.runs.overview import agents
+from exporter.runs.overview.health import CORES, GPU, GPU_OF_RUN, healths
 from exporter.runs.overview.models import (
     STALLED,
     Episode,
@@ -22,6 +23,7 @@ from exporter.runs.overview.models import (
     Omitted,
     RunAction,
     RunDetails,
+    RunId,
     RunSummary,
     Series,
     SeriesLimit,
@@ -54,6 +56,7 @@ class Overview:
         watchdog: URL of the watchdog, if there is one.
         alertmanager: URL of the Alertmanager that silences alerts, if there is one.
         actions: URL of the circuit breaker, if there is one, and where people open its page.
+        remote: Whether Prometheus is a hub's, whose agents' runs are shown as well.
     """
 
     def __init__(
@@ -66,9 +69,12 @@ class Overview:
         watchdog: str | None = None,
         alertmanager: str | None = None,
         actions: tuple[str | None, str] = (None, ""),
+        remote: bool = False,
     ) -> None:
-        self._views, self._file, self._omitted = views, file, omitted
-        self._prometheus = Prometheus(url, self._judged, self._charted, self._spans)
+        self._views, self._file, self._omitted, self._remote = views, file, omitted, remote
+        self._prometheus = Prometheus(
+            url, self._judged, self._charted, self._spans, self._of_agents if remote else None
+        )
         self._watchdog, self._silences = Watchdog(watchdog), Silences(alertmanager)
         self._actions = Actions(*actions)
         self._pollers = (self._prometheus, self._watchdog, self._silences, self._actions, file)
@@ -101,7 +107,9 @@ class Overview:
     @property
     def omitted(self) -> Omitted:
         """What is not shown."""
-        return self._omitted()
+        answers = self._prometheus.answers
+        arriving = sum(run.arrives for run in answers.agents.values())
+        return replace(self._omitted(), remote=max(0, answers.agents_total - arriving))
 
     def samples(self) -> Iterator[Metric]:
         """Metrics about Prometheus' answers and the file of panels."""
@@ -115,26 +123,35 @@ class Overview:
     def runs(self) -> list[RunSummary]:
         """All runs."""
         with self._views() as views:
-            found = [summary(view) for view in views]
+            found = [self._summary(view) for view in views]
+        own, now = {run.id for run in found}, time.time()
+        remote = self._prometheus.answers.agents
+        found += [agents.summary(name, run, now) for name, run in remote.items() if name not in own]
         return [self._judge(run) for run in found]
+
+    def ids(self) -> list[RunId]:
+        """What identifies each of these."""
+        with self._views() as views:
+            own = [self._id(view) for view in views]
+        return list(dict.fromkeys((*own, *self._prometheus.answers.agents)))
 
     def others(self) -> tuple[Firing, ...]:
         """Critical alerts and warnings about none of the runs: servers, GPUs, machines, and the stack itself.
 
-        On a hub also those about runs that only an agent reads; their summary begins with the run.
+        On a hub also those about runs that Prometheus does not have any more; their summary begins with the
+        run.
         """
-        with self._views() as views:
-            shown = {view.name for view in views}
+        shown = set(self.ids())
         book = self._file.panels.notices.book
         found = [
             replace(
                 alert,
-                summary=f"{run}: {alert.summary}" if run else alert.summary,
+                summary=f"{about.run}: {alert.summary}" if about.run else alert.summary,
                 book=alert.book or book.get(alert.name, ()),
             )
-            for run in self._prometheus.answers.firing
-            if run not in shown
-            for alert in self._firing(run)
+            for about in self._prometheus.answers.firing
+            if about not in shown
+            for alert in self._firing(about)
             if alert.severity in ("critical", "warning")
         ]
         return tuple(sorted(found, key=lambda alert: rank(alert.severity)))
@@ -144,7 +161,7 @@ class Overview:
         """Whether a receiver is configured, as far as that is known."""
         return self._file.panels.notices.receivers
 
-    def _firing(self, run: str) -> tuple[Firing, ...]:
+    def _firing(self, run: RunId) -> tuple[Firing, ...]:
         """The alerts about a run, or about none, with their silences and ends."""
         keep = self._file.panels.notices.keep_firing
         return tuple(
@@ -152,8 +169,8 @@ class Overview:
             for alert in self._silences.mark(self._prometheus.answers.firing.get(run, ()))
         )
 
-    def run(self, name: str) -> RunDetails | None:
-        """A run with its history; ``None`` if no run has that name."""
+    def run(self, name: RunId) -> RunDetails | None:
+        """A run with its history; ``None`` if there is no such run."""
         found = self._history(name, self._prometheus.view(name))
         if found is None:
             return None
@@ -162,12 +179,17 @@ class Overview:
         firing = answers.firing.get(name, ())
         episodes = _episodes(history.past, firing, run.step)
         judged = self._with_firing(run, healths(run, history.panels, answers, history.since))
-        actions = [action for action in self.actions if action.run == name]
+        actions = [action for action in self.actions if action.run == name.run]
         return RunDetails(
-            judged, history.charts(episodes, actions), episodes, history.snapshot.rows, answers.gap(name)
+            judged,
+            history.charts(episodes, actions),
+            episodes,
+            history.snapshot.rows,
+            answers.gap(name, is_remote=run.is_remote),
+            awaited=run.is_remote and name not in answers.pasts and name not in answers.gaps,
         )
 
-    def series(self, name: str, signal: str) -> Series | None:
+    def series(self, name: RunId, signal: str) -> Series | None:
         """A signal of a run; ``None`` if there is no such run, or no history of the signal."""
         found = self._history(name, self._prometheus.view(name))
         return found[1].series(signal) if found else None
@@ -175,7 +197,7 @@ class Overview:
     def _judge(self, run: RunSummary) -> RunSummary:
         answers = self._prometheus.answers
         # The history is needed only where a limit is passed.
-        history = cache(lambda: self._history(run.name, answers.pasts.get(run.name, NO_PAST)))
+        history = cache(lambda: self._history(run.id, answers.pasts.get(run.id, NO_PAST)))
 
         def since(signal: str, smooth: Line | None, limit: Limit) -> int | None:
             found = history()
@@ -184,23 +206,39 @@ class Overview:
         return self._with_firing(run, healths(run, self._file.panels, answers, since))
 
     def _with_firing(self, run: RunSummary, found: tuple[Health, ...]) -> RunSummary:
-        firing = self._firing(run.name)
+        firing = self._firing(run.id)
         stalled = run.state == "running" and any(alert.name == STALLED for alert in firing)
         return replace(run, healths=found, firing=firing, state="stalled" if stalled else run.state)
 
-    def _history(self, name: str, past: Past) -> tuple[RunSummary, RunHistory] | None:
+    def _history(self, name: RunId, past: Past) -> tuple[RunSummary, RunHistory] | None:
+        panels = self._file.panels
         with self._views() as views:
             for view in views:
-                if view.name == name:
+                if self._id(view) == name:
                     marks = tuple(Mark(each.step, f"mark: {each.note}") for each in view.run.marks.all)
-                    return summary(view), RunHistory(
-                        view.run.history.snapshot(), self._file.panels, past, marks
-                    )
-        return None
+                    return self._summary(view), RunHistory(view.run.history.snapshot(), panels, past, marks)
+        run = self._prometheus.answers.agents.get(name)
+        if run is None:
+            return None
+        known = agents.snapshot(panels, past.curves, past.steps)
+        marks = tuple(agents.marks(run, past.steps))
+        return agents.summary(name, run, time.time()), RunHistory(known, panels, past, marks)
+
+    def _id(self, view: View) -> RunId:
+        return RunId(view.name, "" if self._remote else None)
+
+    def _summary(self, view: View) -> RunSummary:
+        name = self._id(view)
+        read = self._prometheus.answers.agents.get(name)
+        return replace(summary(view), cluster=name.cluster, nodes=read.nodes if read else ())
 
     def _judged(self) -> tuple[Query, ...]:
         panels, core = self._file.panels, {each.signal for each in CORES}
-        return (*panels.queries, *(limit for limit in panels.limits if limit.signal in core))
+        gpus = (GPU_OF_RUN,) if self._remote else ()
+        return (*panels.queries, *(limit for limit in panels.limits if limit.signal in core), *gpus)
+
+    def _of_agents(self, window: str) -> str:
+        return agents.asked(self._file.panels, (each.signal for each in CORES if each.signal != GPU), window)
 
     def _charted(self) -> tuple[Query, ...]:
         return (*self._file.panels.queries, *self._file.panels.limits)
@@ -208,8 +246,16 @@ class Overview:
     def _spans(self) -> list[Span]:
         now = time.time()
         with self._views() as views:
-            begun = [(view.name, view.run.times.start) for view in views]
-        return [Span(name, max(start, now - MONTH), now) for name, start in begun if start is not None]
+            begun = {self._id(view): view.run.times.start for view in views}
+        spans = [
+            Span(name, max(start, now - MONTH), now) for name, start in begun.items() if start is not None
+        ]
+        curves = agents.drawn(self._file.panels)
+        return spans + [
+            Span(name, max(run.start, now - MONTH), now, curves)
+            for name, run in self._prometheus.answers.agents.items()
+            if name not in begun and run.start is not None
+        ]
 
 
 def summary(view: View) -> RunSummary:

@@ -1,7 +1,7 @@
 """What is drawn of a run: the panels of the Training dashboard, as generate.py wrote them down.
 
 {"panels": [{"title": ..., "description": ..., "unit": ..., "low": null, "high": null,
-             "curves": [{"name": ..., "signal": ..., "smoothed": false}],
+             "curves": [{"name": ..., "signal": ..., "smoothed": false, "promql": ...}],
              "asked": [{"name": ..., "signal": ..., "promql": ...}],
              "limits": [{"name": ..., "alert": ..., "severity": ..., "side": "low" or "high",
                          "signal": ..., "alone": ..., "promql": ...}]}],
@@ -22,6 +22,7 @@ from typing import Any
 from exporter.config_file import ConfigFile
 from exporter.http.exposition import escape
 from exporter.runs.model.history import DRAWN
+from exporter.runs.overview.models import RunId
 from exporter.runs.overview.pollers import Poller
 from exporter.runs.signals import SIGNALS
 
@@ -43,36 +44,40 @@ RUN = "run=${run:doublequote}"
 _CLUSTER = "cluster=${cluster:doublequote}"
 
 
-def of_run(promql: str, run: str | None = None) -> str:
-    """Return PromQL of a dashboard for a run whose log this machine reads, or for all runs.
+def of_run(promql: str, run: RunId | None = None) -> str:
+    """Return PromQL of a dashboard for a run, or for all runs.
 
-    Where a dashboard asks for the cluster too, on a hub, these are the runs without one: what this machine
-    scrapes itself has no such label in its Prometheus.
+    A dashboard of a hub asks for the cluster too. A run of which none is said is one without: what this
+    machine scrapes itself has no such label in its Prometheus.
     """
-    selected = "" if run is None else f'run="{escape(run)}"'
-    return promql.replace(_CLUSTER, 'cluster=""').replace(RUN, selected)
-
-
-@dataclass(frozen=True)
-class Line:
-    """A curve of a panel: a signal as it is logged, or its smoothed values."""
-
-    name: str
-    signal: str
-    smoothed: bool = False
+    cluster = (run and run.cluster) or ""
+    alone = "" if run is None else run.matchers
+    both = "" if run is None else RunId(run.run, cluster).matchers
+    chosen = promql.replace(f"{_CLUSTER},{RUN}", both).replace(RUN, alone)
+    return chosen.replace(_CLUSTER, f'cluster="{escape(cluster)}"')
 
 
 @dataclass(frozen=True)
 class Query:
-    """A curve that only Prometheus knows, such as one of GPUs: one value at a time, the same for all runs."""
+    """A curve that Prometheus is asked for, such as one of GPUs: one value at a time."""
 
     name: str
     signal: str
     promql: str
 
-    def of(self, run: str | None = None) -> str:
+    def of(self, run: RunId | None = None) -> str:
         """Return the PromQL for a run, or for all runs."""
         return of_run(self.promql, run)
+
+
+@dataclass(frozen=True)
+class Line(Query):
+    """A curve of a panel: a signal as it is logged, or its smoothed values.
+
+    Prometheus is asked for it only where no log of the run is read here.
+    """
+
+    smoothed: bool = False
 
 
 @dataclass(frozen=True)
@@ -152,14 +157,23 @@ class Panels:
         return tuple(query for panel in self.panels for query in panel.queries)
 
     @property
+    def lines(self) -> tuple[Line, ...]:
+        """The signals' curves of all panels."""
+        return tuple(line for panel in self.panels for line in panel.curves)
+
+    @property
     def limits(self) -> tuple[Limit, ...]:
         """The limits of all panels."""
         return tuple(limit for panel in self.panels for limit in panel.limits)
 
 
+def _logged(signal: str) -> Line:
+    return Line(signal, signal, f"max by (cluster, run) (rl_{signal}{{{RUN}}})")
+
+
 BARE = Panels(
     tuple(
-        Panel(signal.name, signal.help, "short", None, None, (Line(signal.name, signal.name),))
+        Panel(signal.name, signal.help, "short", None, None, (_logged(signal.name),))
         for signal in SIGNALS
         if signal.name in DRAWN
     ),
@@ -229,7 +243,10 @@ def _panel(found: Mapping[str, Any]) -> Panel:
         low=low,
         high=high,
         curves=tuple(
-            Line(**_texts(line, "name", "signal"), smoothed=bool(line["smoothed"]))
+            # An older version has no PromQL of them.
+            Line(
+                **_texts({"promql": "", **line}, "name", "signal", "promql"), smoothed=bool(line["smoothed"])
+            )
             for line in found["curves"]
         ),
         queries=tuple(Query(**_texts(query, "name", "signal", "promql")) for query in found["asked"]),

@@ -18,9 +18,10 @@ from urllib.parse import urlencode
 import orjson
 
 from exporter.drawing.chart import Point, rank
-from exporter.http.exposition import escape
 from exporter.runs.files.notice import Once
-from exporter.runs.overview.models import Episode, Firing
+from exporter.runs.overview import agents
+from exporter.runs.overview.agents import AgentRun
+from exporter.runs.overview.models import Episode, Firing, RunId
 from exporter.runs.overview.onset import ONSET, ONSET_STEP
 from exporter.runs.overview.panels import RUN, Query, said
 from exporter.runs.overview.pollers import Poller
@@ -73,6 +74,9 @@ VIEWED_SECONDS = 300.0
 
 MOST_VIEWED = 8
 
+MOST_KEPT = 24
+"""Pasts of agents' runs that are in memory: those viewed last. Each has some hundred kB of curves."""
+
 PAST_SECONDS = 5.0
 """So long a round goes on to the next run's past, so that alerts do not wait for the pasts of all."""
 
@@ -82,11 +86,16 @@ Series = tuple[Mapping[str, str], list[tuple[float, float]]]
 
 
 class Span(NamedTuple):
-    """The time over which a run's past is asked for."""
+    """The time over which a run's past is asked for.
 
-    run: str
+    ``curves`` are those that are asked for beside those of every run. A run that has such is asked for only
+    while someone views it.
+    """
+
+    run: RunId
     start: float
     end: float
+    curves: tuple[Query, ...] = ()
 
     def interval(self, points: int) -> float:
         """Seconds between two of so many points."""
@@ -105,15 +114,21 @@ NO_PAST = Past((), {})
 
 
 class Client:
-    """The API of a Prometheus. Each method raises ``PollError`` without a valid answer."""
+    """The API of a Prometheus. Each method raises ``PollError`` without a valid answer.
 
-    def __init__(self, url: str) -> None:
+    Args:
+        url: Its address.
+        clusters: Whether runs of one name in two clusters are two.
+    """
+
+    def __init__(self, url: str, *, clusters: bool = False) -> None:
         self.name = masked_url(url)
+        self._clusters = clusters
         self._url = url.rstrip("/")
 
-    def firing(self) -> dict[str, tuple[Firing, ...]]:
+    def firing(self) -> dict[RunId, tuple[Firing, ...]]:
         """The alerts that fire now, by run, the worst first; those about no run under the empty name."""
-        found: dict[str, list[Firing]] = {}
+        found: dict[RunId, list[Firing]] = {}
         with self._valid():
             active = self._get("alerts", {})["alerts"]
             onsets = self._get("query", {"query": _ONSETS})["result"] if active else []
@@ -122,7 +137,7 @@ class Client:
             book = {each["metric"]["alertname"]: said(each["metric"]) for each in texts}
             for alert in active:
                 if alert["state"] == "firing":
-                    found.setdefault(alert["labels"].get("run", ""), []).append(
+                    found.setdefault(self._about(alert["labels"]), []).append(
                         replace(_firing(alert, known), book=book.get(alert["labels"]["alertname"], ()))
                     )
         return {
@@ -130,15 +145,24 @@ class Client:
             for run, alerts in found.items()
         }
 
-    def now(self, queries: Sequence[Query]) -> dict[Query, dict[str, float]]:
+    def _about(self, labels: Mapping[str, str]) -> RunId:
+        run = labels.get("run", "")
+        return RunId(run, labels.get("cluster", "")) if run and self._clusters else RunId(run)
+
+    def now(self, queries: Sequence[Query]) -> dict[Query, dict[RunId, float]]:
         """The values of curves and limits by run; those of no run under the empty name."""
-        values: dict[Query, dict[str, float]] = {query: {} for query in queries}
+        values: dict[Query, dict[RunId, float]] = {query: {} for query in queries}
         with self._valid():
             for series in self._get("query", {"query": _union(queries)})["result"] if queries else ():
                 labels, value = series["metric"], float(series["value"][1])
                 if math.isfinite(value):
-                    values[queries[int(labels[_CURVE])]][labels.get("run", "")] = value
+                    values[queries[int(labels[_CURVE])]][self._about(labels)] = value
         return values
+
+    def agents(self, promql: str) -> tuple[dict[RunId, AgentRun], int]:
+        """The runs of agents by an expression of ``agents.asked``, and how many there are."""
+        with self._valid():
+            return agents.read(self._get("query", {"query": promql})["result"], time.time())
 
     def past(self, span: Span, queries: Sequence[Query]) -> Past:
         """The alerts about a run, and these curves and limits, by its steps."""
@@ -147,7 +171,7 @@ class Client:
             return Past(tuple(self._episodes(span)), curves, steps)
 
     def _episodes(self, span: Span) -> Iterator[Episode]:
-        run = f'run="{escape(span.run)}"'
+        run = span.run.matchers
         fires = f'max by (run, alertname, severity) (ALERTS{{alertstate="firing",{run}}})'
         promql = (
             f"max by (run) (rl_step{{{run}}}) * on (run) group_right () {fires}"
@@ -243,7 +267,7 @@ def _only(labels: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
     return {name: labels[name] for name in names if name in labels}
 
 
-def _union(queries: Sequence[Query], run: str | None = None) -> str:
+def _union(queries: Sequence[Query], run: RunId | None = None) -> str:
     return " or ".join(
         f'label_replace({query.of(run)}, "{_CURVE}", "{index}", "", "")'
         for index, query in enumerate(queries)
@@ -289,15 +313,18 @@ class Answers:
     """The last good answers, by run (``now`` by query), and when they came.
 
     ``answered`` in seconds since the epoch, ``None`` before the first. ``problem`` says why the last
-    request failed, ``gaps`` why that for the past of a run did.
+    request failed, ``gaps`` why that for the past of a run did. ``agents`` are the runs that agents read, of
+    ``agents_total``.
     """
 
-    firing: Mapping[str, tuple[Firing, ...]] = field(default_factory=dict)
-    now: Mapping[Query, Mapping[str, float]] = field(default_factory=dict)
-    pasts: Mapping[str, Past] = field(default_factory=dict)
-    gaps: Mapping[str, str] = field(default_factory=dict)
+    firing: Mapping[RunId, tuple[Firing, ...]] = field(default_factory=dict)
+    now: Mapping[Query, Mapping[RunId, float]] = field(default_factory=dict)
+    pasts: Mapping[RunId, Past] = field(default_factory=dict)
+    gaps: Mapping[RunId, str] = field(default_factory=dict)
     answered: float | None = None
     problem: str | None = None
+    agents: Mapping[RunId, AgentRun] = field(default_factory=dict)
+    agents_total: int = 0
 
     def trouble(self, now: float) -> str:
         """Why Prometheus does not answer, and how old its answers are; empty if it does."""
@@ -307,12 +334,13 @@ class Answers:
         age = f"{minutes:.0f} min ago" if minutes else "less than a minute ago"
         return f"Prometheus last answered {age}; alerts are as they were then. {self.problem}"
 
-    def gap(self, run: str) -> str:
+    def gap(self, run: RunId, *, is_remote: bool = False) -> str:
         """What of a run's past is unknown, and why; empty if nothing is."""
         if run not in self.gaps:
             return ""
+        what = "alerts, limits and curves" if is_remote else "alerts, limits and GPU curves"
         how = "as they were last known" if run in self.pasts else "missing"
-        return f"Past alerts, limits and GPU curves of this run are {how}. {self.gaps[run]}"
+        return f"Past {what} of this run are {how}. {self.gaps[run]}"
 
 
 NO_URL = Answers(
@@ -328,6 +356,7 @@ class Prometheus(Poller):
         judged: Gives the curves and limits whose present values are asked for, of all runs.
         drawn: Gives those whose past is asked for, of one run after another.
         spans: Gives the runs that are shown, and since when they exist.
+        remote: Gives the PromQL of the runs that agents read, over a time or of now; ``None`` for none.
 
     ``errors`` counts failed rounds, and failed requests for a past.
     """
@@ -338,18 +367,20 @@ class Prometheus(Poller):
         judged: Callable[[], Sequence[Query]],
         drawn: Callable[[], Sequence[Query]],
         spans: Callable[[], Sequence[Span]],
+        remote: Callable[[str], str] | None = None,
     ) -> None:
         super().__init__("prometheus", enabled=bool(url))
         self.errors = 0
         self.answers = Answers() if url else NO_URL
-        self._client = Client(url or "")
+        self._client = Client(url or "", clusters=remote is not None)
+        self._remote = remote
         self._judged, self._drawn, self._spans = judged, drawn, spans
         self._once = Once(logger)
-        self._viewed: dict[str, float] = {}
-        self._asked: dict[str, float] = {}
+        self._viewed: dict[RunId, float] = {}
+        self._asked: dict[RunId, float] = {}
         self._pause = INTERVAL_SECONDS
 
-    def view(self, run: str) -> Past:
+    def view(self, run: RunId) -> Past:
         """Return a run's past as far as it is known; it is asked for again at once, and for some minutes."""
         is_new = time.monotonic() - self._viewed.get(run, 0.0) > VIEWED_SECONDS
         self._viewed[run] = time.monotonic()
@@ -360,11 +391,22 @@ class Prometheus(Poller):
     def poll(self) -> float:
         """Ask for alerts and present values, then for the pasts that are due."""
         try:
-            drawn, spans = self._drawn(), {span.run: span for span in self._spans()}
             firing, now = self._client.firing(), self._client.now(self._judged())
-            pasts = {run: past for run, past in self.answers.pasts.items() if run in spans}
-            gaps = {run: why for run, why in self.answers.gaps.items() if run in spans}
-            self.answers = Answers(firing, now, pasts, gaps, answered=time.time())
+            remote, total = self._agents()
+            self.answers = replace(
+                self.answers,
+                firing=firing,
+                now=now,
+                agents=remote,
+                agents_total=total,
+                answered=time.time(),
+                problem=None,
+            )
+            drawn, spans = self._drawn(), {span.run: span for span in self._spans()}
+            kept = self._kept(spans)
+            pasts = {run: past for run, past in self.answers.pasts.items() if run in kept}
+            gaps = {run: why for run, why in self.answers.gaps.items() if run in kept}
+            self.answers = replace(self.answers, pasts=pasts, gaps=gaps)
             until = time.monotonic() + PAST_SECONDS
             for run in self._due(spans):
                 if time.monotonic() < until:
@@ -381,10 +423,25 @@ class Prometheus(Poller):
             self._pause = INTERVAL_SECONDS
         return self._pause
 
+    def _agents(self) -> tuple[Mapping[RunId, AgentRun], int]:
+        if self._remote is None:
+            return {}, 0
+        before = self.answers.agents
+        if self.answers.answered is None:
+            before, _ = self._client.agents(self._remote(agents.AT_FIRST))
+        found, total = self._client.agents(self._remote(""))
+        return agents.remembered(before, found, time.time()), total
+
+    def _kept(self, spans: Mapping[RunId, Span]) -> set[RunId]:
+        """The runs whose pasts stay in memory."""
+        viewed = sorted((at, run) for run, at in self._viewed.copy().items())[-MOST_KEPT:]
+        kept = {run for _, run in viewed}
+        return {run for run, span in spans.items() if not span.curves or run in kept}
+
     def _ask_past(self, span: Span, drawn: Sequence[Query]) -> None:
         answers = self.answers
         try:
-            past = self._client.past(span, drawn)
+            past = self._client.past(span, (*drawn, *span.curves))
         except Exception as fault:  # noqa: BLE001  (the pasts of other runs, and alerts, go on)
             reason = self._reason(fault)
             if not self.stopped:
@@ -398,7 +455,7 @@ class Prometheus(Poller):
             pasts = {**answers.pasts, span.run: past}
             self.answers = replace(answers, pasts=pasts, gaps=gaps, answered=time.time())
 
-    def _due(self, spans: Mapping[str, Span]) -> list[str]:
+    def _due(self, spans: Mapping[RunId, Span]) -> list[RunId]:
         """The viewed runs, and one of the others; each in turn, should time not suffice for all."""
         now = time.monotonic()
         for run, at in self._viewed.copy().items():  # other threads add to it meanwhile
@@ -407,7 +464,8 @@ class Prometheus(Poller):
         self._asked = {run: at for run, at in self._asked.items() if run in spans}
         known = {run: at for run, at in self._viewed.copy().items() if run in spans}
         viewed = sorted(known, key=known.__getitem__)[-MOST_VIEWED:]
-        others = sorted(spans.keys() - set(viewed), key=lambda run: self._asked.get(run, 0.0))
+        unseen = {run for run, span in spans.items() if not span.curves} - set(viewed)
+        others = sorted(unseen, key=lambda run: self._asked.get(run, 0.0))
         return [*sorted(viewed, key=lambda run: self._asked.get(run, 0.0)), *others[:1]]
 
     def _reason(self, fault: Exception) -> str:

@@ -16,6 +16,7 @@ from exporter.runs.overview.models import (
     Range,
     RunAction,
     RunDetails,
+    RunId,
     RunSummary,
     Series,
     SeriesLimit,
@@ -126,11 +127,14 @@ class Reported(Overview):
     def runs(self) -> list[RunSummary]:
         return [replace(run, candidates=self.candidates) for run in self.summaries]
 
-    def run(self, name: str) -> RunDetails | None:
-        found = (story(run, self.charts) for run in self.runs() if run.name == name)
+    def ids(self) -> list[RunId]:
+        return [run.id for run in self.summaries]
+
+    def run(self, name: RunId) -> RunDetails | None:
+        found = (story(run, self.charts) for run in self.runs() if run.id == name)
         return next(found, None)
 
-    def series(self, name: str, signal: str) -> Series | None:
+    def series(self, name: RunId, signal: str) -> Series | None:
         if self.run(name) is None or signal != "kl":
             return None
         limit = SeriesLimit("KLHigh", "KLHigh", "warning", "high", True, ((2, 0.52),))

@@ -47,6 +47,7 @@ def test_a_series_is_points_of_step_and_value_with_each_limit() -> None:
     assert code == "200"
     assert reported == {
         "run": "ppo/sick",
+        "cluster": "",
         "signal": "kl",
         "unit": "short",
         "points": [[1, 0.02], [2, 0.03], [3, None]],

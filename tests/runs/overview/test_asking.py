@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
+from exporter.runs.overview.models import RunId
 from exporter.runs.overview.panels import Query
 from exporter.runs.overview.prometheus import INTERVAL_SECONDS, Client, Prometheus, Span
 from exporter.runs.remote.web import PollError
@@ -69,7 +70,7 @@ def test_an_answer_that_is_none_of_prometheus_is_an_error_in_words(body: str, re
         asked: Mapping[str, Callable[[], object]] = {
             "alerts": questions.firing,
             "now": lambda: questions.now([Query("a", "up", "up")]),
-            "past": lambda: questions.past(Span("x", 0.0, 60.0), [Query("a", "up", "up")]),
+            "past": lambda: questions.past(Span(RunId("x"), 0.0, 60.0), [Query("a", "up", "up")]),
         }
         assert [name for name, ask in asked.items() if is_refused(ask, url)] == list(refused)
 
@@ -89,10 +90,10 @@ def test_an_answer_that_is_too_large_or_leads_elsewhere_is_refused():
 def test_a_server_that_never_answers_holds_up_no_one(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("exporter.runs.overview.prometheus.ANSWER_SECONDS", 0.2)
     with answering(200, b"{}", delay=5) as url:
-        prometheus = Prometheus(url, lambda: (), lambda: (), lambda: [Span("x", 0.0, 1.0)])
+        prometheus = Prometheus(url, lambda: (), lambda: (), lambda: [Span(RunId("x"), 0.0, 1.0)])
         prometheus.start()
         begun = time.monotonic()
-        assert prometheus.view("x").episodes == ()
+        assert prometheus.view(RunId("x")).episodes == ()
         assert prometheus.answers.firing == {}
         assert in_time(time.monotonic() - begun, 0.1), "what is looked at is what is known"
         eventually(lambda: prometheus.errors > 0)
@@ -126,7 +127,7 @@ class Serving(Listening):
 def test_a_past_that_is_not_reported_is_a_lack_of_that_run_alone_and_is_logged_once(
     logged: list[str],
 ):
-    spans = [Span(run, 0.0, 1.0) for run in ("large", "too large", "small")]
+    spans = [Span(RunId(run), 0.0, 1.0) for run in ("large", "too large", "small")]
     with Serving() as server:
         prometheus = Prometheus(server.url, lambda: (), lambda: (), lambda: spans)
         for span in spans:
@@ -137,12 +138,12 @@ def test_a_past_that_is_not_reported_is_a_lack_of_that_run_alone_and_is_logged_o
     assert prometheus.errors == 10
     assert prometheus.answers.trouble(time.time()) == ""
     assert prometheus._pause == INTERVAL_SECONDS, "alerts are asked for as often"
-    assert prometheus.answers.gap("small") == ""
-    assert "small" in prometheus.answers.pasts
+    assert prometheus.answers.gap(RunId("small")) == ""
+    assert RunId("small") in prometheus.answers.pasts
     reason = f"{server.url}/api/v1/query_range answers 422 {HTTPStatus(422).phrase}."
     for run in ("large", "too large"):
         assert (
-            prometheus.answers.gap(run)
+            prometheus.answers.gap(RunId(run))
             == f"Past alerts, limits and GPU curves of this run are missing. {reason}"
         )
     assert logged == [f"{reason} Of the past of a run what was last known is shown, or nothing."]
@@ -150,7 +151,7 @@ def test_a_past_that_is_not_reported_is_a_lack_of_that_run_alone_and_is_logged_o
 
 def test_pasts_that_take_long_hold_up_no_alert_for_longer_than_one_of_them(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("exporter.runs.overview.prometheus.PAST_SECONDS", 0.1)
-    spans = [Span(f"large {number}", 0.0, 1.0) for number in range(4)]
+    spans = [Span(RunId(f"large {number}"), 0.0, 1.0) for number in range(4)]
     with Serving(delay=0.15) as server:
         prometheus = Prometheus(server.url, lambda: (), lambda: (), lambda: spans)
         for span in spans:
@@ -164,31 +165,31 @@ def test_pasts_that_take_long_hold_up_no_alert_for_longer_than_one_of_them(monke
 
 
 def test_a_look_at_a_run_while_it_is_decided_what_is_due_is_no_fault_and_is_not_lost():
-    spans = {name: Span(name, 0.0, 1.0) for name in ("run 0", "run 1", "run 2")}
+    spans = {RunId(name): Span(RunId(name), 0.0, 1.0) for name in ("run 0", "run 1", "run 2")}
     prometheus = Prometheus("http://127.0.0.1:1", lambda: (), lambda: (), lambda: ())
 
     class Moment(float):
         """That of a look; once its age is asked for, somebody looks at another run."""
 
         def __rsub__(self, now: float) -> float:
-            prometheus.view("run 2")
+            prometheus.view(RunId("run 2"))
             return now - float(self)
 
-    prometheus._viewed["run 0"] = Moment(time.monotonic())
+    prometheus._viewed[RunId("run 0")] = Moment(time.monotonic())
     prometheus._due(spans)
 
-    assert prometheus._due(spans) == ["run 0", "run 2", "run 1"]
+    assert prometheus._due(spans) == [RunId("run 0"), RunId("run 2"), RunId("run 1")]
 
 
 def test_runs_that_are_looked_at_are_asked_about_each_time_and_the_others_in_turn():
-    spans = [Span(f"run {number}", 0.0, 1.0) for number in range(5)]
+    spans = [Span(RunId(f"run {number}"), 0.0, 1.0) for number in range(5)]
     prometheus = Prometheus("http://127.0.0.1:1", lambda: (), lambda: (), lambda: spans)
-    prometheus.view("run 3")
+    prometheus.view(RunId("run 3"))
     by_name = {span.run: span for span in spans}
     asked: list[list[str]] = []
     for _ in range(5):
         asked.append(prometheus._due(by_name))
         prometheus._asked.update(dict.fromkeys(asked[-1], time.monotonic()))
 
-    assert all(names[0] == "run 3" for names in asked)
-    assert sorted(names[1] for names in asked[:4]) == ["run 0", "run 1", "run 2", "run 4"]
+    assert all(names[0] == RunId("run 3") for names in asked)
+    assert sorted(names[1].run for names in asked[:4]) == ["run 0", "run 1", "run 2", "run 4"]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from exporter.drawing.chart import Mark
 from exporter.runs.overview.health import GPU, healths
-from exporter.runs.overview.models import Firing, Health, Range, RunAction
+from exporter.runs.overview.models import Firing, Health, Range, RunAction, RunId
 from exporter.runs.overview.overview import RunHistory, summary
 from exporter.runs.overview.panels import BARE, Panels, Query
 from exporter.runs.overview.prometheus import Answers, Past
@@ -42,11 +42,11 @@ def health(
     return next(each for each in reported if each.signal == signal)
 
 
-def known(firing: Mapping[str, tuple[Firing, ...]] | None = None, **gpus: float) -> Answers:
+def known(firing: Mapping[RunId, tuple[Firing, ...]] | None = None, **gpus: float) -> Answers:
     """What Prometheus says of the run, of its limits and of GPUs."""
-    now: dict[Query, dict[str, float]] = {limit(name): {"demo/x": at} for name, at in LIMITS.items()}
-    now |= {limit("GPUIdleWhileRunning"): {"demo/x": 0.05}}
-    now |= {asked("mean of GPUs"): {"": at} for at in gpus.values()}
+    now: dict[Query, dict[RunId, float]] = {limit(name): {RunId("demo/x"): at} for name, at in LIMITS.items()}
+    now |= {limit("GPUIdleWhileRunning"): {RunId("demo/x"): 0.05}}
+    now |= {asked("mean of GPUs"): {RunId(""): at} for at in gpus.values()}
     return Answers(firing=firing or {}, now=now, answered=1.0)
 
 
@@ -55,7 +55,7 @@ def alert(name: str, severity: str, topic: str) -> Firing:
 
 
 def firing(*alerts: Firing) -> Answers:
-    return known(firing={"demo/x": alerts})
+    return known(firing={RunId("demo/x"): alerts})
 
 
 def test_the_signals_of_the_tutorials_are_all_there_in_their_order():

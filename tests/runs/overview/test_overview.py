@@ -14,7 +14,7 @@ import pytest
 
 from exporter.http.exposition import Family
 from exporter.runs import collector as watch_module
-from exporter.runs.overview.models import Firing
+from exporter.runs.overview.models import Firing, RunId
 from exporter.runs.overview.overview import Overview
 from exporter.runs.overview.panels import PanelFile
 from exporter.runs.overview.prometheus import NO_PAST, Answers, Past
@@ -69,13 +69,14 @@ def limited(reported: Overview, limits: Mapping[str, float]) -> Overview:
     """The story, where Prometheus has known these limits of the run since step 7."""
     lines = {each.name: each for each in reported._file.panels.limits}
     reported._prometheus.answers = Answers(
-        now={lines[name]: {"ppo": at} for name, at in limits.items()},
-        pasts={"ppo": Past((), {lines[name]: ((7, at), (30, at)) for name, at in limits.items()})},
+        now={lines[name]: {PPO: at} for name, at in limits.items()},
+        pasts={PPO: Past((), {lines[name]: ((7, at), (30, at)) for name, at in limits.items()})},
         answered=1.0,
     )
     return reported
 
 
+PPO = RunId("ppo")
 KL = {"KLHigh": 0.55, "KLExplosion": 1.05}
 
 
@@ -87,7 +88,7 @@ def test_a_run_is_reported_in_a_line_and_in_full(watched: Watched, panels: Panel
     log(watched.folder / "ppo.jsonl", exploding_kl())
     reported = limited(story(watched, panels), KL)
     (summary,) = reported.runs()
-    whole = reported.run("ppo")
+    whole = reported.run(PPO)
 
     assert (summary.name, summary.state, summary.step) == ("ppo", "running", 30)
     assert {health.signal: health.state for health in summary.healths}["kl"] == "critical"
@@ -107,7 +108,7 @@ def test_without_prometheus_there_are_curves_without_limits_and_it_says_so(
 ):
     log(watched.folder / "ppo.jsonl", exploding_kl())
     reported = story(watched, panels)
-    whole, series = reported.run("ppo"), reported.series("ppo", "kl")
+    whole, series = reported.run(PPO), reported.series(PPO, "kl")
 
     assert whole is not None
     assert series is not None
@@ -122,7 +123,7 @@ def test_without_prometheus_there_are_curves_without_limits_and_it_says_so(
 
 def test_charts_carry_the_smoothed_reward(watched: Watched, panels: PanelFile):
     log(watched.folder / "ppo.jsonl", [{"reward": reward} for reward in (0, 1) * 20])
-    whole = story(watched, panels).run("ppo")
+    whole = story(watched, panels).run(PPO)
 
     assert whole is not None
     raw, mean = whole.charts[0].curves
@@ -134,8 +135,8 @@ def test_charts_carry_the_smoothed_reward(watched: Watched, panels: PanelFile):
 def test_what_lacks_of_its_past_is_reported_with_the_run(watched: Watched):
     log(watched.folder / "ppo.jsonl", exploding_kl())
     reported = story(watched)
-    reported._prometheus.answers = Answers(gaps={"ppo": "It is larger than 2 MiB."}, pasts={"ppo": NO_PAST})
-    found = reported.run("ppo")
+    reported._prometheus.answers = Answers(gaps={PPO: "It is larger than 2 MiB."}, pasts={PPO: NO_PAST})
+    found = reported.run(PPO)
 
     assert found is not None
     assert found.gap.startswith(
@@ -147,15 +148,15 @@ def test_what_is_not_there_is_not_reported(watched: Watched, panels: PanelFile):
     log(watched.folder / "ppo.jsonl", exploding_kl())
     reported = story(watched, panels)
 
-    assert reported.run("other") is None
-    assert reported.series("other", "kl") is None
-    assert reported.series("ppo", "entropy") is None
-    assert reported.series("ppo", "no/such") is None
+    assert reported.run(RunId("other")) is None
+    assert reported.series(RunId("other"), "kl") is None
+    assert reported.series(PPO, "entropy") is None
+    assert reported.series(PPO, "no/such") is None
 
 
 def test_a_series_comes_with_its_limits_the_worst_first(watched: Watched, panels: PanelFile):
     log(watched.folder / "ppo.jsonl", exploding_kl())
-    series = limited(story(watched, panels), KL).series("ppo", "kl")
+    series = limited(story(watched, panels), KL).series(PPO, "kl")
 
     assert series is not None
     assert [step for step, _ in series.points] == list(range(1, 31))
@@ -168,7 +169,7 @@ def test_a_series_comes_with_its_limits_the_worst_first(watched: Watched, panels
 def test_each_limit_of_an_alert_that_has_several_is_in_the_series(watched: Watched, panels: PanelFile):
     log(watched.folder / "ppo.jsonl", [{"truncated_ratio": ratio} for ratio in wavering(0.1, 40)])
     limits = {"Truncation from the start": 0.4, "Truncation": 0.9}
-    series = limited(story(watched, panels), limits).series("ppo", "truncated_ratio")
+    series = limited(story(watched, panels), limits).series(PPO, "truncated_ratio")
 
     assert series is not None
     assert [limit.alert for limit in series.limits] == ["Truncation"] * 2
@@ -179,7 +180,7 @@ def test_where_nothing_is_finite_a_series_is_broken_and_not_denied(watched: Watc
     nan = math.nan
     log(watched.folder / "ppo.jsonl", [{"kl": nan, "grad_norm": norm} for norm in (1, 2, nan, nan, 5, nan)])
     reported = story(watched, panels)
-    kl, norm = reported.series("ppo", "kl"), reported.series("ppo", "grad_norm")
+    kl, norm = reported.series(PPO, "kl"), reported.series(PPO, "grad_norm")
 
     assert kl is not None
     assert kl.points == ()
@@ -193,7 +194,7 @@ def test_a_limit_that_is_only_noted_comes_after_one_that_warns(watched: Watched,
     content = panel_file.read_text()
     panel_file.write_text(content.replace('"critical"', '"info"'))
     reported = limited(story(watched, PanelFile(panel_file)), KL)
-    series, (summary,) = reported.series("ppo", "kl"), reported.runs()
+    series, (summary,) = reported.series(PPO, "kl"), reported.runs()
 
     assert content != panel_file.read_text()
     assert series is not None
@@ -210,11 +211,11 @@ def test_the_curve_breaks_where_the_run_was_resumed_and_begins_anew_with_the_run
     with path.open("a") as file:
         file.write(resumed)
     watched.look(1.0)
-    whole = reported.run("ppo")
+    whole = reported.run(PPO)
     with path.open("a") as file:
         file.write("".join(f'{{"step": {step}, "reward": 0.{step}, "kl": 0.05}}\n' for step in range(1, 4)))
     watched.look(1.0)
-    again = reported.run("ppo")
+    again = reported.run(PPO)
 
     assert whole is not None
     assert again is not None
@@ -268,11 +269,11 @@ def test_a_file_that_is_none_leaves_the_last_good_one_is_reported_once_and_count
 ):
     log(watched.folder / "ppo.jsonl", exploding_kl())
     reported = limited(story(watched, panels), KL)
-    assert reported.series("ppo", "kl") is not None
+    assert reported.series(PPO, "kl") is not None
     panel_file.write_text(content)
     for _ in range(3):
         panels.poll()
-        series = reported.series("ppo", "kl")
+        series = reported.series(PPO, "kl")
         assert series is not None
         assert series.limits
 
@@ -291,7 +292,7 @@ def test_without_a_file_there_are_curves_without_limits_and_it_says_so_once(
     log(watched.folder / "ppo.jsonl", exploding_kl())
     panels = PanelFile(panel_file)
     reported = story(watched, panels)
-    whole = reported.run("ppo")
+    whole = reported.run(PPO)
     panels.poll()
 
     assert whole is not None
@@ -302,7 +303,7 @@ def test_without_a_file_there_are_curves_without_limits_and_it_says_so_once(
     assert said.endswith("Curves are shown without limits.")
     panel_file.write_bytes(content)
     panels.poll()
-    found = limited(reported, KL).run("ppo")
+    found = limited(reported, KL).run(PPO)
     assert found is not None
     assert found.charts[1].limits, "a file that comes later is taken up"
 
@@ -313,7 +314,7 @@ def test_a_file_that_goes_leaves_its_panels(watched: Watched, panel_file: Path, 
     panel_file.unlink()
     panels.poll()
 
-    found = reported.run("ppo")
+    found = reported.run(PPO)
     assert found is not None
     assert found.charts[1].limits
 
@@ -336,7 +337,7 @@ def test_anyone_who_asks_waits_for_no_disk(watched: Watched, panel_file: Path, p
     os.mkfifo(panel_file)  # whoever opens it waits
     asking = [
         Thread(target=ask, daemon=True)
-        for ask in (reported.runs, lambda: reported.run("ppo"), lambda: reported.series("ppo", "kl"))
+        for ask in (reported.runs, lambda: reported.run(PPO), lambda: reported.series(PPO, "kl"))
     ]
     for each in asking:
         each.start()
@@ -348,7 +349,7 @@ def test_a_long_run_keeps_its_shape_in_bounded_space(watched: Watched, panels: P
     values = [{"reward": 0.5, "kl": kl} for kl in wavering(0.05, 3000, 0.001)]
     values[1234]["kl"] = 9.0
     log(watched.folder / "ppo.jsonl", values)
-    series = story(watched, panels).series("ppo", "kl")
+    series = story(watched, panels).series(PPO, "kl")
 
     assert series is not None
     assert (1235, 9.0) in series.points
@@ -357,8 +358,8 @@ def test_a_long_run_keeps_its_shape_in_bounded_space(watched: Watched, panels: P
 
 def test_a_start_of_the_exporter_rebuilds_it_from_the_log(clock: Clock, watched: Watched, panels: PanelFile):
     log(watched.folder / "ppo.jsonl", exploding_kl())
-    before = story(watched, panels).run("ppo")
-    again = story(Watched(clock, watched.folder), panels).run("ppo")
+    before = story(watched, panels).run(PPO)
+    again = story(Watched(clock, watched.folder), panels).run(PPO)
 
     assert before is not None
     assert again is not None
@@ -378,10 +379,10 @@ def test_a_run_that_stands_still_is_called_stalled_wherever_it_is_shown(watched:
     overview = story(watched)
     assert [run.state for run in overview.runs()] == ["running"]
     stalled = Firing("Stalled", "critical", "progress", "", "", "", "", "", 1.0, 0.0)
-    overview._prometheus.answers = Answers(firing={"ppo": (stalled,)}, answered=1.0)
+    overview._prometheus.answers = Answers(firing={PPO: (stalled,)}, answered=1.0)
 
     assert [run.state for run in overview.runs()] == ["stalled"]
-    details = overview.run("ppo")
+    details = overview.run(PPO)
     assert details is not None
     assert details.summary.state == "stalled"
 
@@ -395,12 +396,12 @@ def test_what_fires_about_runs_of_other_machines_is_listed_with_their_names(watc
     reported = story(watched)
     reported._prometheus.answers = Answers(
         {
-            "ppo": (firing("KLHigh", "warning", "ppo"),),
-            "elsewhere": (
+            PPO: (firing("KLHigh", "warning", "ppo"),),
+            RunId("elsewhere"): (
                 firing("KLExplosion", "critical", "elsewhere"),
                 firing("RunFinished", "info", "elsewhere"),
             ),
-            "": (firing("GPUXid", "warning"),),
+            RunId(""): (firing("GPUXid", "warning"),),
         },
         answered=1.0,
     )
@@ -418,7 +419,7 @@ def test_pages_know_of_receivers_the_runbook_of_gpus_and_the_end_of_an_alert(
     reported = story(watched, panels)
     plain = Firing("GPUXid", "critical", "gpu", "", "", "", "", "", None, None)
     about = replace(plain, name="KLHigh", passed=1000.0)
-    reported._prometheus.answers = Answers(firing={"": (plain,), "ppo": (about,)}, answered=1.0)
+    reported._prometheus.answers = Answers(firing={RunId(""): (plain,), PPO: (about,)}, answered=1.0)
 
     (other,) = reported.others()
     assert [heading for heading, _ in other.book] == ["Meaning", "Known causes", "Mitigation"]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from exporter.runs.overview.models import RunId
 from exporter.runs.overview.prometheus import Client, Prometheus, Span
 from tests.real import PrometheusServer, eventually, free_port
 from tests.real.listening import Listening
@@ -18,6 +19,7 @@ from tests.runs.overview.conftest import asked as curve
 from tests.runs.overview.conftest import limit, panels
 
 RUN = 'ppo/强化 "7" it\'s & a\\b'
+ABOUT = RunId(RUN)
 SHOWN = 'ppo/强化 \\"7\\" it\'s & a\\\\b'
 
 
@@ -104,13 +106,13 @@ def test_a_real_prometheus_reports_alerts_their_steps_and_gpus(
     monkeypatch.setattr("exporter.runs.overview.prometheus.FINEST", 0.2)
     questions, begun = Client(real.url), time.time() - 5
     asked = (*panels().queries, *panels().limits)
-    eventually(lambda: RUN in questions.firing())
-    (alert,) = questions.firing()[RUN]
-    (other,) = questions.firing()[""]
+    eventually(lambda: ABOUT in questions.firing())
+    (alert,) = questions.firing()[ABOUT]
+    (other,) = questions.firing()[RunId("")]
     assert (other.name, other.severity, other.summary) == ("EngineGone", "warning", "A server is gone.")
-    eventually(lambda: RUN not in questions.firing())
+    eventually(lambda: ABOUT not in questions.firing())
     time.sleep(0.5)  # it is over for the next question, too
-    past = questions.past(Span(RUN, begun, time.time()), asked)
+    past = questions.past(Span(ABOUT, begun, time.time()), asked)
 
     assert (alert.name, alert.severity, alert.topic, alert.value) == ("KLHigh", "critical", "kl", 5.0)
     said = alert.summary, alert.description, alert.action, alert.runbook
@@ -119,11 +121,11 @@ def test_a_real_prometheus_reports_alerts_their_steps_and_gpus(
     assert abs(alert.since - time.time()) < 30
     now = {each: values for each, values in questions.now(asked).items() if values}
     assert now == {
-        curve("mean of GPUs"): {"": pytest.approx(0.6)},
-        curve("in use, fullest GPU"): {"": pytest.approx(1e9)},
-        limit("KLHigh"): {RUN: pytest.approx(0.75)},
-        limit("KLExplosion"): {RUN: pytest.approx(1.25)},
-        limit("GPUIdleWhileRunning"): {RUN: 0.05},
+        curve("mean of GPUs"): {RunId(""): pytest.approx(0.6)},
+        curve("in use, fullest GPU"): {RunId(""): pytest.approx(1e9)},
+        limit("KLHigh"): {ABOUT: pytest.approx(0.75)},
+        limit("KLExplosion"): {ABOUT: pytest.approx(1.25)},
+        limit("GPUIdleWhileRunning"): {ABOUT: 0.05},
     }
     (episode,) = past.episodes
     assert (episode.name, episode.severity, episode.firing) == ("KLHigh", "critical", False)
@@ -142,7 +144,7 @@ def test_a_real_prometheus_reports_alerts_their_steps_and_gpus(
 @pytest.mark.e2e
 def test_a_run_that_prometheus_does_not_know_has_no_past(real: PrometheusServer):
     asked = (*panels().queries, *panels().limits)
-    past = Client(real.url).past(Span('no "such', time.time() - 60, time.time()), asked)
+    past = Client(real.url).past(Span(RunId('no "such'), time.time() - 60, time.time()), asked)
 
     assert past.episodes == ()
     assert not any(past.curves.values())
@@ -156,18 +158,20 @@ def test_while_it_is_away_the_last_good_answer_stays_with_its_age_and_no_one_wai
     monkeypatch.setattr("exporter.runs.overview.prometheus.LONGEST_PAUSE", 0.2)
     with watching("3.13", tmp_path, free_port()) as server:
         begun = time.time() - 60
-        spans = lambda: [Span(RUN, begun, time.time())]  # noqa: E731
+        spans = lambda: [Span(ABOUT, begun, time.time())]  # noqa: E731
         judged = lambda: (*panels().queries, limit("KLHigh"))  # noqa: E731
         prometheus = Prometheus(server.url, judged, lambda: panels().limits, spans)
         prometheus.start()
-        eventually(lambda: RUN in prometheus.answers.firing and prometheus.answers.now[curve("mean of GPUs")])
+        eventually(
+            lambda: ABOUT in prometheus.answers.firing and prometheus.answers.now[curve("mean of GPUs")]
+        )
         assert prometheus.answers.trouble(time.time()) == ""
         server.kill()
         eventually(lambda: prometheus.errors >= 3)
         said = prometheus.answers
 
-        assert [alert.name for alert in said.firing[RUN]] == ["KLHigh"]
-        assert said.now[limit("KLHigh")][RUN] in (pytest.approx(0.55), pytest.approx(0.75))
+        assert [alert.name for alert in said.firing[ABOUT]] == ["KLHigh"]
+        assert said.now[limit("KLHigh")][ABOUT] in (pytest.approx(0.55), pytest.approx(0.75))
         assert said.trouble(time.time()).startswith(
             "Prometheus last answered less than a minute ago; alerts are as they were then. "
             f"{server.url}/api/v1/alerts gives no answer: Connection refused."

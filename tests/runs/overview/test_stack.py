@@ -10,7 +10,7 @@ from threading import Event, Thread
 import pytest
 
 from exporter.runs.collector import Collector, Settings
-from exporter.runs.overview.models import RunDetails
+from exporter.runs.overview.models import RunDetails, RunId
 from exporter.runs.overview.overview import Overview
 from exporter.runs.overview.panels import NAME, PanelFile
 from tests.e2e.stack import MAINLY_NEWEST, Stack
@@ -50,7 +50,7 @@ def reported(stack: Stack, story: Overview, names: set[str]) -> RunDetails:
     """The story of the sick run, once it has episodes of these alerts."""
 
     def has_them() -> bool:
-        found = story.run("ppo/sick")
+        found = story.run(RunId("ppo/sick"))
         if found is None:
             return False
         # one that is only known to fire is taken to begin at the last step
@@ -58,7 +58,7 @@ def reported(stack: Stack, story: Overview, names: set[str]) -> RunDetails:
         return names <= begun
 
     stack.wait_until(has_them)
-    found = story.run("ppo/sick")
+    found = story.run(RunId("ppo/sick"))
     assert found is not None
     return found
 

@@ -1,0 +1,272 @@
+"""Runs that agents read, as the hub's Prometheus has them: what this exporter cannot know by itself.
+
+A run is known by ``cluster`` and ``run``, as rules know it: what several nodes send of one is one run.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from exporter.drawing.chart import Mark, Point
+from exporter.runs.model.extremes import Extremes
+from exporter.runs.model.history import ROWS, SMOOTHED, HistorySnapshot, Row
+from exporter.runs.overview.models import RunId, RunSummary
+from exporter.runs.overview.panels import Line, Panels, Query
+
+MOST_RUNS = 100
+"""That are shown: those that are running or have an alert first, then those with the latest step."""
+
+KEPT_SECONDS = 12 * 3600.0
+"""So long a running run is shown of which nothing arrives any more."""
+
+AT_FIRST = "1h"
+"""At a start it is asked for what arrived within that time: runs of a node that is lost since then."""
+
+USUAL = "10m"
+"""The median over that time is judged of a signal without smoothed values: its steps are not known here."""
+
+_AGENTS = 'node!=""'
+"""What distinguishes series of agents: nothing of the hub itself has that label."""
+
+_NUMBERS = (
+    "rl_step",
+    "rl_total_steps",
+    "rl_run_start_timestamp_seconds",
+    "rl_last_step_timestamp_seconds",
+    "rl_resumes_total",
+    "rl_restarts_total",
+)
+_LABELLED = {
+    "rl_run_info": "framework, node",
+    "rl_run_state": "state",
+    "rl_run_mark_timestamp_seconds": "note",
+}
+"""What says something by its labels, and by which."""
+
+_PART, _TOTAL = "part", "total"
+_LATEST, _USUAL, _MEAN = "latest ", "usual ", "mean "
+
+
+@dataclass(frozen=True)
+class AgentRun:
+    """A run as Prometheus last had it.
+
+    Attributes:
+        nodes: Where it is read.
+        state: As its exporter says.
+        framework: Whose keys it logs.
+        numbers: Values by metric, those of ``_NUMBERS``.
+        latest: The last value by signal, as for ``usual`` and ``means`` (``RunSummary``).
+        usual: The median of the last minutes.
+        means: Smoothed values.
+        marks: Operators' marks: time in seconds since the epoch, and note.
+        seen: When Prometheus last had it, in seconds since the epoch.
+        arrives: Whether it had it at the last question.
+    """
+
+    nodes: tuple[str, ...] = ()
+    state: str = ""
+    framework: str = ""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    latest: Mapping[str, float] = field(default_factory=dict)
+    usual: Mapping[str, float] = field(default_factory=dict)
+    means: Mapping[str, float] = field(default_factory=dict)
+    marks: tuple[tuple[float, str], ...] = ()
+    seen: float = 0.0
+    arrives: bool = True
+
+    @property
+    def start(self) -> float | None:
+        """When its first step was logged."""
+        return self.numbers.get("rl_run_start_timestamp_seconds")
+
+
+def asked(panels: Panels, signals: Iterable[str], window: str = "") -> str:
+    """Return the PromQL of all that is shown of these runs now; ``read`` takes the answer.
+
+    Args:
+        panels: What is drawn.
+        signals: Those whose values are shown.
+        window: How old samples may be, as PromQL has it; by default, as old as Prometheus takes for present.
+    """
+
+    def series(metric: str, labels: str = "") -> str:
+        chosen = f"{metric}{{{','.join(filter(None, (labels, _AGENTS)))}}}"
+        return f"last_over_time({chosen}[{window}])" if window else chosen
+
+    def of_run(metric: str, by: str = "") -> str:
+        return f"max by ({', '.join(filter(None, ('cluster, run', by)))}) ({series(metric)})"
+
+    parts = {name: of_run(name) for name in _NUMBERS}
+    parts |= {name: of_run(name, by) for name, by in _LABELLED.items()}
+    parts["rl_run_state"] += " == 1"
+    for signal in signals:
+        parts[_LATEST + signal] = of_run(f"rl_{signal}")
+        median = f"quantile_over_time(0.5, rl_{signal}{{{_AGENTS}}}[{window or USUAL}])"
+        parts[_USUAL + signal] = f"max by (cluster, run) ({median})"
+    means = (line for line in panels.lines if line.smoothed and line.signal in SMOOTHED)
+    parts |= {_MEAN + line.signal: line.of() for line in means if line.promql}
+    union = " or ".join(
+        f'label_replace({promql}, "{_PART}", "{name}", "", "")' for name, promql in parts.items()
+    )
+    last = f"({of_run('rl_last_step_timestamp_seconds')} or {of_run('rl_run_info')})"
+    running = series("rl_run_state", 'state="running"')
+    first = f'(ALERTS{{alertstate="firing",run!=""}} or {running} == 1)'
+    shown = f"topk({MOST_RUNS}, {last} + 1e10 and on (cluster, run) {first} or {last})"
+    total = f'label_replace(count({last}), "{_PART}", "{_TOTAL}", "", "")'
+    return f"({union}) and on (cluster, run) {shown} or {total}"
+
+
+def read(result: Sequence[Mapping[str, Any]], now: float) -> tuple[dict[RunId, AgentRun], int]:
+    """Return the runs of an answer to ``asked``, and how many there are, shown or not."""
+    found: dict[RunId, list[tuple[str, Mapping[str, str], float]]] = {}
+    total = 0
+    for series in result:
+        labels, value = series["metric"], float(series["value"][1])
+        if labels[_PART] == _TOTAL:
+            total = int(value)
+        else:
+            run = RunId(labels["run"], labels.get("cluster", ""))
+            found.setdefault(run, []).append((labels[_PART], labels, value))
+    return {run: _run(parts, now) for run, parts in found.items()}, total
+
+
+def _run(parts: Sequence[tuple[str, Mapping[str, str], float]], now: float) -> AgentRun:
+    infos = [labels for part, labels, _ in parts if part == "rl_run_info"]
+    values = {part: value for part, _, value in parts}
+
+    def signals(kind: str) -> dict[str, float]:
+        return {part.removeprefix(kind): value for part, value in values.items() if part.startswith(kind)}
+
+    return AgentRun(
+        tuple(sorted({labels.get("node", "") for labels in infos})),
+        # Of several nodes that read one run, one that sees it run knows best.
+        max((labels["state"] for part, labels, _ in parts if part == "rl_run_state"), key=_lives, default=""),
+        next((labels["framework"] for labels in infos if labels.get("framework")), ""),
+        {name: values[name] for name in _NUMBERS if math.isfinite(values.get(name, math.nan))},
+        signals(_LATEST),
+        signals(_USUAL),
+        signals(_MEAN),
+        tuple(
+            (at, labels.get("note", ""))
+            for part, labels, at in parts
+            if part == "rl_run_mark_timestamp_seconds"
+        ),
+        now,
+    )
+
+
+def _lives(state: str) -> bool:
+    return state == "running"
+
+
+def remembered(
+    before: Mapping[RunId, AgentRun], found: Mapping[RunId, AgentRun], now: float
+) -> dict[RunId, AgentRun]:
+    """Return the runs that are shown: those found, and those that were running when they were lost.
+
+    A run that has ended leaves when its exporter forgets it; one that was running does not, so its node, its
+    agent or the line to it is down.
+    """
+    lost = {
+        name: replace(run, arrives=False)
+        for name, run in before.items()
+        if name not in found and _lives(run.state) and now - run.seen < KEPT_SECONDS
+    }
+    latest = sorted(lost, key=lambda name: lost[name].seen)[-MOST_RUNS:]
+    return {**found, **{name: lost[name] for name in latest}}
+
+
+def summary(name: RunId, run: AgentRun, now: float) -> RunSummary:
+    """Return the run as it is now, without what alerts say of it."""
+    numbers = run.numbers
+
+    def whole(metric: str) -> int | None:
+        return int(numbers[metric]) if metric in numbers else None
+
+    last = numbers.get("rl_last_step_timestamp_seconds")
+    return RunSummary(
+        name.run,
+        run.state or "running",
+        run.framework,
+        whole("rl_step"),
+        whole("rl_total_steps"),
+        None if last is None else max(0.0, now - last),
+        whole("rl_restarts_total") or 0,
+        whole("rl_resumes_total") or 0,
+        latest=run.latest,
+        usual=run.usual,
+        means=run.means,
+        cluster=name.cluster,
+        nodes=run.nodes,
+        is_remote=True,
+        arrives=run.arrives,
+    )
+
+
+def drawn(panels: Panels) -> tuple[Query, ...]:
+    """Return the curves that are asked for, since no log of these runs is read here."""
+    return tuple(line for line in panels.lines if line.promql)
+
+
+def snapshot(
+    panels: Panels, curves: Mapping[Query, Sequence[Point]], steps: Mapping[float, float]
+) -> HistorySnapshot:
+    """Return the history of a run from what Prometheus has of it.
+
+    Args:
+        panels: What is drawn.
+        curves: Points by step.
+        steps: The run's step at each time that was asked for.
+    """
+    logged: dict[str, Extremes] = {}
+    means: dict[str, Extremes] = {}
+    for line in drawn(panels):
+        if isinstance(line, Line) and (points := curves.get(line)):
+            (means if line.smoothed else logged)[line.signal] = _curve(points)
+    return HistorySnapshot(logged, means, tuple(_rows(panels, curves, steps)), tuple(_restarts(steps)))
+
+
+def _curve(points: Sequence[Point]) -> Extremes:
+    made, before = Extremes(), -1
+    for step, value in points:
+        if step < before:
+            made.breaks()
+        made.add(step, value)
+        before = step
+    return made
+
+
+def _rows(
+    panels: Panels, curves: Mapping[Query, Sequence[Point]], steps: Mapping[float, float]
+) -> Iterator[Row]:
+    """Yield the last steps that were asked for: between two of them there may be others."""
+    begun = {int(step): at for at, step in reversed(tuple(steps.items()))}
+    logged = {
+        line.signal: dict(curves.get(line, ()))
+        for line in panels.lines
+        if not line.smoothed and curves.get(line)
+    }
+    for step in sorted(begun, key=begun.__getitem__)[-ROWS:]:
+        values = {signal: values[step] for signal, values in logged.items() if step in values}
+        yield Row(step, begun[step], values)
+
+
+def _restarts(steps: Mapping[float, float]) -> Iterator[int]:
+    before = -1
+    for step in map(int, steps.values()):
+        if step < before:
+            yield step
+        before = step
+
+
+def marks(run: AgentRun, steps: Mapping[float, float]) -> Iterator[Mark]:
+    """Yield operators' marks at the steps that the run had then."""
+    times, at_steps = list(steps), list(steps.values())
+    for at, note in run.marks:
+        if place := bisect_right(times, at):
+            yield Mark(int(at_steps[place - 1]), f"mark: {note}")

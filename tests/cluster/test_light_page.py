@@ -1,0 +1,259 @@
+"""The light page of a hub: runs of agents in its list, each with a page of its own, beside runs read here."""
+
+from __future__ import annotations
+
+import json
+import struct
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from exporter.runs.light import formatting
+from stepwatch.system import http_client
+from tests.cluster.hub import Hub
+from tests.native.installation import VERSIONS
+from tests.real.remote_write import Series, send
+from tests.real.waiting import eventually
+from tests.runs.light.browser import Browser, started
+from tests.runs.lines import append, console, measured
+from tests.runs.test_main import Exporter
+
+pytestmark = pytest.mark.e2e
+
+NAME = "ppo/<b>sick</b>"
+HERE = "ppo/here"
+SECONDS, STEPS = 600, 120
+"""Of the past of a run when it is first sent: a step each five seconds."""
+
+(STALE,) = struct.unpack("<d", struct.pack("<Q", 0x7FF0000000000002))
+"""Prometheus' mark for the end of a series."""
+
+Run = dict[str, str]
+SICK: Run = {"run": NAME, "node": "n<1>", "cluster": "night"}
+TWIN: Run = {"run": NAME, "node": "n2", "cluster": "day"}
+ENDED: Run = {"run": "ppo/ended", "node": "n2"}
+SHARED: Run = {"run": HERE, "node": "n3"}
+
+
+def gauge(run: Run, metric: str, points: list[tuple[float, float]], **labels: str) -> Series:
+    return {"__name__": metric, "job": "runs", "instance": f"{run['node']}:9410", **run, **labels}, points
+
+
+def samples(run: Run, times: list[float], begun: float, *, kl: float, state: str = "running") -> list[Series]:
+    """What an agent sends of a run at these times; its KL is that high from the middle of its past on."""
+    steps = [(at, float(int((at - begun) / SECONDS * STEPS))) for at in times]
+    high = [(at, kl if step > STEPS / 2 else 0.05) for at, step in steps]
+
+    def always(value: float) -> list[tuple[float, float]]:
+        return [(at, value) for at in times]
+
+    return [
+        gauge(run, "rl_run_info", always(1), framework="verl", source="verl_console"),
+        *(
+            gauge(run, "rl_run_state", always(each == state), state=each)
+            for each in ("running", "finished", "failed")
+        ),
+        gauge(run, "rl_step", steps),
+        gauge(run, "rl_total_steps", always(1000)),
+        gauge(run, "rl_run_start_timestamp_seconds", always(begun)),
+        gauge(run, "rl_last_step_timestamp_seconds", [(at, at) for at in times]),
+        gauge(
+            run, "rl_run_mark_timestamp_seconds", always(begun + SECONDS / 4), note="a <i>new</i> data set"
+        ),
+        gauge(run, "rl_kl", high),
+        gauge(run, "rl_min_over_steps", high, signal="kl", steps="3"),
+        gauge(run, "rl_start", always(0.05), signal="kl"),
+        gauge(run, "rl_noise", always(0.01), signal="kl"),
+        gauge(run, "rl_entropy", always(0.5)),
+    ]
+
+
+class Agents:
+    """Sends what agents of three nodes send; ``keep`` sends what has come since."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._url, self._begun = f"{hub.url}/api/v1/write", time.time() - SECONDS
+        self.silent: list[Run] = []
+        self._send([self._begun + SECONDS / STEPS * step for step in range(STEPS)])
+
+    def keep(self) -> None:
+        self._send([time.time()])
+
+    def end(self, run: Run) -> None:
+        """Send what an agent sends last of series that are gone."""
+        self.silent.append(run)
+        now = time.time()
+        last = samples(run, [now], self._begun, kl=0)
+        send(self._url, [(labels, [(now, STALE)]) for labels, _ in last])
+
+    def _send(self, times: list[float]) -> None:
+        for run, kl, state in (
+            (SICK, 3.0, "running"),
+            (TWIN, 0.05, "running"),
+            (ENDED, 0.05, "finished"),
+            (SHARED, 0.05, "running"),
+        ):
+            if run not in self.silent:
+                send(self._url, samples(run, times, self._begun, kl=kl, state=state))
+
+
+class Page:
+    """The light page of an exporter on the hub."""
+
+    def __init__(self, exporter: Exporter) -> None:
+        self.url = f"http://127.0.0.1:{exporter.port}"
+
+    def json(self, path: str) -> Any:
+        return json.loads(http_client.read(f"{self.url}/{path}") or "null")
+
+    def runs(self) -> dict[tuple[str, str], Any]:
+        return {(each["run"], each["cluster"]): each for each in (self.json("api/v1/runs") or {})["runs"]}
+
+    def text(self, path: str) -> str:
+        return http_client.read(f"{self.url}/{path}") or ""
+
+
+@pytest.fixture(name="folder", scope="module")
+def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("hub")
+
+
+@pytest.fixture(name="hub", scope="module")
+def _hub(folder: Path) -> Iterator[Hub]:
+    hub = Hub(VERSIONS["newest"][0], folder / "hub")
+    texts = folder / "hub/prometheus/generated/rules/texts.yml"
+    texts.write_text(texts.read_text().replace("interval: 1m", "interval: 1s"))
+    with hub:
+        yield hub
+
+
+@pytest.fixture(name="agents", scope="module")
+def _agents(hub: Hub) -> Agents:
+    return Agents(hub)
+
+
+@pytest.fixture(name="page", scope="module")
+def _page(hub: Hub, agents: Agents, folder: Path) -> Iterator[Page]:
+    log = folder / f"runs/{HERE}.log"
+    log.parent.mkdir(parents=True)
+    append(log, "".join(console(step, measured(step)) for step in range(1, 9)))
+    panels = folder / "hub/exporter/generated/panels.json"
+    exporter = Exporter(
+        "--path", folder / "runs", "--prometheus-url", hub.url, "--panels", panels, "--runs-of-agents", "true"
+    )
+    page = Page(exporter)
+
+    def known() -> bool:
+        agents.keep()
+        text = http_client.read(f"{page.url}/api/v1/runs")
+        runs = page.runs() if text and "nearest" not in text else {}
+        return (HERE, "") in runs and any(each["alerts"] for each in runs.values())
+
+    try:
+        eventually(known, pause=0.5)
+        yield page
+    finally:
+        exporter.process.kill()
+        exporter.process.communicate()
+
+
+def test_runs_of_agents_are_in_the_list_each_by_its_cluster_and_own_ones_once(page: Page):
+    runs = page.runs()
+    assert set(runs) == {(NAME, "night"), (NAME, "day"), ("ppo/ended", ""), (HERE, "")}
+    sick, twin, ended, here = (runs[NAME, "night"], runs[NAME, "day"], runs["ppo/ended", ""], runs[HERE, ""])
+    assert (sick["state"], sick["framework"], sick["total_steps"]) == ("running", "verl", 1000)
+    assert sick["step"] >= STEPS - 1
+    assert (sick["nodes"], twin["nodes"], ended["nodes"], here["nodes"]) == (["n<1>"], ["n2"], ["n2"], ["n3"])
+    assert [each["alert"] for each in sick["alerts"]][:1] == ["KLExplosion"]
+    assert (sick["severity"], twin["alerts"], here["alerts"]) == ("critical", [], [])
+    assert ended["state"] == "finished"
+    assert here["step"] == 8, "what is read here is shown as it is here"
+    kl = next(each for each in sick["signals"] if each["signal"] == "kl")
+    assert (kl["value"], kl["state"], kl["alerts"]) == (3.0, "critical", ["KLExplosion"])
+    assert kl["critical"]["high"] == pytest.approx(1.05)
+    listed = page.text("")
+    assert "of <bdi>night</bdi>" in listed
+    assert "on <bdi>n&lt;1&gt;</bdi>" in listed
+    assert "on this machine, <bdi>n3</bdi>" in listed
+    assert NAME not in listed, "escaped"
+
+
+def curve(page: Page, agents: Agents, path: str) -> Any:
+    """The curve of a signal, once Prometheus was asked for it."""
+    found: list[Any] = []
+
+    def there() -> bool:
+        agents.keep()
+        found[:] = [page.json(path)]
+        return len((found[0] or {}).get("points") or ()) > STEPS / 4
+
+    eventually(there, pause=0.5)
+    return found[0]
+
+
+def test_the_page_of_a_run_has_its_curves_limits_alerts_and_marks(page: Page, agents: Agents):
+    series = curve(page, agents, formatting.series(NAME, "kl", "night"))
+    values = dict(series["points"])
+    assert {value for step, value in values.items() if step < STEPS / 2 - 5} == {0.05}
+    assert {value for step, value in values.items() if STEPS / 2 + 5 < step < STEPS} == {3.0}
+    assert "KLExplosion" in {each["name"] for each in series["limits"]}
+    assert max(dict(curve(page, agents, formatting.series(NAME, "kl", "day"))["points"]).values()) == 0.05
+
+    path = formatting.page(NAME, "night")
+    eventually(lambda: "<summary>Runbook</summary>" in page.text(path), pause=0.5)
+    shown = page.text(path)
+    for words in (
+        "KL to the reference is exploding",
+        "KLExplosion, critical: steps ",
+        "limit of KLExplosion: 1.05",
+        "mark: a &lt;i&gt;new&lt;/i&gt; data set",
+        "are on <bdi>n&lt;1&gt;</bdi>",
+        '<h2 class="part">Last steps</h2>',
+    ):
+        assert words in shown, words
+    assert "KLExplosion" not in page.text(formatting.page(NAME, "day")).partition("<figure")[0]
+
+
+def test_links_of_messages_lead_to_the_right_run(page: Page):
+    path = f"run/{quote(NAME, safe='')}"
+    assert "of <bdi>day</bdi>" in page.text(f"{path}?cluster=day")
+    with pytest.raises(urllib.error.HTTPError, match="Multiple Choices") as several:
+        urllib.request.urlopen(f"{page.url}/{path}", timeout=30)
+    which = several.value.read().decode()
+    assert "Which run?" in which
+    assert "cluster=day" in which
+    assert "cluster=night" in which
+    # An alert about a run without a cluster has that of the hub's external labels when it is sent.
+    assert "reads a run of this name as well" in page.text(f"run/{quote(HERE, safe='')}?cluster=hub")
+
+
+def test_a_browser_shows_it_on_a_phone_without_complaint(page: Page, agents: Agents, tmp_path: Path):
+    curve(page, agents, formatting.series(NAME, "kl", "night"))
+    with started() as browser:
+        look(browser, page, tmp_path)
+
+
+def look(browser: Browser, page: Page, folder: Path) -> None:
+    for path in ("", formatting.page(NAME, "night")):
+        browser.size(390, 844)
+        browser.open(f"{page.url}/{path}")
+        assert browser.tell("document.documentElement.scrollWidth") == 390
+        browser.size(1280, 900)
+        browser.picture(folder / f"{'run' if path else 'list'}.png")
+    assert browser.tell("document.querySelectorAll('figure svg').length") >= 2
+    assert browser.complaints() == []
+
+
+def test_a_run_of_a_node_that_is_lost_stays_and_says_so(page: Page, agents: Agents):
+    for run in (TWIN, ENDED):
+        agents.end(run)
+    eventually(lambda: not page.runs()[NAME, "day"]["arrives"], pause=0.5)
+    assert ("ppo/ended", "") not in page.runs(), "it is forgotten, as where its log is read"
+    assert "Nothing arrives of this run any more" in page.text(formatting.page(NAME, "day"))
+    assert page.runs()[NAME, "night"]["arrives"]
