@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import shutil
 import signal
+import ssl
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import pairwise
@@ -20,11 +23,17 @@ from tests.cluster.network import Network
 from tests.gpu.driver import Driver
 from tests.native.installation import Installation, made
 from tests.real import WebhookSink, query
+from tests.real.mailbox import Certificate
+from tests.real.remote_write import Series, send
 from tests.real.waiting import Work, counted, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.world]
 
 AGENTS = ("n1", "n2", "n3")
+SENDER = "sender"
+"""A machine that sends what is made up, as an agent does."""
+CLOCKS = {"right": 0, "behind": -600, "ahead": 590}
+"""Nodes of it, and by how many seconds each is off. Prometheus refuses what is ten minutes ahead."""
 SCRAPE_SECONDS = 5
 EVALUATIONS = 200
 """Of the rules about runs, each 5 s: what any of the alerts here may take."""
@@ -32,16 +41,17 @@ EVALUATIONS = 200
 OF_ALL = f"intervals: {{scrape: {SCRAPE_SECONDS}s}}\ndiscovery: {{ray: null}}\n"
 OF_HUB = """
 role: hub
-agents: {{listen: 0.0.0.0, cert_file: {folder}/hub.pem, key_file: {folder}/hub-key.pem}}
+agents: {{listen: 0.0.0.0, cert_file: {folder}/certificate.pem, key_file: {folder}/key.pem}}
 receivers: [{{name: sink, webhook: {{url: "{sink}"}}}}]
 alerts:
   NodeLost: {{silence: 20s, for: 5s}}
   AgentBacklog: {{behind: 30s, for: 15s}}
+  ClockSkew: {{for: 15s}}
 """
 OF_AGENT = """
 role: agent
 node: {node}
-hub: {{url: "https://{address}:{port}", token_file: {folder}/token, ca_file: {folder}/hub.pem}}
+hub: {{url: "https://{address}:{port}", token_file: {folder}/token, ca_file: {folder}/certificate.pem}}
 """
 
 
@@ -49,10 +59,10 @@ class Cluster:
     """The machines, up while a ``with`` block runs; the sick run logs on the first agent's."""
 
     def __init__(self, folder: Path) -> None:
-        self.network = Network(("hub", *AGENTS))
+        self.network = Network(("hub", *AGENTS, SENDER))
         self.machines: dict[str, Installation] = {}
         self.drivers = {name: _driver(folder / f"driver of {name}") for name in AGENTS}
-        for name in self.network.names:
+        for name in ("hub", *AGENTS):
             place = folder / name
             place.mkdir()
             self.machines[name] = made(place, "newest")
@@ -64,8 +74,8 @@ class Cluster:
             opened.enter_context(self.network)
             with self.network.inside("hub"):
                 self.sink = opened.enter_context(WebhookSink())
-            self._certify()
             hub = self.machines["hub"]
+            Certificate.made(hub.folder, self.network.address("hub"), days=30)
             hub.environment["STEPWATCH_SECRETS"] = str(hub.folder)
             hub.configure(OF_ALL + OF_HUB.format(folder=hub.folder, sink=self.sink.url))
             self._up("hub", opened)
@@ -80,31 +90,23 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def _certify(self) -> None:
-        folder = self.machines["hub"].folder
-        subprocess.run(
-            [
-                "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-                "-nodes", "-days", "30", "-subj", "/CN=hub",
-                "-addext", f"subjectAltName=IP:{self.network.address('hub')}",
-                "-keyout", folder / "hub-key.pem", "-out", folder / "hub.pem",
-            ],
-            check=True, capture_output=True,
-        )  # fmt: skip
-
     def _join(self, name: str) -> None:
         """What an operator does for a node: a credential made on the hub, and three keys of config.yaml."""
         hub, machine = self.machines["hub"], self.machines[name]
-        made = self.run("hub", "agent", name, "--config", str(hub.config))
-        assert made.returncode == 0, made.stderr
-        (machine.folder / "token").write_text(made.stdout)
+        (machine.folder / "token").write_text(self.token(name))
         (machine.folder / "token").chmod(0o600)
-        (machine.folder / "hub.pem").write_bytes((hub.folder / "hub.pem").read_bytes())
+        shutil.copy(hub.folder / "certificate.pem", machine.folder)
         machine.environment.update(self.drivers[name].environment)
         address, port = self.network.address("hub"), hub.ports["agents"]
         machine.configure(
             OF_ALL + OF_AGENT.format(node=name, address=address, port=port, folder=machine.folder)
         )
+
+    def token(self, name: str) -> str:
+        """Of a new node."""
+        made = self.run("hub", "agent", name, "--config", str(self.machines["hub"].config))
+        assert made.returncode == 0, made.stderr
+        return made.stdout.strip()
 
     def _up(self, name: str, opened: ExitStack) -> None:
         opened.callback(self.run, name, "down")
@@ -156,6 +158,14 @@ class Cluster:
         return {
             each["labels"]["alertname"] for message in list(self.sink.received) for each in message.alerts
         }
+
+    def send(self, token: str, series: list[Series]) -> None:
+        """Write to the hub as an agent does: over the network and TLS, with the token of a node."""
+        hub = self.machines["hub"]
+        url = f"https://{self.network.address('hub')}:{hub.ports['agents']}/api/v1/write"
+        with self.network.inside(SENDER):
+            context = ssl.create_default_context(cafile=hub.folder / "certificate.pem")
+            send(url, series, token=token, context=context)
 
     def longest_gap(self, node: str, minutes: int) -> float:
         """Seconds between two samples of what the node's agent scrapes, at most, of the last minutes."""
@@ -236,3 +246,48 @@ def test_a_hub_that_is_killed_loses_nothing_of_its_nodes(cluster: Cluster) -> No
 def test_an_agent_that_is_killed_is_lost(cluster: Cluster) -> None:
     cluster.kill("n1", "*")
     cluster.wait_firing("NodeLost", 'node="n1"')
+
+
+def test_a_node_whose_clock_is_off_is_noticed_since_its_alerts_do_not_fire(cluster: Cluster) -> None:
+    tokens = {node: cluster.token(node) for node in CLOCKS}
+
+    def measured() -> None:
+        for node, off in CLOCKS.items():
+            of_now = [(time.time() + off, 0.0)]
+            cluster.send(tokens[node], [(labels, of_now) for labels in lost_gpu(node)])
+
+    def fire(alert: str, labels: str) -> bool:
+        measured()
+        return bool(cluster.query(f'ALERTS{{alertstate="firing",alertname="{alert}",{labels}}}'))
+
+    for alert, labels in (
+        ("GPULost", 'instance="right:9411"'),
+        ("ClockSkew", 'instance="behind"'),
+        ("ClockSkew", 'instance="ahead"'),
+    ):
+        eventually(
+            lambda alert=alert, labels=labels: fire(alert, labels),
+            cluster.evaluations(),
+            EVALUATIONS,
+            pause=2,
+            seen=lambda: [each["metric"] for each in cluster.query("ALERTS")],
+        )
+    noticed = {each["metric"]["instance"] for each in cluster.query('ALERTS{alertname="ClockSkew"}')}
+    assert noticed == {"behind", "ahead"}
+    # Of all three the same GPU is lost, and the hub has the data of each.
+    lost = {each["metric"]["instance"] for each in cluster.query('ALERTS{alertname="GPULost"}')}
+    assert lost == {"right:9411"}
+    for node, off in CLOCKS.items():
+        [found] = cluster.query(f'timestamp(gpu_up{{node="{node}"}} @ {time.time() + off})')
+        assert abs(float(found["value"][1]) - time.time() - off) < 120
+    assert not cluster.query(
+        f'ALERTS{{alertname=~"NodeLost|AgentBacklog|AgentRefused",node=~"{"|".join(CLOCKS)}"}}'
+    )
+    eventually(lambda: "ClockSkew" in cluster.fired(), cluster.evaluations(), EVALUATIONS)
+
+
+def lost_gpu(node: str) -> list[dict[str, str]]:
+    """The series of a GPU that does not answer, each of which is 0, as an agent labels them."""
+    target = {"node": node, "job": "gpu", "role": "gpu", "instance": f"{node}:9411"}
+    gpu = {**target, "__name__": "gpu_up", "gpu": "3", "uuid": f"GPU-{node}"}
+    return [gpu, {**target, "__name__": "scrape_series_added"}]

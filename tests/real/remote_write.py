@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import struct
 import urllib.request
 from collections.abc import Iterable, Mapping
@@ -10,8 +11,23 @@ Series = tuple[Mapping[str, str], Iterable[tuple[float, float]]]
 """Labels, and samples: Unix seconds and value."""
 
 
-def send(url: str, series: Iterable[Series], *, timeout: float = 30) -> None:
-    """Send samples in one request; an answer other than 2xx raises ``urllib.error.HTTPError``."""
+def send(
+    url: str,
+    series: Iterable[Series],
+    *,
+    timeout: float = 30,
+    token: str = "",
+    context: ssl.SSLContext | None = None,
+) -> None:
+    """Send samples in one request; an answer other than 2xx raises ``urllib.error.HTTPError``.
+
+    Args:
+        url: Where to.
+        series: What is sent.
+        timeout: Seconds that the answer may take.
+        token: Of a node, for the write door.
+        context: Whom to trust, for a URL of https.
+    """
     request = urllib.request.Request(
         url,
         snappy(write_request(series)),
@@ -19,9 +35,10 @@ def send(url: str, series: Iterable[Series], *, timeout: float = 30) -> None:
             "Content-Encoding": "snappy",
             "Content-Type": "application/x-protobuf",
             "X-Prometheus-Remote-Write-Version": "0.1.0",
+            **({"Authorization": f"Bearer {token}"} if token else {}),
         },
     )
-    with urllib.request.urlopen(request, timeout=timeout):
+    with urllib.request.urlopen(request, timeout=timeout, context=context):
         pass
 
 
