@@ -13,6 +13,7 @@ from tests.e2e.stack import Stack
 from tests.e2e.writer import writing
 from tests.own_logs import SICK
 from tests.real import PrometheusServer, Server, free_port, query
+from tests.real.tools import unavailable
 from tests.real.waiting import counted, eventually
 from tests.rules.rendered import CHECKOUT
 
@@ -20,10 +21,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.world]
 
 
 def _program(name: str) -> str:
-    found = shutil.which(name)
-    if not found:
-        pytest.skip(f"{name} is not in PATH")
-    return found
+    return shutil.which(name) or unavailable(f"{name} is not on PATH")
 
 
 def test_vmalert_takes_all_rules_and_messages() -> None:
