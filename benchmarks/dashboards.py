@@ -1,4 +1,4 @@
-"""How soon panels of the dashboards have their data: a week of 100 runs, 8 GPUs and 5 rollout servers."""
+"""How soon panels of the dashboards have their data: a week of 100 runs, 8 or 512 GPUs, 5 rollout servers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from promql_parser import MatchOp, VectorSelector
 
 from benchmarks import logs
 from benchmarks.measure import ROOT, RunExporter, get, quantiles, seconds, table
-from stepwatch.alerts.model.runs import SHOWN_STATE
+from stepwatch.alerts.model.runs import CLOCK_RATIO, POWER, RECORDED, SHOWN_STATE
 from stepwatch.config.deployment import InContainers
 from stepwatch.config.models import Config
 from stepwatch.render.generator import render_all
@@ -36,6 +36,9 @@ RECENT = 3600
 ROUNDS, WIDTH, COLUMNS, SLOWEST = 3, 1600, 24, 8
 SHAPES = 8
 """Courses that values take."""
+SELDOM = 600
+"""Seconds between the samples of a series that a panel reads once another box is on show."""
+VERSIONS = ("2.42", "3.13")
 
 Labels = Mapping[str, str]
 INSIDE = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -51,14 +54,19 @@ def dashboards_at_5_s() -> Iterator[str]:
     return _measured(interval=5)
 
 
-def _measured(interval: int) -> Iterator[str]:
+def dashboards_of_64_nodes() -> Iterator[str]:
+    """A hub's, of 64 nodes with eight GPUs each, over which the runs are spread; a sample every 120 s."""
+    return _measured(interval=120, nodes=64)
+
+
+def _measured(interval: int, nodes: int = 0) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="stepwatch-dashboards-") as name:
         folder = Path(name)
-        box, series = _series()
-        panels = list(_panels(box))
+        box, series = _series(nodes)
+        panels = list(_panels(box, Config(role="hub" if nodes else "single")))
         samples = _fill(folder, panels, series, interval)
         yield f"{len(series):,} series, {samples / 1e6:.0f} million samples.\n"
-        for version in ("2.42", "3.13"):
+        for version in VERSIONS:
             with serving(version, folder) as server:
                 measured = [_measure(panel, server) for panel in panels]
             yield f"Prometheus {version}:\n"
@@ -144,14 +152,14 @@ def _slowest(measured: Sequence[Measured]) -> Iterator[Sequence[object]]:
         yield each.panel.dashboard, title, queries, f"{1e3 * min(each.used):.0f}", f"{1e3 * each.bare:.0f}"
 
 
-def _panels(box: str) -> Iterator[Panel]:
-    """All panels of the default configuration, with what a person chose last."""
+def _panels(box: str, config: Config) -> Iterator[Panel]:
+    """All panels of a configuration, with what a person chose last."""
     runs = [f"run-{number}" for number in range(SHOWN)]
     every = dict.fromkeys(("folder", "framework", "state", "server", "machine"), ".*")
     chosen = {**every, "run": runs[0], "baseline": runs[0], "runs": runs, "instance": box, "reach": "0.5"}
     chosen["band"] = str(50 * STEP_SECONDS)
     folder = PurePosixPath("grafana/generated/dashboards")
-    for path, data in render_all(Config(), ROOT, lambda _: InContainers()).items():
+    for path, data in render_all(config, ROOT, lambda _: InContainers()).items():
         if path.parent != folder:
             continue
         dashboard: Json = json.loads(data)
@@ -167,30 +175,62 @@ def _panels(box: str) -> Iterator[Panel]:
             yield Panel(dashboard["title"], "(marks)", asked, view)
 
 
-def _series() -> tuple[str, list[tuple[str, float]]]:
-    """The address of the GPUs, and every series of exporters' pages and of alerts with its last value."""
-    found: list[tuple[str, float]] = []
+def _series(nodes: int) -> tuple[str, list[tuple[str, float]]]:
+    """The address of some GPUs, and every series of exporters' pages and of rules with its last value.
+
+    Args:
+        nodes: That have an agent, each with GPUs, and between them all runs; 0 for one machine.
+    """
+    names = [f"n{number:02}" for number in range(1, nodes + 1)]
     with tempfile.TemporaryDirectory() as folder:
         logs.runs(Path(folder), RUNS)
         with RunExporter(Path(folder)) as exporter:
             exporter.wait_for_runs(RUNS)
-            found += scraped(exporter.page().decode(), "runs", "exporter:9410")
+            found = list(_of_runs(exporter.page().decode(), names))
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "exporter.gpu", "--backend=demo", f"--port={port}"]
     with Server(command, f"{address}/-/healthy", cwd=ROOT):
         eventually(lambda: b"gpu_up{" in get(f"{address}/metrics"), limit=60)
-        found += scraped(get(f"{address}/metrics").decode(), "gpu", box := "box-1:9411")
-    for name, page in SCRAPED.items():
-        role = {"role": "rollout"} if name in SERVERS else {}
-        found += scraped("\n".join(page()), name, f"{name}:8000", **role)
-    return box, [*found, *_recorded()]
+        page = get(f"{address}/metrics").decode()
+    gpus: list[tuple[str, float]] = []
+    for number, name in enumerate(names):
+        own = page.replace("GPU-", f"GPU-{number:04}")
+        gpus += scraped(own, "gpu", f"{name}:9411", node=name)
+        found += scraped("\n".join(SCRAPED["node"]()), "node", f"{name}:9100", role="host", node=name)
+    box = f"{names[0]}:9411" if names else "box-1:9411"
+    gpus = gpus or list(scraped(page, "gpu", box))
+    for name, other in SCRAPED.items():
+        if name != "node" or not names:
+            role = {"role": "rollout"} if name in SERVERS else {}
+            found += scraped("\n".join(other()), name, f"{name}:8000", **role)
+    return box, [*found, *gpus, *_recorded([_labels(text) for text, _ in gpus if text.startswith("gpu_up{")])]
 
 
-def _recorded() -> Iterator[tuple[str, float]]:
-    """What rules leave behind: states of runs, and alerts."""
+def _of_runs(page: str, names: Sequence[str]) -> Iterator[tuple[str, float]]:
+    """The series of the runs: of one run exporter, or of one on each node, which has some of them."""
+    for number, (text, value) in enumerate(scraped(page, "runs", "exporter:9410")):
+        if names:
+            run = re.search(r'run="run-(\d+)"', text)
+            name = names[int(run[1] if run else number) % len(names)]
+            text = text.replace('instance="exporter:9410"', f'instance="{name}:9410",node="{name}"')  # noqa: PLW2901
+        yield text, value
+
+
+def _recorded(gpus: Sequence[Labels]) -> Iterator[tuple[str, float]]:
+    """What rules leave behind: states of runs, their GPUs and what these take, and alerts."""
     for number in range(RUNS):
         yield f'{SHOWN_STATE}{{run="run-{number}"}}', 6
+    used = dict.fromkeys(range(RUNS), 0)
+    for number, each in enumerate(gpus):
+        run = number * RUNS // len(gpus)
+        used[run] += 1
+        gpu = ",".join(f'{name}="{each[name]}"' for name in ("instance", "gpu", "uuid"))
+        yield f'{RECORDED}{{run="run-{run}",{gpu},by="process"}}', 1
+        yield f'{CLOCK_RATIO}{{run="run-{run}",{gpu},model="H100"}}', 0.9
+    for run, count in used.items():
+        if count:
+            yield f'{POWER}{{run="run-{run}"}}', 600 * count
     for number in range(SICK):
         for name, severity in (("KLHigh", "warning"), ("KLExplosion", "critical")):
             labels = f'alertname="{name}",severity="{severity}",topic="kl",run="run-{number}"'
@@ -203,29 +243,39 @@ def _fill(folder: Path, panels: Sequence[Panel], series: Sequence[tuple[str, flo
     """Make blocks of a day each, with a sample every so many seconds. Returns the number of samples.
 
     Series of which the panels read more than the last value have samples of the whole week, the others of its
-    last hour.
+    last hour. What they would read of another box has samples of the whole week, but seldom.
     """
     parsed = [(text, value, _labels(text)) for text, value in series]
     week = _read_over_time(panels, parsed)
+    seldom = _read_over_time(panels, parsed, of_any=True) - week
     total = 0
     for day in range(DAYS):
         last = END - (DAYS - day - 1) * DAY
-        courses, recent = _Courses(last - DAY, last, interval), _Courses(last - RECENT, last, interval)
+        whole, end = _Courses(last - DAY, last, interval), _Courses(last - RECENT, last, interval)
+        rare = _Courses(last - DAY, last - RECENT, SELDOM)
 
-        def text(day: int = day, whole: _Courses = courses, end: _Courses = recent) -> Iterator[str]:
+        def text(
+            day: int = day, whole: _Courses = whole, rare: _Courses = rare, end: _Courses = end
+        ) -> Iterator[str]:
             nonlocal total
             for index, (name, value, labels) in enumerate(parsed):
-                if name in week or day == DAYS - 1:
-                    samples = (whole if name in week else end).of(index, value, labels)
-                    total += len(samples)
+                courses = [whole] if name in week else [rare] if name in seldom else []
+                if name not in week and day == DAYS - 1:
+                    courses.append(end)
+                samples = [sample for each in courses for sample in each.of(index, value, labels)]
+                total += len(samples)
+                if samples:
                     yield name + name.join(samples)
 
         store(folder, text())
     return total
 
 
-def _read_over_time(panels: Sequence[Panel], series: Sequence[tuple[str, float, Labels]]) -> frozenset[str]:
-    """Series of which some panel reads more than the last value."""
+def _read_over_time(
+    panels: Sequence[Panel], series: Sequence[tuple[str, float, Labels]], *, of_any: bool = False
+) -> frozenset[str]:
+    """Series of which some panel reads more than the last value, or does with another instance on show."""
+    other = {"instance"} if of_any else set()
     by_name: dict[str, list[VectorSelector]] = {}
     for panel in panels:
         for expr, instant in panel.asked:
@@ -235,7 +285,11 @@ def _read_over_time(panels: Sequence[Panel], series: Sequence[tuple[str, float, 
     return frozenset(
         text
         for text, _, labels in series
-        if any(_selects(each, labels) for name in (labels["__name__"], "") for each in by_name.get(name, ()))
+        if any(
+            _selects(each, labels, other)
+            for name in (labels["__name__"], "")
+            for each in by_name.get(name, ())
+        )
     )
 
 
@@ -292,8 +346,11 @@ def _labels(text: str) -> dict[str, str]:
     return {"__name__": name, **dict(INSIDE.findall(inside))}
 
 
-def _selects(selector: VectorSelector, labels: Labels) -> bool:
+def _selects(selector: VectorSelector, labels: Labels, other: Container[str]) -> bool:
+    """Whether a selector has this series, whatever it says about some labels."""
     for each in selector.matchers.matchers:
+        if each.name in other:
+            continue
         found = labels.get(each.name, "")
         exact = each.op in (MatchOp.Equal, MatchOp.NotEqual)
         fits = each.value == found if exact else bool(re.fullmatch(each.value, found))

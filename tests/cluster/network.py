@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 
 from typing_extensions import Self
+
+from tests.real.tools import unavailable
 
 _NEW_NETWORK = 0x40000000
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -65,6 +68,9 @@ class Network:
         _do("tc", "-n", self._namespace(name), "qdisc", "del", "dev", "eth0", "root")
 
     def __enter__(self) -> Self:
+        missing = [program for program in ("ip", "tc") if not shutil.which(program)]
+        if os.geteuid() or missing:
+            unavailable(f"network namespaces need root, ip and tc; not on PATH: {missing}")
         switch = self._namespace("switch")
         for name in ("switch", *self.names):
             _do("ip", "netns", "add", self._namespace(name))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import shutil
 import signal
+import ssl
 import subprocess
 import time
 from collections.abc import Iterator
@@ -22,14 +24,16 @@ from tests.gpu.driver import Driver
 from tests.native.installation import Installation, made
 from tests.real import WebhookSink, query
 from tests.real.mailbox import Certificate
-from tests.real.remote_write import send
+from tests.real.remote_write import Series, send
 from tests.real.waiting import Work, counted, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.world]
 
 AGENTS = ("n1", "n2", "n3")
-OTHER = "n4"
-"""A machine without a stack, from which tests write themselves."""
+SENDER = "sender"
+"""A machine that sends what is made up, as an agent does."""
+CLOCKS = {"right": 0, "behind": -600, "ahead": 590}
+"""Nodes of it, and by how many seconds each is off. Prometheus refuses what is ten minutes ahead."""
 SCRAPE_SECONDS = 5
 EVALUATIONS = 200
 """Of the rules about runs, each 5 s: what any of the alerts here may take."""
@@ -55,7 +59,7 @@ class Cluster:
     """The machines, up while a ``with`` block runs; the sick run logs on the first agent's."""
 
     def __init__(self, folder: Path) -> None:
-        self.network = Network(("hub", *AGENTS, OTHER))
+        self.network = Network(("hub", *AGENTS, SENDER))
         self.machines: dict[str, Installation] = {}
         self.drivers = {name: _driver(folder / f"driver of {name}") for name in AGENTS}
         for name in ("hub", *AGENTS):
@@ -71,7 +75,6 @@ class Cluster:
             with self.network.inside("hub"):
                 self.sink = opened.enter_context(WebhookSink())
             hub = self.machines["hub"]
-            # With less left CertificateExpires would fire.
             Certificate.made(hub.folder, self.network.address("hub"), days=30)
             hub.environment["STEPWATCH_SECRETS"] = str(hub.folder)
             hub.configure(OF_ALL + OF_HUB.format(folder=hub.folder, sink=self.sink.url))
@@ -90,20 +93,20 @@ class Cluster:
     def _join(self, name: str) -> None:
         """What an operator does for a node: a credential made on the hub, and three keys of config.yaml."""
         hub, machine = self.machines["hub"], self.machines[name]
-        (machine.folder / "token").write_text(self.credential(name))
+        (machine.folder / "token").write_text(self.token(name))
         (machine.folder / "token").chmod(0o600)
-        (machine.folder / "certificate.pem").write_bytes((hub.folder / "certificate.pem").read_bytes())
+        shutil.copy(hub.folder / "certificate.pem", machine.folder)
         machine.environment.update(self.drivers[name].environment)
         address, port = self.network.address("hub"), hub.ports["agents"]
         machine.configure(
             OF_ALL + OF_AGENT.format(node=name, address=address, port=port, folder=machine.folder)
         )
 
-    def credential(self, node: str, *options: str) -> str:
-        """Return the token of a node, made on the hub, or void with ``--revoke``."""
-        done = self.run("hub", "agent", node, *options, "--config", str(self.machines["hub"].config))
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+    def token(self, name: str) -> str:
+        """Of a new node."""
+        made = self.run("hub", "agent", name, "--config", str(self.machines["hub"].config))
+        assert made.returncode == 0, made.stderr
+        return made.stdout.strip()
 
     def _up(self, name: str, opened: ExitStack) -> None:
         opened.callback(self.run, name, "down")
@@ -155,6 +158,14 @@ class Cluster:
         return {
             each["labels"]["alertname"] for message in list(self.sink.received) for each in message.alerts
         }
+
+    def send(self, token: str, series: list[Series]) -> None:
+        """Write to the hub as an agent does: over the network and TLS, with the token of a node."""
+        hub = self.machines["hub"]
+        url = f"https://{self.network.address('hub')}:{hub.ports['agents']}/api/v1/write"
+        with self.network.inside(SENDER):
+            context = ssl.create_default_context(cafile=hub.folder / "certificate.pem")
+            send(url, series, token=token, context=context)
 
     def longest_gap(self, node: str, minutes: int) -> float:
         """Seconds between two samples of what the node's agent scrapes, at most, of the last minutes."""
@@ -269,3 +280,46 @@ def test_a_hub_that_is_killed_loses_nothing_of_its_nodes(cluster: Cluster) -> No
 def test_an_agent_that_is_killed_is_lost(cluster: Cluster) -> None:
     cluster.kill("n1", "*")
     cluster.wait_firing("NodeLost", 'node="n1"')
+
+
+def test_a_node_whose_clock_is_off_is_noticed_since_its_alerts_do_not_fire(cluster: Cluster) -> None:
+    tokens = {node: cluster.token(node) for node in CLOCKS}
+
+    def firing(alert: str, instances: str) -> set[str]:
+        for node, off in CLOCKS.items():
+            cluster.send(tokens[node], lost_gpu(node, time.time() + off))
+        found = cluster.query(f'ALERTS{{alertstate="firing",alertname="{alert}",instance=~"{instances}"}}')
+        return {each["metric"]["instance"] for each in found}
+
+    nodes = "|".join(CLOCKS)
+    for alert, instances, expected in (
+        ("GPULost", f"({nodes}):9411", {"right:9411"}),
+        ("ClockSkew", nodes, {"behind", "ahead"}),
+    ):
+        eventually(
+            lambda alert=alert, instances=instances, expected=expected: firing(alert, instances) == expected,
+            cluster.evaluations(),
+            EVALUATIONS,
+            pause=2,
+            seen=lambda: [each["metric"] for each in cluster.query("ALERTS")],
+        )
+    # The same GPU of all three is lost, and the hub has the data of each, at the time of its node's clock.
+    assert firing("GPULost", f"({nodes}):9411") == {"right:9411"}
+    for node, off in CLOCKS.items():
+        assert cluster.query(f'gpu_up{{node="{node}"}} @ {time.time() + off:.0f}')
+    # Nothing else says so: its writes are neither lost nor late nor refused.
+    assert not cluster.query(f'ALERTS{{alertname=~"NodeLost|Agent.+",node=~"{nodes}"}}')
+    eventually(lambda: told(cluster, "ClockSkew") == {"behind", "ahead"}, cluster.evaluations(), EVALUATIONS)
+
+
+def told(cluster: Cluster, alert: str) -> set[str]:
+    """The instances of which the webhook got an alert."""
+    alerts = [each["labels"] for message in list(cluster.sink.received) for each in message.alerts]
+    return {each["instance"] for each in alerts if each["alertname"] == alert}
+
+
+def lost_gpu(node: str, now: float) -> list[Series]:
+    """What an agent writes of a GPU that its driver has lost."""
+    target = {"node": node, "job": "gpu", "role": "gpu", "instance": f"{node}:9411"}
+    gpu = {**target, "__name__": "gpu_up", "gpu": "3", "uuid": f"GPU-{node}"}
+    return [({**target, "__name__": "up"}, [(now, 1.0)]), (gpu, [(now, 0.0)])]

@@ -21,10 +21,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.world]
 
 
 def _program(name: str) -> str:
-    found = shutil.which(name)
-    if not found:
-        unavailable(f"{name} is not in PATH")
-    return found
+    return shutil.which(name) or unavailable(f"{name} is not on PATH")
 
 
 def test_vmalert_takes_all_rules_and_messages() -> None:

@@ -99,13 +99,13 @@ class Certificate:
     host: str
 
     @classmethod
-    def made(cls, folder: Path, host: str = "127.0.0.1", days: int = 2) -> Certificate:
-        """A fresh one, valid for so many days."""
+    def made(cls, folder: Path, host: str = "127.0.0.1", *, days: int = 2) -> Certificate:
+        """A fresh one, for so many days; of a hub CertificateExpires fires with less than 14 left."""
         made = cls(folder / "certificate.pem", folder / "key.pem", host)
         subprocess.run(
             [
                 *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
-                *("-nodes", "-days", f"{days}", "-subj", "/CN=test", "-addext", f"subjectAltName=IP:{host}"),
+                *("-nodes", "-days", str(days), "-subj", "/CN=test", "-addext", f"subjectAltName=IP:{host}"),
                 *("-keyout", made.key, "-out", made.path),
             ],
             check=True,

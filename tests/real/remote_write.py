@@ -13,11 +13,21 @@ Series = tuple[Mapping[str, str], Iterable[tuple[float, float]]]
 
 
 def send(
-    url: str, series: Iterable[Series], *, token: str = "", trusted: Path | None = None, timeout: float = 30
+    url: str,
+    series: Iterable[Series],
+    *,
+    timeout: float = 30,
+    token: str = "",
+    context: ssl.SSLContext | None = None,
 ) -> None:
     """Send samples in one request; an answer other than 2xx raises ``urllib.error.HTTPError``.
 
-    ``token`` is that of an agent, ``trusted`` the file with the certificate of an address with TLS.
+    Args:
+        url: Where to.
+        series: What is sent.
+        timeout: Seconds that the answer may take.
+        token: Of a node, for the write door.
+        context: Whom to trust, for a URL of https.
     """
     request = urllib.request.Request(
         url,
@@ -26,10 +36,9 @@ def send(
             "Content-Encoding": "snappy",
             "Content-Type": "application/x-protobuf",
             "X-Prometheus-Remote-Write-Version": "0.1.0",
-            "Authorization": f"Bearer {token}",
+            **({"Authorization": f"Bearer {token}"} if token else {}),
         },
     )
-    context = ssl.create_default_context(cafile=trusted) if trusted else None
     with urllib.request.urlopen(request, timeout=timeout, context=context):
         pass
 
