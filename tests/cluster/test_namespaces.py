@@ -208,40 +208,6 @@ def test_a_sick_run_and_a_sick_gpu_of_nodes_raise_their_alerts_on_the_hub(cluste
     assert {each["metric"]["node"] for each in cluster.query('rl_step{run="sick"}')} == {"n1"}
 
 
-def test_a_clock_that_is_off_is_noticed_where_no_alert_about_its_node_can_fire(cluster: Cluster) -> None:
-    hub = cluster.machines["hub"]
-    address = f"https://{cluster.network.address('hub')}:{hub.ports['agents']}/api/v1/write"
-    trusted = hub.folder / "certificate.pem"
-    minutes = {"behind": -10, "ahead": 10, "right": 0}
-    tokens = {node: cluster.credential(node) for node in minutes}
-
-    def write() -> None:
-        """Of each node a GPU that the driver has lost, as its agent would send it."""
-        with cluster.network.inside(OTHER):
-            for node, token in tokens.items():
-                # Prometheus takes no samples that are 10 minutes ahead or more.
-                at = time.time() + 60 * minutes[node] - 2
-                labels = {"node": node, "job": "gpu", "instance": f"{node}:9411"}
-                lost = {"__name__": "gpu_up", "gpu": "3", "uuid": f"GPU-{node}", "role": "gpu", **labels}
-                up = {"__name__": "up", "role": "gpu", **labels}
-                send(address, [(up, [(at, 1)]), (lost, [(at, 0)])], token=token, trusted=trusted)
-
-    def noticed() -> set[str]:
-        write()
-        return {
-            each["metric"]["instance"]
-            for each in cluster.query('ALERTS{alertname="ClockSkew",alertstate="firing"}')
-        }
-
-    eventually(lambda: noticed() == {"behind", "ahead"}, cluster.evaluations(), EVALUATIONS, pause=2)
-    eventually(lambda: write() or "ClockSkew" in cluster.fired(), cluster.evaluations(), EVALUATIONS, pause=2)
-    lost = 'ALERTS{alertname="GPULost",alertstate="firing",instance=~"(behind|ahead|right):.+"}'
-    eventually(lambda: write() or cluster.query(lost), cluster.evaluations(), EVALUATIONS, pause=2)
-    assert {each["metric"]["instance"] for each in cluster.query(lost)} == {"right:9411"}
-    for node in minutes:
-        cluster.credential(node, "--revoke")
-
-
 def test_a_node_without_network_is_lost_and_what_it_measured_meanwhile_comes_afterwards(
     cluster: Cluster,
 ) -> None:

@@ -6,7 +6,6 @@ import ssl
 import struct
 import urllib.request
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 Series = tuple[Mapping[str, str], Iterable[tuple[float, float]]]
 """Labels, and samples: Unix seconds and value."""
