@@ -24,6 +24,7 @@ BENCHMARKS = {
         cold_start, event_files, tensorboard_out, metrics_page, idle, look, visible, generator, notification,
         rules, backtest, dashboards, dashboards_at_5_s, dashboards_of_64_nodes, discovery, door, agents,
         light, many, notifier, gpu_page, gpu_soak, containers, image, wrapper, cluster_hub, cluster_agent,
+        cluster_alerts,
     )
 }  # fmt: skip
 

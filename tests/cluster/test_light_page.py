@@ -46,7 +46,7 @@ def gauge(run: Run, metric: str, points: list[tuple[float, float]], **labels: st
 
 
 def samples(run: Run, times: list[float], begun: float, *, kl: float, state: str = "running") -> list[Series]:
-    """What an agent sends of a run at these times; its KL is that high from the middle of its past on."""
+    """What an agent sends of a run at these times; from the middle of its past on its KL is that high."""
     steps = [(at, float(int((at - begun) / SECONDS * STEPS))) for at in times]
     high = [(at, kl if step > STEPS / 2 else 0.05) for at, step in steps]
 

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from exporter.runs.model.history import DRAWN, SMOOTHED
+from exporter.runs.overview.models import RunId
 from exporter.runs.overview.panels import Limit, Panels
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.config.deployment import OnThisMachine
@@ -130,18 +131,26 @@ def test_the_file_is_checked_with_all_others(tmp_path: Path):
     assert FILE in changes.missing
 
 
-@pytest.mark.parametrize("run", ['a "b"', None])
-def test_a_hub_draws_the_runs_whose_logs_it_reads_itself(run):
-    """Those that it scrapes have no label `cluster` in its Prometheus, unlike those of agents."""
-    mine, usual = (
-        [each.of(run) for panel in panels(*role).panels for each in (*panel.queries, *panel.limits)]
-        for role in (("role=hub",), ())
-    )
+def test_a_hub_draws_the_run_of_a_cluster():
+    """Runs that it scrapes have no label `cluster` in its Prometheus, unlike those of agents."""
+    for cluster in ("", "night"):
+        mine, usual = (
+            [each.of(run) for panel in panels(*role).panels for each in (*panel.queries, *panel.limits)]
+            for role, run in ((("role=hub",), RunId('a "b"', cluster)), ((), RunId('a "b"')))
+        )
+        chosen = f'cluster="{cluster}"'
 
-    assert any('cluster="",' in promql for promql in mine)
-    assert not any("${" in promql for promql in mine)
-    # GPUs are told apart in another way there: `tests/grafana/test_clusters.py`
-    assert {each.replace('cluster="",', "") for each in mine} >= {each for each in usual if "gpu" not in each}
+        assert any(f'run="a \\"b\\"",{chosen}' in promql for promql in mine)
+        assert not any("${" in promql for promql in mine)
+        # GPUs are told apart in another way there: `tests/grafana/test_clusters.py`
+        assert {each.replace(f",{chosen}", "") for each in mine} >= {
+            each for each in usual if "gpu" not in each
+        }
+
+
+def test_a_hub_asks_for_the_limits_of_all_runs_at_once():
+    asked = [each.of() for panel in panels("role=hub").panels for each in (*panel.queries, *panel.limits)]
+    assert not [promql for promql in asked if "${" in promql or "run=" in promql]
 
 
 def test_what_a_hub_backtests_has_no_cluster():
