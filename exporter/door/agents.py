@@ -50,7 +50,10 @@ SILENT_SECONDS = 60.0
 QUIET_SECONDS = 60.0
 """Between two log lines about one reason and node."""
 
-_REASONS = ("node_label", "size", "format")
+MOST_AHEAD_SECONDS = 600.0
+"""Prometheus takes no samples that are further ahead of its clock, and does not say so in its metrics."""
+
+_REASONS = ("node_label", "size", "format", "clock")
 """Why a request of a known node is refused; of others it is ``credential`` or ``path``."""
 _FIXED = {
     "Content-Type": "application/x-protobuf",
@@ -256,6 +259,7 @@ class WriteDoor:
                 loop = asyncio.get_running_loop()
                 examined = await loop.run_in_executor(self._examiner, _examined, body, name)
                 del body
+                _check_time(examined.contents, arrived)
                 answer = await self._passed_on(examined.body)
         except _Refused as refused:
             return self._refuse(name, refused, request.remote)
@@ -414,6 +418,18 @@ def _check_head(request: web.BaseRequest) -> None:
             raise _Refused("format", answer, f"{header} is {found[:100]!r}")
     if (request.content_length or 0) > MOST_BODY:
         raise _too_long()
+
+
+def _check_time(contents: Contents, arrived: float) -> None:
+    ahead = (contents.newest or 0.0) - arrived
+    if ahead > MOST_AHEAD_SECONDS:
+        answer = text(
+            "400 Bad Request",
+            f"The newest sample is {ahead:.0f} s ahead of the hub's clock. Expected: at most "
+            f"{MOST_AHEAD_SECONDS:.0f} s, or Prometheus takes none. Fix: set the clock of the node, or the "
+            "hub's.\n",
+        )
+        raise _Refused("clock", answer, f"its newest sample is {ahead:.0f} s ahead of this machine's clock")
 
 
 async def _body(request: web.BaseRequest) -> bytes:

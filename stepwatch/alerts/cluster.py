@@ -130,7 +130,8 @@ class AgentRefused(WarningBlock):
 AGENT_REFUSED = _alert(
     AgentRefused,
     summary="Hub refuses the data of an agent",
-    action="compare `node` and `hub.token_file` in the agent's config.yaml with what the hub knows of it",
+    action="compare `node` and `hub.token_file` in the agent's config.yaml with what the hub knows of it,"
+    " and both clocks",
     conditions=tuple(
         Condition(
             f"requests refused in 5 min, {why}:",
@@ -141,6 +142,7 @@ AGENT_REFUSED = _alert(
             ("node_label", "data of another node than the credential's"),
             ("size", "too large"),
             ("format", "not in the format of remote write 1.0"),
+            ("clock", "more than ten minutes ahead of the hub's clock"),
         )
     ),
     about="agent",

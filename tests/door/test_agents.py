@@ -133,7 +133,7 @@ def test_an_agent_writes_and_an_outage_of_the_hub_loses_nothing(hub, tmp_path, v
         assert time.time() - 600 < hub.metric("last_write_timestamp_seconds", node=node) <= time.time()
         assert hub.metric("samples_total", node=node) > 0
         assert hub.metric("received_bytes_total", node=node) > 0
-        assert [hub.refused(reason, node) for reason in ("node_label", "size", "format")] == [0, 0, 0]
+        assert [hub.refused(reason, node) for reason in ("node_label", "size", "format", "clock")] == [0] * 4
 
         hub.prometheus.kill()
         eventually(lambda: "Agents retry." in hub.log())
@@ -224,6 +224,18 @@ def test_the_series_of_another_node_are_refused_with_all_of_their_request(hub):
     assert hub.metric("samples_total", node="honest") == 1
     assert "node honest (node_label)" in hub.log()
     assert other not in hub.log()
+
+
+def test_samples_that_prometheus_takes_for_the_future_are_refused_in_words(hub):
+    token = hub.admit("fast")
+    assert hub.write(one("of_tomorrow", "fast", ago=-590), token).status in (200, 204)
+    refused = hub.write(one("of_tomorrow", "fast", ago=-620), token)
+    assert refused.status == 400
+    assert b"ahead of the hub's clock. Expected: at most 600 s" in refused.body
+    assert b"Fix: set the clock of the node" in refused.body
+    assert hub.refused("clock", "fast") == 1
+    assert hub.metric("samples_total", node="fast") == 1
+    assert "node fast (clock)" in hub.log()
 
 
 def test_delay_is_the_smallest_of_late(hub):

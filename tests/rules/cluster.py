@@ -287,7 +287,13 @@ REFUSED = (
             {refused(reason, name): "0+1x400"},
             {302: [], 322: [], 342: [{"node": name} if name else {}], 902: [{"node": name} if name else {}]},
         )
-        for reason, name in (("credential", ""), ("node_label", NODE), ("size", NODE), ("format", NODE))
+        for reason, name in (
+            ("credential", ""),
+            ("node_label", NODE),
+            ("size", NODE),
+            ("format", NODE),
+            ("clock", NODE),
+        )
     ),
     Scenario(
         "six in five minutes",
@@ -300,7 +306,7 @@ REFUSED = (
             {refused(reason): " ".join(f"{n}+0x13" for n in range(40))},
             {902: [], 1602: []},
         )
-        for reason in ("credential", "node_label", "size", "format")
+        for reason in ("credential", "node_label", "size", "format", "clock")
     ),
     Scenario("once, of two hundred", {refused("format"): "0+0x11 200+0x400"}, {302: [], 357: [], 402: []}),
     Scenario("a scanner that asks for another path", {refused("path", ""): "0+1x400"}, {902: []}),
