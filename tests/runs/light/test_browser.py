@@ -136,7 +136,7 @@ def test_works_without_scripts_and_refreshes_itself_where_it_was_read(
     browser.open(serve(reported) + "/run/ppo%2Fsick")
     browser.tell("window.scrollTo(0, 500)")
     reported.summaries[0] = sick(step=205)
-    eventually(lambda: "step 205" in browser.tell("document.body.textContent"))
+    eventually(lambda: "step 205" in browser.tell("document.body?.textContent ?? ''"))
     assert browser.tell("window.scrollY") == pytest.approx(500, abs=2)
 
 
