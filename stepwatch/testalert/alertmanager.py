@@ -21,6 +21,9 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _PATIENCE = 60.0
 """Seconds that a page may take on a machine that is busy: training is what it is there for."""
 
+_WAITS = (0.0, 0.5, 1.0, 2.0)
+"""Seconds before each try: Alertmanager answers 8 GETs at a time (`--web.get-concurrency`), others 503."""
+
 _LIFE = timedelta(minutes=3)
 """It ends by itself after that, should no one be there any more to end it."""
 
@@ -158,10 +161,11 @@ class Alertmanager:
         return [silence for alert in alerts for silence in alert["status"]["silencedBy"]]
 
     def _page(self, path: str) -> str:
-        text = http_client.read(self.url + path, timeout=_PATIENCE)
-        if text is None:
-            raise self._unreachable()
-        return text
+        for seconds in _WAITS:
+            time.sleep(seconds)
+            if (text := http_client.read(self.url + path, timeout=_PATIENCE)) is not None:
+                return text
+        raise self._unreachable()
 
     def _unreachable(self) -> UnreachableError:
         return UnreachableError(http_client.unanswered("Alertmanager", self.url))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +20,9 @@ from stepwatch.schema.errors import ConfigError, Refused
 from stepwatch.system import http_client
 from stepwatch.testalert.alertmanager import Alertmanager, Probe, Sent, UnreachableError
 from stepwatch.testalert.command import Watch
-from tests.real import free_port
+from tests.real import AlertmanagerServer, free_port
 from tests.real.answering import Answering
+from tests.real.waiting import eventually
 from tests.testalert.conftest import LOGIN, Bench
 
 pytestmark = pytest.mark.e2e
@@ -277,3 +279,13 @@ def test_an_alertmanager_that_is_slow_to_answer_is_waited_for() -> None:
     page = 'alertmanager_notifications_total{integration="webhook"} 3\n'
     with Answering(body=page, delay=6) as busy:
         assert Alertmanager(busy.url).sent("webhook", Probe("ops")).messages == 3
+
+
+def test_an_alertmanager_that_has_no_room_for_a_request_is_asked_again(tmp_path: Path) -> None:
+    (tmp_path / "alertmanager.yml").write_text("route: {receiver: a}\nreceivers: [{name: a}]\n")
+    options = ("--web.get-concurrency=1",)
+    with AlertmanagerServer("0.31", tmp_path, options=options) as server, ThreadPoolExecutor(1) as pool:
+        busy = pool.submit(urllib.request.urlopen, f"{server.url}/debug/pprof/trace?seconds=2")
+        eventually(lambda: http_client.read(f"{server.url}/metrics") is None)
+        assert Alertmanager(server.url).sent("webhook", Probe("ops")).messages == 0
+        busy.result().close()
