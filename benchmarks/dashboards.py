@@ -63,7 +63,7 @@ def _measured(interval: int, nodes: int = 0) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="stepwatch-dashboards-") as name:
         folder = Path(name)
         box, series = _series(nodes)
-        panels = list(_panels(box, Config(role="hub" if nodes else "single")))
+        panels = list(_panels(box, Config(role="hub" if nodes else "all")))
         samples = _fill(folder, panels, series, interval)
         yield f"{len(series):,} series, {samples / 1e6:.0f} million samples.\n"
         for version in VERSIONS:
@@ -158,6 +158,7 @@ def _panels(box: str, config: Config) -> Iterator[Panel]:
     every = dict.fromkeys(("folder", "framework", "state", "server", "machine"), ".*")
     chosen = {**every, "run": runs[0], "baseline": runs[0], "runs": runs, "instance": box, "reach": "0.5"}
     chosen["band"] = str(50 * STEP_SECONDS)
+    chosen |= {"cluster": "", "clusters": ".*", "baseline_cluster": ""}
     folder = PurePosixPath("grafana/generated/dashboards")
     for path, data in render_all(config, ROOT, lambda _: InContainers()).items():
         if path.parent != folder:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from exporter.drawing import pages
 from exporter.drawing.chart import SEVERITIES, Band, Chart, Curve, by_alert, curve
+from exporter.runs.overview.models import RunId
+from exporter.runs.overview.panels import of_run
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.backtest import suggestions
 from stepwatch.backtest.judge import Alert, Judged
@@ -20,7 +22,7 @@ from stepwatch.config.deployment import OnThisMachine
 from stepwatch.render.dashboard import Json
 from stepwatch.render.generator import training
 from stepwatch.render.layout import RESOURCES
-from stepwatch.render.panels import Panel, of_run, panels
+from stepwatch.render.panels import Panel, panels
 from stepwatch.rules.lines import lines, subjects
 from stepwatch.rules.messages import runbook_url
 
@@ -99,7 +101,9 @@ def _curves(
     """Return the curves that have a value, of name, PromQL and severity."""
     found = []
     for name, promql, severity in wanted:
-        times = prometheus.over(of_run(promql, run.run), START + 1, START + len(run.steps)).get(run.run, {})
+        times = prometheus.over(of_run(promql, RunId(run.run)), START + 1, START + len(run.steps)).get(
+            run.run, {}
+        )
         values = {time - START: value for time, value in times.items()}
         found.append(curve(name, values, run.steps, severity))
     return tuple(each for each in found if each.pieces)

@@ -11,11 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from exporter.http.exposition import escape
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.config.models import Config
 from stepwatch.render.dashboard import Json, in_cell, shown
-from stepwatch.rules.lines import CLUSTER, RUN, Line
+from stepwatch.rules.lines import Line
 from stepwatch.rules.runbook import Entry
 
 TEMPLATE = PurePosixPath("grafana/templates/dashboards/training.yaml.j2")
@@ -159,8 +158,3 @@ def _document(panel: Panel) -> Json:
         "asked": [{"name": each.name, "signal": each.signal, "promql": each.promql} for each in asked],
         "limits": [{name: limit[name] for name in _OF_A_LIMIT} for limit in limits],
     }
-
-
-def of_run(promql: str, run: str) -> str:
-    """Return the PromQL of a curve or limit for a run, of those that have no cluster."""
-    return promql.replace(CLUSTER, 'cluster=""').replace(RUN, f'run="{escape(run)}"')

@@ -161,9 +161,11 @@ class Alertmanager:
         return [silence for alert in alerts for silence in alert["status"]["silencedBy"]]
 
     def _page(self, path: str) -> str:
+        end = time.monotonic() + _PATIENCE
         for seconds in _WAITS:
             time.sleep(seconds)
-            if (text := http_client.read(self.url + path, timeout=_PATIENCE)) is not None:
+            left = max(1.0, end - time.monotonic())
+            if (text := http_client.read(self.url + path, timeout=left)) is not None:
                 return text
         raise self._unreachable()
 

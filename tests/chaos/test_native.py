@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from stepwatch.system.environment import CHECKOUT
-from tests.lacking import lacking
+from tests.real.tools import unavailable
 
 NEEDED = ("unshare", "ip", "iptables", "mkfs.ext4", "bindfs")
 
@@ -22,10 +22,10 @@ MANY = (*range(5, 9), *range(10, 60))
 def keeps_its_promises(seed: int) -> None:
     """Run the schedule of a seed; what it tells is shown if it fails."""
     if os.geteuid() != 0:
-        lacking("only root may fill disks, cut networks and hang mounts")
+        unavailable("only root may fill disks, cut networks and hang mounts")
     for program in NEEDED:
         if not shutil.which(program):
-            lacking(f"{program} is not on PATH")
+            unavailable(f"{program} is not on PATH")
     command = [sys.executable, "-m", "tests.chaos", str(seed)]
     assert subprocess.run(command, cwd=CHECKOUT, check=False).returncode == 0
 

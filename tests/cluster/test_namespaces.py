@@ -275,10 +275,12 @@ def test_a_node_whose_clock_is_off_is_noticed_since_its_alerts_do_not_fire(clust
         assert cluster.query(f'gpu_up{{node="{node}"}} @ {time.time() + off:.0f}')
     # Nothing else says so: its writes are neither lost nor late nor refused.
     assert not cluster.query(f'ALERTS{{alertname=~"NodeLost|Agent.+",node=~"{nodes}"}}')
-    eventually(lambda: told(cluster, "ClockSkew") == {"behind", "ahead"}, cluster.evaluations(), EVALUATIONS)
+    eventually(
+        lambda: notified(cluster, "ClockSkew") == {"behind", "ahead"}, cluster.evaluations(), EVALUATIONS
+    )
 
 
-def told(cluster: Cluster, alert: str) -> set[str]:
+def notified(cluster: Cluster, alert: str) -> set[str]:
     """The instances of which the webhook got an alert."""
     alerts = [each["labels"] for message in list(cluster.sink.received) for each in message.alerts]
     return {each["instance"] for each in alerts if each["alertname"] == alert}

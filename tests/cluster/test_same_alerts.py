@@ -1,4 +1,4 @@
-"""What one machine is told of its runs and GPUs, a hub is told of an agent's."""
+"""Runs and GPUs raise the same alerts on one machine and on a hub with an agent."""
 
 from __future__ import annotations
 

@@ -74,13 +74,13 @@ class Twice:
         assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
 
     def go_wrong(self) -> None:
-        """Have runs, GPUs and the reading of logs go wrong, until both are told of the first of each."""
+        """Have runs, GPUs and the reading of logs go wrong, until both have sent notifications of them."""
         self._train()
         eventually(lambda: all(self._answers("count(rl_step) == 4").values()))
         self._driver.tell("gpus=8", "xid=3:79:1", "lost=5:15")
-        self._wait_until_told("KLExplosion", "Truncation", "RunVanished", "GPUXid", "GPULost")
+        self._wait_until_notified("KLExplosion", "Truncation", "RunVanished", "GPUXid", "GPULost")
         self._suspend_run_exporters()
-        self._wait_until_told("ExporterDown")
+        self._wait_until_notified("ExporterDown")
 
     def _train(self) -> None:
         """Have four trainers log: two go sick, one is killed, one is well."""
@@ -100,7 +100,7 @@ class Twice:
                     os.kill(pid, signal.SIGSTOP)
                     self._open.callback(os.kill, pid, signal.SIGCONT)
 
-    def _wait_until_told(self, *names: str) -> None:
+    def _wait_until_notified(self, *names: str) -> None:
         def missing() -> dict[str, set[str]]:
             return {place: set(names) - {name for name, *_ in came} for place, came in self.came().items()}
 

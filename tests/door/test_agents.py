@@ -23,6 +23,7 @@ from exporter.door.agents import MOST_BODY, MOST_CLIENTS, MOST_HANDSHAKES
 from exporter.door.credentials import made
 from exporter.door.write_request import MOST_PLAIN, pack
 from stepwatch.system.environment import CHECKOUT
+from stepwatch.system.files import last_lines
 from stepwatch.system.http_client import Page
 from tests.door.conftest import Door, Reply, ask, before
 from tests.door.remote_write import CERTIFICATES, AgentServer, one, sample, series, varint
@@ -146,7 +147,12 @@ def test_an_agent_writes_and_an_outage_of_the_hub_loses_nothing(hub, tmp_path, v
         missed = time.time()
         hub.prometheus.start()
 
-        eventually(lambda: hub.metric("samples_total", node=node) > taken)
+        eventually(
+            lambda: hub.metric("samples_total", node=node) > taken,
+            seen=lambda: "\n".join(
+                line for log in (hub.prometheus.log, hub.door.server.log) for line in last_lines(log, 20)
+            ),
+        )
         counts = [f"count_over_time({own}[600s] @ {at:.3f})" for at in (missed, begun)]
         eventually(lambda: hub.stored(f"{counts[0]} - {counts[1]} >= 2"))
         dropped = (

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.lacking import lacking
+from tests.real.tools import unavailable
 from tests.real.waiting import eventually
 
 AT_ONCE = "attr_timeout=0,entry_timeout=0,negative_timeout=0"
@@ -79,11 +79,11 @@ def mounted(folder: Path, behind: Path | None = None) -> Iterator[Mount]:
         behind: The folder whose files it shows; a new one by default.
     """
     if os.geteuid() != 0:
-        lacking("only root may mount a file system that hangs")
+        unavailable("only root may mount a file system that hangs")
     if not Path("/dev/fuse").exists():
-        lacking("/dev/fuse is missing: the kernel or the container has no FUSE")
+        unavailable("/dev/fuse is missing: the kernel or the container has no FUSE")
     if shutil.which("bindfs") is None:
-        lacking("bindfs is missing (apt-get install bindfs)")
+        unavailable("bindfs is missing (apt-get install bindfs)")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as other:
         mount = Mount(folder, behind or Path(other))

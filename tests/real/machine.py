@@ -11,7 +11,7 @@ from types import TracebackType
 
 from typing_extensions import Self
 
-from tests.lacking import lacking
+from tests.real.tools import unavailable
 
 
 class Machine:
@@ -22,10 +22,10 @@ class Machine:
 
     def __init__(self) -> None:
         if os.geteuid() != 0:
-            lacking("only root may make network namespaces")
+            unavailable("only root may make network namespaces")
         for program in ("ip", "nsenter"):
             if not shutil.which(program):
-                lacking(f"{program} is not on PATH")
+                unavailable(f"{program} is not on PATH")
         # Not the shared generator: tests that run at the same time would get the same.
         number = random.SystemRandom().randrange(1 << 14)
         network = f"10.213.{number >> 6}.{(number & 63) << 2}".rpartition(".")

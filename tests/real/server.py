@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -26,11 +27,16 @@ def free_port() -> int:
     """A port of 127.0.0.1 on which nobody listens now, another one at each call.
 
     It is below the range from which the kernel serves outgoing connections, so none of these takes
-    it before the test's server does.
+    it before the test's server does. Each of the processes that share a run of the tests has ports of
+    its own: another one's server does not take the port of one that was killed and is to come back.
     """
+    share = (32_000 - 12_000) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    first = 12_000 + share * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     # Not the shared generator: a test library that seeds it would give parallel runs the same ports.
     draw = random.SystemRandom()
-    while (port := draw.randrange(20_000, 32_000)) in _given or ports.taken("127.0.0.1", port):
+    if len(_given) > share / 2:
+        _given.clear()
+    while (port := first + draw.randrange(share)) in _given or ports.taken("127.0.0.1", port):
         pass
     _given.add(port)
     return port
@@ -83,6 +89,7 @@ class Server:
 
     def start(self) -> None:
         """Start it and wait until it is ready."""
+        assert http_client.read(self.ready_url) is None, f"{self.ready_url} is another server's."
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(self.command, cwd=self.cwd, env=self.env, stdout=log, stderr=log)
         deadline = time.monotonic() + self.patience

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from stepwatch.system.environment import CHECKOUT
-from tests.lacking import lacking
+from tests.real.tools import unavailable
 
 WHO = "grep -E '^(Uid|Gid|Groups)' /proc/self/status"
 
@@ -27,6 +27,6 @@ def test_the_command_runs_as_who_started_it_where_the_folder_is_theirs(tmp_path)
 
 def test_root_becomes_the_owner_for_good(tmp_path):
     if os.geteuid() != 0:
-        lacking("only root can become somebody else")
+        unavailable("only root can become somebody else")
     os.chown(tmp_path, 4321, 5432)
     assert become(tmp_path) == [["4321"] * 4, ["5432"] * 4, []]

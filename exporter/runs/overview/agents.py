@@ -208,7 +208,7 @@ def summary(name: RunId, run: AgentRun, now: float) -> RunSummary:
     )
 
 
-def drawn(panels: Panels) -> tuple[Query, ...]:
+def drawn(panels: Panels) -> tuple[Line, ...]:
     """Return the curves that are asked for, since no log of these runs is read here."""
     return tuple(line for line in panels.lines if line.promql)
 
@@ -226,7 +226,7 @@ def snapshot(
     logged: dict[str, Extremes] = {}
     means: dict[str, Extremes] = {}
     for line in drawn(panels):
-        if isinstance(line, Line) and (points := curves.get(line)):
+        if points := curves.get(line):
             (means if line.smoothed else logged)[line.signal] = _curve(points)
     return HistorySnapshot(logged, means, tuple(_rows(panels, curves, steps)), tuple(_restarts(steps)))
 

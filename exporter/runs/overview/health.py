@@ -144,7 +144,9 @@ def _of_gpus(run: RunSummary, panels: Panels, answers: Answers) -> _Reading:
             if query.signal == GPU:
                 of_box = answers.now.get(query, {}).get(RunId(""))
                 value = of_box if of_runs is None else of_runs.get(run.id)
-                return _Reading(panel, value, value, None, answers.problem or "Prometheus knows of no GPU.")
+                missing = "no GPU" if of_runs is None else "no GPU of the run"
+                reason = answers.problem or f"Prometheus knows of {missing}."
+                return _Reading(panel, value, value, None, reason)
     return _Reading(_NO_GPU_PANEL, None, None, None, answers.problem or "Prometheus knows of no GPU.")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lacking import lacking
+from tests.real.tools import unavailable
 from tests.runs.conftest import Watched
 from tests.runs.lines import append, measured, verl_json
 from tests.runs.scrape import Scrape
@@ -101,7 +101,7 @@ def test_a_mount_that_is_away_for_longer_than_runs_are_remembered_comes_back_who
 def _mounted(folder: Path, tmp_path: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
     """Run ``mount`` and ``umount`` on the folder, which shows a disk of its own; all gone at the end."""
     if os.geteuid() != 0:
-        lacking("only root can mount")
+        unavailable("only root can mount")
     disk = tmp_path / "disk"
     disk.mkdir()
 
@@ -110,7 +110,7 @@ def _mounted(folder: Path, tmp_path: Path) -> Iterator[Callable[..., subprocess.
 
     done = run("mount", "-t", "tmpfs", "-o", "size=1m", "stepwatch-test", str(disk))
     if done.returncode:
-        lacking(f"this machine mounts nothing: {done.stderr.strip()}")
+        unavailable(f"this machine mounts nothing: {done.stderr.strip()}")
     run("mount", "--bind", str(disk), str(folder))
     yield run
     run("umount", "--lazy", str(folder))

@@ -15,7 +15,7 @@ import pytest
 
 from exporter.runs.files.notice import MOST, Notice, Refusal, Refusals, text
 from exporter.runs.logs import find
-from tests.lacking import lacking
+from tests.real.tools import unavailable
 from tests.runs.scrape import Scrape
 from tests.runs.test_main import Exporter, has, log
 
@@ -27,7 +27,7 @@ AS_OTHER = ("tests.runs.as_user", str(USER), str(GROUP))
 def _runs() -> Iterator[Path]:
     """A run folder that other users can reach, which pytest's own are not."""
     if os.geteuid() != 0:
-        lacking("only root can have the exporter run as another user")
+        unavailable("only root can have the exporter run as another user")
     folder = Path(tempfile.mkdtemp(prefix="stepwatch-runs-"))
     folder.chmod(0o755)
     yield folder

@@ -10,12 +10,14 @@ import pytest
 
 from exporter.runs.model.history import HistorySnapshot
 from exporter.runs.model.run import Options
+from exporter.runs.overview.models import RunId
+from exporter.runs.overview.panels import of_run
 from stepwatch.backtest.command import Backtest
 from stepwatch.backtest.page import Panels
 from stepwatch.backtest.replay import Replayed
 from stepwatch.backtest.server import START
 from stepwatch.operate import logfiles
-from stepwatch.render.panels import Curve, of_run
+from stepwatch.render.panels import Curve
 from tests.judge.real_logs import loaded
 from tests.own_logs import HEALTHY, SICK, TRL, TRUNCATED
 from tests.runs.overview.conftest import config
@@ -42,7 +44,7 @@ def history(run: Replayed) -> HistorySnapshot:
 
 def reported(backtest: Backtest, curve: Curve, run: Replayed) -> dict[int, float]:
     """What Prometheus says of a curve, by step, at the last record of each."""
-    query = of_run(curve.promql, run.run)
+    query = of_run(curve.promql, RunId(run.run))
     times = backtest.prometheus.over(query, START + 1, START + len(run.steps)).get(run.run, {})
     at = {step: record for record, step in enumerate(run.steps, 1)}
     return {step: times[START + record] for step, record in at.items() if START + record in times}

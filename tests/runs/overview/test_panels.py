@@ -9,12 +9,12 @@ import pytest
 
 from exporter.runs.model.history import DRAWN, SMOOTHED
 from exporter.runs.overview.models import RunId
-from exporter.runs.overview.panels import Limit, Panels
+from exporter.runs.overview.panels import Limit, Panels, of_run
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.config.deployment import OnThisMachine
 from stepwatch.config.loading import load_changed
 from stepwatch.render.generator import render_all, stale
-from stepwatch.render.panels import FILE, of_run
+from stepwatch.render.panels import FILE
 from stepwatch.rules.lines import lines
 from stepwatch.system.environment import CHECKOUT
 from tests.grafana.queries import bare, panels_of
@@ -156,4 +156,5 @@ def test_a_hub_asks_for_the_limits_of_all_runs_at_once():
 def test_what_a_hub_backtests_has_no_cluster():
     selected = lines(config("role=hub"), TABLE)[0].promql
     assert "cluster=${cluster:doublequote},run=${run:doublequote}" in selected
-    assert of_run(selected, "a").replace('cluster="",', "") == of_run(lines(config(), TABLE)[0].promql, "a")
+    chosen, usual = (of_run(each, RunId("a")) for each in (selected, lines(config(), TABLE)[0].promql))
+    assert chosen.replace(',cluster=""', "") == usual
