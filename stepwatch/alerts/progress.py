@@ -158,8 +158,12 @@ class RunFinished(Block):
     )
 
 
-_LAST_STEP = Fact(STEP.query, f"{STEP.text}{{{{else}}}} before the first step")
-_SINCE = Fact("time()-max(rl_last_step_timestamp_seconds{%s})", ", {{humanizeDuration .Value}} ago")
+# As long as `last` remembers the end itself.
+_LAST_STEP = Fact("max(last_over_time(rl_step{%s}[10m]))", f"{STEP.text}{{{{else}}}} before the first step")
+_SINCE = Fact(
+    "time()-max(last_over_time(rl_last_step_timestamp_seconds{%s}[10m]))",
+    ", {{humanizeDuration .Value}} ago",
+)
 _CAUSE = Fact("rl_run_exit_info{%s}", "; {{.Labels.cause}}")
 _TOOK = Fact(
     "max(rl_last_step_timestamp_seconds{%[1]s})-max(rl_run_start_timestamp_seconds{%[1]s})",

@@ -141,6 +141,12 @@ def message(
     action = alert.action.replace("{gpu}", f"{{{{{_GPU}}}}}")
     if alert.subject == "run":
         description = _about_run(alert, severity, translate)
+        if config.several_clusters:
+            # Of a run that an agent reads: the logs and processes that `action` speaks of are there.
+            read_on = "group by (node) (last_over_time(rl_run_state{node!='',%s}[10m]))"
+            description = _RUN + _each_of_run(read_on, translate("on {{.Labels.node}}: ")) + description
+        else:
+            description = _RUN + description
     else:
         if alert.codes:
             compared, action = _coded(alert, alert.codes, subject, action, translate)
@@ -204,6 +210,9 @@ def _var_cluster(config: Config) -> str:
     return ""
 
 
+_RUN = '{{$r:=printf "run=%q,cluster=%q" $labels.run $labels.cluster}}'
+
+
 def _about_run(alert: Alert, severity: str, translate: Catalogue) -> str:
     """Return the measured value, the limit of the first condition that holds, and what else is known.
 
@@ -222,8 +231,7 @@ def _about_run(alert: Alert, severity: str, translate: Catalogue) -> str:
     if alert.others:
         fires = translate("; {{.Labels.name}} fires")
         said += _each_of_run(f"{FIRING}{{name!='{alert.name}',%s}}", fires)
-    text = translate("{measured}{facts}.", measured=measured, facts=said)
-    return f'{{{{$r:=printf "run=%q,cluster=%q" $labels.run $labels.cluster}}}}{text}'
+    return translate("{measured}{facts}.", measured=measured, facts=said)
 
 
 def _each_of_run(query: str, text: str) -> str:
