@@ -31,7 +31,14 @@ def mark(config: Path, run: str, note: str | None, say: Say) -> int:
     """Have the run exporter measure a run anew from its next step on, after an intended change of level."""
     settings = load(config)
     exporter = f"http://{settings.address('exporter')}"
-    _post("The run exporter", exporter, "/-/mark", {"run": run, "note": note}, refused="Nothing was marked. ")
+    refused = "Nothing was marked. "
+    try:
+        _post("The run exporter", exporter, "/-/mark", {"run": run, "note": note}, refused=refused)
+    except Refused:
+        if nodes := (runs.known(settings.address("exporter")) or {}).get(run):
+            where = " and ".join(sorted(nodes))
+            raise Refused(f"{refused}{run} is read on {where}. Fix: `make mark` there.") from None
+        raise
     say(f"Marked {run}: from its next step on, start, best, peak, noise and windows begin anew.")
     say(f"What fires by the old level ends {settings.notify.keep_firing_for} later (notify.keep_firing_for).")
     return 0

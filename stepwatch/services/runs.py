@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -11,14 +12,22 @@ from stepwatch.system import http_client
 _NAME = re.compile(r'^rl_run_info\{run="((?:[^"\\]|\\.)*)"', re.MULTILINE)
 
 
-def known(exporter: str) -> list[str] | None:
-    """The names of all runs on the page of an exporter (host:port); ``None`` without an answer."""
-    page = http_client.read(f"http://{exporter}/metrics")
-    return None if page is None else on(page)
+def known(exporter: str) -> dict[str, set[str]] | None:
+    """The names of all runs that an exporter (host:port) shows, each with the nodes whose agents read it.
+
+    ``None`` without an answer.
+    """
+    answer = http_client.read(f"http://{exporter}/api/v1/runs")
+    if answer is None:
+        return None
+    found: dict[str, set[str]] = {}
+    for run in json.loads(answer)["runs"]:
+        found.setdefault(run["run"], set()).update(run["nodes"])
+    return found
 
 
 def on(page: str) -> list[str]:
-    """The names of all runs on a page."""
+    """The names of all runs that an exporter reads, from its metrics page."""
     return [
         re.sub(r"\\(.)", lambda sign: {"n": "\n"}.get(sign[1], sign[1]), name) for name in _NAME.findall(page)
     ]

@@ -10,14 +10,16 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pytest
 
 from exporter.runs.light import formatting
+from stepwatch.__main__ import main
 from stepwatch.system import http_client
 from tests.cluster.hub import Hub
 from tests.native.installation import VERSIONS
+from tests.real import AlertmanagerServer
 from tests.real.remote_write import Series, send
 from tests.real.waiting import eventually
 from tests.runs.light.browser import Browser, started
@@ -248,6 +250,26 @@ def look(browser: Browser, page: Page, folder: Path) -> None:
         browser.picture(folder / f"{'run' if path else 'list'}.png")
     assert browser.tell("document.querySelectorAll('figure svg').length") >= 2
     assert browser.complaints() == []
+
+
+def test_orders_about_a_run_of_an_agent_are_taken_or_say_where_they_belong(
+    page: Page, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("STEPWATCH_STATE", str(folder / "stack"))
+    config, exporter = folder / "config.yaml", urlsplit(page.url).port
+    (folder / "alertmanager.yml").write_text("route: {receiver: a}\nreceivers: [{name: a}]\n")
+    with AlertmanagerServer("0.31", folder) as alertmanager:
+        ports = {"exporter": exporter, "alertmanager": alertmanager.port}
+        config.write_text(json.dumps({"role": "hub", "ports": ports}))
+        assert main(["silence", "--config", str(config), ENDED["run"]]) == 0
+        (silence,) = json.loads(http_client.read(f"{alertmanager.url}/api/v2/silences") or "[]")
+    assert [each["value"] for each in silence["matchers"]] == [ENDED["run"]]
+
+    assert main(["mark", "--config", str(config), ENDED["run"]]) == 2
+    said = capsys.readouterr().err
+    assert said == f"Nothing was marked. {ENDED['run']} is read on n2. Fix: `make mark` there.\n"
+    assert main(["mark", "--config", str(config), "ppo/unknown"]) == 2
+    assert "There is no run named ppo/unknown." in capsys.readouterr().err
 
 
 def test_a_run_of_a_node_that_is_lost_stays_and_says_so(page: Page, agents: Agents):
