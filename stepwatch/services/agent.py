@@ -21,6 +21,7 @@ _OF_HUB = r'^{}\{{remote_name="hub",[^}}]*\}} (\S+)$'
 _URL = re.compile(rf'^{_SENT}\{{remote_name="hub",url="([^"]*?)(?:/api/v1/write)?"', re.MULTILINE)
 _REASON = re.compile(r'(?:non-recoverable error|Failed to send batch, retrying).* err="((?:[^"\\]|\\.)*)"')
 _FIXES = {
+    "certificate has expired": "replace agents.cert_file on the hub, or set the clock of this machine.",
     "certificate": "hub.ca_file must be the hub's certificate, or that of its authority, and hub.url have a "
     "name that the certificate has.",
     "no such host": "the name in hub.url must resolve here.",

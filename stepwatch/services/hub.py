@@ -73,7 +73,7 @@ def show(config: Config, credentials: Path, say: Say) -> bool:
     for line in nodes(credentials, door, lost) or ["No node has a token yet."]:
         say(f"  {line}")
     if text := _refused(door, ""):
-        say(f"Refused requests of clients without a valid token: {text}.")
+        say(f"Requests refused before a node was known: {text}.")
     runs = [
         f"{count} {labels['state']} on {labels['node']}" for labels, count in found or () if "state" in labels
     ]
