@@ -256,14 +256,21 @@ def _stack(options: argparse.Namespace) -> int:
 
 
 def _status(stack: Stack, config: Path, *, named: bool) -> int:
-    from stepwatch.deploy.native.status import NOT_RUNNING
+    from stepwatch.config import load
+    from stepwatch.deploy.native.status import DEGRADED, NOT_RUNNING
+    from stepwatch.render import layout
     from stepwatch.render.generator import instead_of_usual, pending
+    from stepwatch.services import hub
 
     with ThreadPoolExecutor(max_workers=1) as pool:
         # Asks the exporter, which may hang: at the same time as all others.
         overrides = pool.submit(_unmatched, config)
         code = stack.status()
     if code != NOT_RUNNING:
+        with suppress(Refused):  # said below
+            known = load(config)
+            if known.is_hub and not hub.show(known, layout.credentials(), _say):
+                code = DEGRADED
         unusual = None if named else instead_of_usual(config)
         for remark in filter(None, (unusual, pending(config, stack.rendered, stack.deployment))):
             _say(f"\n{remark}")

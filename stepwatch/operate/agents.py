@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
-from exporter.door.credentials import NODE_NAME, Credentials, made
+from exporter.door.credentials import NODE_NAME, made
 from exporter.installation import adapt
 from stepwatch.config import load
 from stepwatch.schema.errors import Refused
-from stepwatch.system import http_client
-from stepwatch.system.terminal import duration, table
-
-_WRITTEN = re.compile(r'^stepwatch_agent_last_write_timestamp_seconds\{node="([^"]+)"\} (\S+)$', re.MULTILINE)
+from stepwatch.services import hub
 
 
 def agent(config: Path, folder: Path, node: str | None, *, renew: bool, revoke: bool) -> int:
@@ -85,27 +80,10 @@ def _revoke(file: Path) -> int:
 
 
 def _list(config: Path, folder: Path) -> int:
-    credentials = Credentials(folder)
-    nodes = sorted({*credentials.nodes(), *credentials.unusable})
-    if not nodes:
-        _tell(f"No node may write: {folder} has no credentials. `make agent NODE=node-7` makes one.")
-        return 0
-    known = load(config)
-    host = "127.0.0.1" if known.listen in ("0.0.0.0", "::") else known.listen  # noqa: S104  (compared)
-    host = f"[{host}]" if ":" in host else host
-    page = http_client.read(f"http://{host}:{known.ports.prometheus}/-/door/metrics")
-    written = {name: float(value) for name, value in _WRITTEN.findall(page or "")}
-
-    def state(node: str) -> str:
-        if node in credentials.unusable:
-            return f"unusable file; `make agent NODE={node} RENEW=1` replaces it"
-        if page is None:
-            return "unknown: the hub does not answer"
-        if node not in written:
-            return "none since the door was started"
-        return f"{duration(max(0.0, time.time() - written[node]))} ago"
-
-    for line in table([("node", "last write"), *((node, state(node)) for node in nodes)]):
+    lines = hub.nodes(folder, hub.page(load(config)))
+    for line in lines or [
+        f"No node may write: {folder} has no credentials. `make agent NODE=node-7` makes one."
+    ]:
         _tell(line)
     return 0
 

@@ -18,7 +18,18 @@ from stepwatch.system.terminal import duration
 _SENT = "prometheus_remote_storage_queue_highest_sent_timestamp_seconds"
 _REFUSED = "prometheus_remote_storage_samples_failed_total"
 _OF_HUB = r'^{}\{{remote_name="hub",[^}}]*\}} (\S+)$'
-_REASON = re.compile(r'non-recoverable error.* err="((?:[^"\\]|\\.)*)"')
+_URL = re.compile(rf'^{_SENT}\{{remote_name="hub",url="([^"]*?)(?:/api/v1/write)?"', re.MULTILINE)
+_REASON = re.compile(r'(?:non-recoverable error|Failed to send batch, retrying).* err="((?:[^"\\]|\\.)*)"')
+_FIXES = {
+    "certificate has expired": "replace agents.cert_file on the hub, or set the clock of this machine.",
+    "certificate": "hub.ca_file must be the hub's certificate, or that of its authority, and hub.url have a "
+    "name that the certificate has.",
+    "no such host": "the name in hub.url must resolve here.",
+    "connection refused": "`make status` on the hub, and the port in hub.url must be its ports.agents.",
+    "i/o timeout": "the hub's firewall must let the port in hub.url through.",
+    "deadline exceeded": "the hub's firewall must let the port in hub.url through.",
+}
+"""By what an error of the sender has in it."""
 _LATE = 60
 """Seconds: four of the slower scrapes."""
 _PATIENCE = 20
@@ -96,14 +107,20 @@ class Sender:
             return
         sent = _value(_SENT, page)
         if not sent:
-            yield f"The hub has not taken a sample since the sender started: {self.log} says why."
+            yield f"The hub has not taken a sample since the sender started: {self._reason()}"
         elif self._refused(page):
             yield f"The hub refuses the samples, which are lost: {self._reason()}"
         elif (late := time.time() - sent) > _LATE:
             yield (
-                f"The hub has not taken the samples of the last {duration(late)}: {self.log} says why. "
+                f"The hub has not taken the samples of the last {duration(late)}: {self._reason()} "
                 f"They are kept for {cluster.BUFFER} and sent later."
             )
+
+    def taken(self, page: str) -> str:
+        """Return what is said without faults: which hub takes the samples, and how old they are."""
+        hub = match[1] if (match := _URL.search(page)) else ""
+        age = duration(max(0.0, time.time() - _value(_SENT, page)))
+        return f"The hub {hub} takes its samples (newest {age} old)."
 
     def _refused(self, page: str) -> bool:
         """Return whether the hub refuses what is sent now, not only what was sent at some time."""
@@ -121,7 +138,9 @@ class Sender:
         found = [match[1] for line in last_lines(self.log, _LINES) if (match := _REASON.search(line))]
         if not found:
             return f"{self.log} says why."
-        return found[-1].replace('\\"', '"').replace("\\n", " ").strip()
+        reason = found[-1].replace('\\"', '"').replace("\\n", " ").strip().rstrip(".")
+        fix = next((f" Fix: {fix}" for sign, fix in _FIXES.items() if sign in reason), "")
+        return f"{reason}.{fix}"
 
 
 def _value(name: str, page: str) -> float:

@@ -61,6 +61,7 @@ def test_an_agent_sends_runs_and_gpus_to_the_hub_whose_alerts_fire_and_loses_not
     assert not list((agent.state / "rendered").glob("*/generated/rules"))
     status = agent.run("status")
     assert status.returncode == 0, status.stdout
+    assert f"\nThe hub {hub.url} takes its samples (newest " in status.stdout
 
     with writing(SICK, agent.folder / "my runs/ppo/sick.log", "--rate", "5", "--stay"):
         eventually(lambda: hub.firing(alertname="KLExplosion", run="ppo/sick"))
@@ -118,11 +119,12 @@ def _nothing_is_lost(agent: Installation, hub: Hub) -> None:
 
 
 def _another_role_replaces_the_parts(agent: Installation, hub: Hub) -> None:
-    agent.configure(f"{QUICK}discovery: {{ray: null}}\n")
+    agent.configure(f"role: hub\n{QUICK}discovery: {{ray: null}}\n")
     done = agent.up()
     assert done.returncode == 0, done.stderr + done.stdout
     assert parts(agent) >= {"exporter", "gpu", "prometheus", "alertmanager", "door", "watchdog"}
     assert "sender" not in parts(agent)
+    assert "\nThis is a hub. Agents connect to 127.0.0.1, port " in agent.run("status").stdout
 
     configure(agent, hub)
     done = agent.up()

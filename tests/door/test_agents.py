@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import shutil
 import socket
 import ssl
@@ -22,6 +23,9 @@ from exporter.door import backend_access
 from exporter.door.agents import MOST_BODY, MOST_CLIENTS, MOST_HANDSHAKES
 from exporter.door.credentials import made
 from exporter.door.write_request import MOST_PLAIN, pack
+from stepwatch.config import load
+from stepwatch.services.agent import Sender
+from stepwatch.services.hub import show
 from stepwatch.system.environment import CHECKOUT
 from stepwatch.system.files import last_lines
 from stepwatch.system.http_client import Page
@@ -176,6 +180,9 @@ def test_an_agent_refuses_an_expired_certificate_and_takes_its_renewal(hub, tmp_
     with AgentServer("3.13", tmp_path / "agent", f"https://{hub.address}", token, {"node": "late"}) as agent:
         eventually(lambda: _sum(agent, "prometheus_remote_storage_samples_retried_total") > 0)
         assert "certificate has expired" in agent.log.read_text()
+        (fault,) = Sender(Page(f"{agent.url}/metrics"), agent.log).faults("")
+        assert "certificate has expired" in fault
+        assert "Fix: " in fault
         assert hub.metric("samples_total", node="late") == 1
         assert ask(hub.door.prometheus, "/-/ready").status == 200
 
@@ -393,3 +400,55 @@ def test_on_loopback_it_needs_no_certificate(tmp_path):
             Content_Type="application/x-protobuf", Content_Encoding="snappy",
         )  # fmt: skip
         assert reply.status == 403
+
+
+def test_status_shows_nodes_refusals_runs_and_an_expired_certificate(hub: HubSite, tmp_path: Path) -> None:
+    port = hub.door.prometheus.rpartition(":")[2]
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        f"role: hub\nagents: {{cert_file: hub.pem, key_file: hub-key.pem}}\nports: {{prometheus: {port}}}\n"
+    )
+    for name in ("hub.pem", "hub-key.pem"):
+        shutil.copyfile(CERTIFICATES / name, tmp_path / name)
+
+    def shown() -> tuple[bool, list[str]]:
+        said: list[str] = []
+        return show(load(config), hub.folder / "agents", said.append), said
+
+    token = hub.admit("shown")
+    hub.admit("unseen")
+    hub.certify("hub.pem")
+    eventually(lambda: shown()[0])
+    assert hub.write(b"", None).status == 401
+    assert hub.write(one("x", "another"), token).status == 403
+    stamp = int(time.time() * 1000)
+    states = [("a", "running", 1), ("b", "running", 1), ("b", "failed", 0), ("c", "failed", 1)]
+    sent = [
+        series(
+            [("__name__", "rl_run_state"), ("node", "shown"), ("run", run), ("state", state)],
+            sample(value, stamp),
+        )
+        for run, state, value in states
+    ]
+    alert = [("__name__", "ALERTS"), ("alertname", "NodeLost"), ("alertstate", "firing"), ("node", "shown")]
+    body = pack(b"".join([*sent, series(alert, sample(1, stamp))]))
+    assert hub.write(body, token).status in (200, 204)
+    eventually(lambda: hub.stored("rl_run_state") and hub.stored("ALERTS"))
+
+    sound, said = shown()
+    text = "\n".join(said)
+    assert sound
+    assert said[0].startswith("\nThis is a hub. Agents connect to 127.0.0.1, port 9415 (https).")
+    (line,) = (each for each in said if each.startswith("  shown "))
+    assert re.search(r"\d+ (s|min) ago: NodeLost; refused requests: 1 \(node_label\)$", line)
+    (line,) = (each for each in said if each.startswith("  unseen "))
+    assert line.endswith("none since the door was started")
+    assert re.search(r"Requests refused before a node was known: \d+ \(credential\)", text)
+    assert "Runs of agents: 1 failed on shown, 2 running on shown." in said
+    assert said[-1].startswith("The certificate for agents expires in ")
+
+    hub.certify("expired.pem")
+    eventually(lambda: not shown()[0])
+    assert "has expired. Fix: replace it" in shown()[1][-1]
+    hub.certify("hub.pem")
+    eventually(lambda: shown()[0])

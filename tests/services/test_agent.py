@@ -25,11 +25,17 @@ def metrics(sent: float, failed: int, name: str = "hub") -> str:
     )
 
 
-def faults(tmp_path: Path, before: str, now: str = "") -> list[str]:
+def faults(tmp_path: Path, before: str, now: str = "", log: str = REFUSAL) -> list[str]:
     """What is said where the page of metrics was one a moment ago, and is another one now."""
-    (tmp_path / "log").write_text(REFUSAL)
+    (tmp_path / "log").write_text(log)
     with Answering(body=now) as server:
         return list(Sender(Page(server.url), tmp_path / "log").faults(before))
+
+
+def test_the_hub_that_takes_all_is_named_with_the_age_of_the_newest_sample(tmp_path: Path) -> None:
+    said = Sender(Page(""), tmp_path / "log").taken(metrics(time.time() - 3600, 0))
+
+    assert said == "The hub https://hub:9415 takes its samples (newest 1h 0m old)."
 
 
 def test_a_hub_that_takes_all_is_no_fault(tmp_path: Path) -> None:
@@ -40,9 +46,26 @@ def test_a_hub_that_takes_all_is_no_fault(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["hub", "another"])
 def test_a_sender_that_has_sent_nothing_names_its_log(tmp_path: Path, name: str) -> None:
-    (said,) = faults(tmp_path, metrics(0 if name == "hub" else time.time(), 0, name))
+    (said,) = faults(tmp_path, metrics(0 if name == "hub" else time.time(), 0, name), log="\n")
 
     assert said == f"The hub has not taken a sample since the sender started: {tmp_path}/log says why."
+
+
+@pytest.mark.parametrize(
+    ("error", "fix"),
+    [
+        ("tls: failed to verify certificate: x509: certificate signed by unknown authority", "hub.ca_file"),
+        ("dial tcp: lookup hub on 10.0.0.1:53: no such host", "must resolve here"),
+        ("dial tcp 10.0.0.7:9415: connect: connection refused", "`make status` on the hub"),
+        ("context deadline exceeded", "firewall"),
+    ],
+)
+def test_what_keeps_a_sender_from_sending_is_said_with_the_fix(tmp_path: Path, error: str, fix: str) -> None:
+    log = f'level=WARN msg="Failed to send batch, retrying" err="Post \\"https://h\\": {error}"\n'
+    (said,) = faults(tmp_path, metrics(0, 0), log=log)
+
+    assert f'since the sender started: Post "https://h": {error}. Fix: ' in said
+    assert fix in said
 
 
 def test_samples_that_wait_are_said_with_how_long_they_are_kept(tmp_path: Path) -> None:
@@ -57,7 +80,7 @@ def test_a_refusal_is_said_in_the_hubs_own_words(tmp_path: Path) -> None:
 
     assert said == (
         "The hub refuses the samples, which are lost: "
-        'server returned HTTP status 401 Unauthorized: not "the" token'
+        'server returned HTTP status 401 Unauthorized: not "the" token.'
     )
 
 

@@ -125,11 +125,15 @@ def status(place: State, say: Say) -> int:
 
 
 def _all_sent(parts: Sequence[Part], texts: Texts, place: State, say: Say) -> bool:
-    """Say what the hub does not take; returns whether it takes all."""
-    unsent = [remark for sender in senders(parts, place) for remark in sender.faults(texts[sender.metrics])]
-    for remark in unsent:
-        say(f"\n{remark}")
-    return not unsent
+    """Say whether the hub takes what is sent, or what it does not take; returns whether it takes all."""
+    sound = True
+    for sender in senders(parts, place):
+        page = texts[sender.metrics]
+        faults = list(sender.faults(page))
+        for line in faults or ([sender.taken(page)] if page else []):
+            say(f"\n{line}")
+        sound &= not faults
+    return sound
 
 
 def senders(parts: Sequence[Part], place: State) -> list[Sender]:
