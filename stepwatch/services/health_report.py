@@ -193,7 +193,7 @@ def firing(alerts: str | None, silences: str | None, over: Mapping[str, str] | N
             f"the run is over ({ended})" if ended else "",
         )
         muted = _muted(alert["status"], names, ends)
-        action = f"\n    First: {notes['action']}." if "action" in notes else ""
+        action = f"\n    First: {notes['action']}." if "action" in notes and not ended else ""
         texts.append(f"{'  '.join(filter(None, words))}{muted}: {notes.get('description', '')}{action}")
     return texts
 
