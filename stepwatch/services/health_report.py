@@ -169,7 +169,7 @@ class HealthReport:
 
 
 def firing(alerts: str | None, silences: str | None, over: Mapping[str, str] | None = None) -> list[str]:
-    """A text for each alert on these two pages, the worst first, each followed by those that it mutes.
+    """A text for each alert on these two pages, the worst first, each followed by those it mutes; or none.
 
     ``over`` has the states of the runs that have ended: alerts about them go on until the run is forgotten.
     """
