@@ -169,7 +169,7 @@ class HealthReport:
 
 
 def firing(alerts: str | None, silences: str | None, over: Mapping[str, str] | None = None) -> list[str]:
-    """A text for each alert on these two pages, the worst first; none without an answer.
+    """A text for each alert on these two pages, the worst first, each followed by those it mutes; or none.
 
     ``over`` has the states of the runs that have ended: alerts about them go on until the run is forgotten.
     """
@@ -182,8 +182,15 @@ def firing(alerts: str | None, silences: str | None, over: Mapping[str, str] | N
         rank = _SEVERITIES.index(severity) if severity in _SEVERITIES else len(_SEVERITIES)
         return bool(alert["status"]["inhibitedBy"]), rank, alert["startsAt"]
 
+    found.sort(key=order)
+    place = {alert["fingerprint"]: index for index, alert in enumerate(found)}
+
+    def beneath(alert: dict[str, Any]) -> tuple[int, bool]:
+        causes = alert["status"]["inhibitedBy"]
+        return place.get(causes[0], len(found)) if causes else place[alert["fingerprint"]], bool(causes)
+
     texts = []
-    for alert in sorted(found, key=order):
+    for alert in sorted(found, key=beneath):
         labels, notes = alert["labels"], alert["annotations"]
         fired = f"fired at {_time(alert['startsAt']):%H:%M}"
         run, name = labels.get("run", ""), labels["alertname"]
@@ -193,7 +200,7 @@ def firing(alerts: str | None, silences: str | None, over: Mapping[str, str] | N
             f"the run is over ({ended})" if ended else "",
         )
         muted = _muted(alert["status"], names, ends)
-        action = f"\n    First: {notes['action']}." if "action" in notes else ""
+        action = f"\n    First: {notes['action']}." if "action" in notes and not ended else ""
         texts.append(f"{'  '.join(filter(None, words))}{muted}: {notes.get('description', '')}{action}")
     return texts
 

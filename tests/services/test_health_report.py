@@ -103,7 +103,7 @@ def test_runs_receivers_and_alerts_are_reported(serve: Serve) -> None:
     assert len(said) == 3
 
 
-def test_an_inhibited_alert_comes_last_and_names_what_inhibits_it() -> None:
+def test_an_inhibited_alert_follows_what_inhibits_it_and_names_what_inhibits_it() -> None:
     def alert(name: str, severity: str, *inhibiting: str) -> dict[str, object]:
         return {
             "labels": {"alertname": name, "run": "ppo", "severity": severity},
@@ -113,9 +113,13 @@ def test_an_inhibited_alert_comes_last_and_names_what_inhibits_it() -> None:
             "status": {"inhibitedBy": [f"of {each}" for each in inhibiting], "silencedBy": []},
         }
 
-    alerts = [alert("RewardCollapse", "critical", "RunStopped"), alert("RunStopped", "warning")]
+    alerts = [
+        alert("Unrelated", "info"),
+        alert("RewardCollapse", "critical", "RunStopped"),
+        alert("RunStopped", "warning"),
+    ]
 
-    stopped, collapsed = firing(json.dumps(alerts), None)
+    stopped, collapsed, _ = firing(json.dumps(alerts), None)
 
     assert stopped.startswith("warning  RunStopped  ppo  fired at ")
     assert collapsed.startswith("critical  RewardCollapse  ppo  fired at ")
@@ -127,7 +131,7 @@ def test_an_alert_of_a_run_that_is_over_says_so(serve: Serve) -> None:
     alerts = [
         {
             "labels": {"alertname": name, "severity": "warning", "run": run},
-            "annotations": {"description": f"{name} of {run}"},
+            "annotations": {"description": f"{name} of {run}", "action": f"act on {name} of {run}"},
             "startsAt": "2026-11-21T01:00:00Z",
             "fingerprint": f"{name}{run}",
             "status": {"inhibitedBy": [], "silencedBy": []},
@@ -144,6 +148,8 @@ def test_an_alert_of_a_run_that_is_over_says_so(serve: Serve) -> None:
     assert "the run is over (failed)" in found["KLExplosion of a"]
     assert "the run is over (vanished)" in found['KLHigh of b"\\']
     assert "is over" not in found["RunFailed of a"] + found["KLHigh of c"]
+    acts = [line.strip() for line in firing_.splitlines() if "First:" in line]
+    assert sorted(acts) == ["First: act on KLHigh of c.", "First: act on RunFailed of a."]
 
 
 def test_without_runs_and_receivers_it_says_so(serve: Serve) -> None:

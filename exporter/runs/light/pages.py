@@ -155,9 +155,14 @@ def detailed(run: RunSummary, *, whole: bool) -> list[Firing]:
     """The alerts shown in full: the worst, or ``whole`` all but those with a worse one of their topic."""
     alerts = run.alerts
     if whole:
-        worst = {alert.topic: rank(alert.severity) for alert in reversed(alerts)}
+        worst = {alert.topic: rank(alert.severity) for alert in sorted(alerts, key=_rank, reverse=True)}
         return [alert for alert in alerts if rank(alert.severity) == worst[alert.topic]]
-    return [alert for alert in alerts if rank(alert.severity) == rank(alerts[0].severity)]
+    # What the first one mutes may be worse.
+    return [alert for alert in alerts if _rank(alert) <= _rank(alerts[0])]
+
+
+def _rank(alert: Firing) -> int:
+    return rank(alert.severity)
 
 
 def named(run: RunSummary, *, whole: bool) -> str:
@@ -165,6 +170,7 @@ def named(run: RunSummary, *, whole: bool) -> str:
     shown = {alert.name for alert in detailed(run, whole=whole)}
     names = (
         f"{alert.name}{' (silenced)' * bool(alert.silenced_until)}"
+        f"{f' (muted by {alert.inhibited_by})' if alert.inhibited_by else ''}"
         for alert in run.alerts
         if alert.name not in shown
     )

@@ -120,6 +120,20 @@ class Firing:
     ends: float | None = None
 
 
+def causes_first(alerts: Iterable[Firing]) -> list[Firing]:
+    """The worst first, each followed by those that it mutes; last those muted by what is not among them."""
+    worst = sorted(alerts, key=lambda alert: (rank(alert.severity), alert.name))
+    # Of two with one name the last, so that what they mute follows both.
+    place = {alert.name: index for index, alert in enumerate(worst) if not alert.inhibited_by}
+
+    def order(each: tuple[int, Firing]) -> tuple[int, bool]:
+        index, alert = each
+        muted = bool(alert.inhibited_by)
+        return place.get(alert.inhibited_by, len(worst)) if muted else index, muted
+
+    return [alert for _, alert in sorted(enumerate(worst), key=order)]
+
+
 @dataclass(frozen=True, slots=True)
 class RunAction:
     """What the circuit breaker does or did about a run.
@@ -218,9 +232,8 @@ class RunSummary:
 
     @property
     def alerts(self) -> list[Firing]:
-        """Its alerts, the worst first; of a finished run only those of severity ``info``."""
-        shown = (alert for alert in self.firing if not self.finished or alert.severity == "info")
-        return sorted(shown, key=lambda alert: (rank(alert.severity), alert.name))
+        """Its alerts as ``causes_first``; of a finished run only those of severity ``info``."""
+        return causes_first(alert for alert in self.firing if not self.finished or alert.severity == "info")
 
     @property
     def diagnoses(self) -> list[Health]:

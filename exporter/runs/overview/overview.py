@@ -27,6 +27,7 @@ from exporter.runs.overview.models import (
     RunSummary,
     Series,
     SeriesLimit,
+    causes_first,
 )
 from exporter.runs.overview.panels import Limit, Line, Panel, PanelFile, Panels, Query
 from exporter.runs.overview.pollers import Actions, Silences, Watchdog
@@ -154,7 +155,7 @@ class Overview:
             for alert in self._firing(about)
             if alert.severity in ("critical", "warning")
         ]
-        return tuple(sorted(found, key=lambda alert: rank(alert.severity)))
+        return tuple(causes_first(found))
 
     @property
     def notifies(self) -> bool:

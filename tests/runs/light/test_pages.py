@@ -17,7 +17,7 @@ from exporter.http.routes import Routes
 from exporter.runs.files.verdicts import VerdictLog
 from exporter.runs.light import formatting
 from exporter.runs.light.site import Light
-from exporter.runs.overview.models import Firing, Omitted, Range
+from exporter.runs.overview.models import Firing, Omitted, Range, causes_first
 from exporter.runs.signals.candidates import Candidate
 from tests.runs.light.stories import EXPLOSION, HEALTHS, Reported, chart, sick, summary
 
@@ -406,6 +406,7 @@ def test_an_alert_of_a_run_that_is_over_says_so() -> None:
     ended = replace(EXPLOSION, name="RunFailed", topic="end")
     found = page(Reported([summary(state="failed", firing=(EXPLOSION, ended))])).words
     assert found.count("the run is over (failed)") == 1
+    assert found.count(f"First: {EXPLOSION.action}") == 1  # of RunFailed alone
     for state in ("running", "stalled"):
         assert "is over" not in page(Reported([summary(state=state, firing=(EXPLOSION,))])).words
 
@@ -420,13 +421,21 @@ def test_an_alert_that_outlasts_its_condition_says_until_when() -> None:
     assert "condition" not in page(Reported([summary(firing=(EXPLOSION,))])).words
 
 
-def test_alerts_that_follow_from_another_are_folded_below_its_name() -> None:
-    cause = replace(EXPLOSION, name="GPUXid")
-    names = ("GPUHot", "GPURecoveryNeeded")
-    effects = [replace(EXPLOSION, name=name, inhibited_by="GPUXid") for name in names]
-    found = page(Reported([], about_none=(cause, *effects)))
-    assert "Follows from GPUXid: GPUHot, GPURecoveryNeeded" in found.words
-    assert found.text.index("<details>") > found.text.index("<b>GPUXid</b>")
+def test_muted_alerts_stand_beneath_what_mutes_them_and_say_so() -> None:
+    cause = replace(EXPLOSION, name="RunStopped", severity="warning")
+    worse = replace(EXPLOSION, name="Collapse", inhibited_by="RunStopped")
+    other = replace(cause, name="Unrelated", topic="other")
+    found = page(Reported([summary(state="stopped", firing=(worse, cause, other))]))
+    places = [found.text.index(f"<b>{name}</b>") for name in ("RunStopped", "Collapse", "Unrelated")]
+    assert places == sorted(places)
+    assert found.words.count("muted by RunStopped") == 1
+    assert found.attributes("class").count("muted") == 1
+
+
+def test_those_muted_by_what_is_not_among_them_come_last() -> None:
+    mild = replace(EXPLOSION, name="Mild", severity="warning")
+    alerts = (replace(EXPLOSION, inhibited_by="NodeLost"), mild)
+    assert [alert.name for alert in causes_first(alerts)] == ["Mild", EXPLOSION.name]
 
 
 def test_a_chart_shows_at_which_step_the_run_was_started_again_and_no_two_limits_look_alike() -> None:
