@@ -31,6 +31,13 @@ def signals(value: object) -> Mapping[str, tuple[str, ...]]:
     return {name: _texts(keys) for name, keys in table.items()}
 
 
+def labels(value: object) -> Mapping[str, str]:
+    """Check labels and their values."""
+    found = _json(value, dict, "a table of labels")
+    _texts(list(found.values()))
+    return found
+
+
 def patterns(value: object) -> tuple[str, ...]:
     """Check patterns of keys, or of paths."""
     return _texts(_json(value, list, "a list of patterns"))
@@ -127,6 +134,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     add("prometheus-url", address, None, "the Prometheus that watches the runs")
     add("runs-of-agents", switch, default=False, text="whether to show what agents read, where it is a hub's")
     add("alertmanager-url", address, None, "the Alertmanager, whose silences the pages show")
+    add("external-labels", labels, {}, "labels that Prometheus adds to alerts, as JSON")
     add("watchdog-url", address, None, "the watchdog, whose findings the pages show")
     add("actions-url", address, None, "the circuit breaker, whose actions the pages show")
     add("actions-link", text, None, "where people open its page")

@@ -84,6 +84,7 @@ def runs(config: Config, deployment: Deployment) -> Settings:
         "discovery_forget_after": discovery.forget_after.seconds,
         "token_file": discovery.token_file and deployment.file(discovery.token_file),
         **{f"{part}_url": asked(part) for part in ("prometheus", "alertmanager", "watchdog")},
+        "external_labels": config.sent_labels,
         "runs_of_agents": config.is_hub,
         "actions_url": f"http://{deployment.address('actions')}" if config.actions.enabled else None,
         "actions_link": config.link("actions") if config.actions.enabled else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -56,6 +56,7 @@ class Overview:
         omitted: Gives what is not shown.
         watchdog: URL of the watchdog, if there is one.
         alertmanager: URL of the Alertmanager that silences alerts, if there is one.
+        external_labels: Of Prometheus, which alerts have there.
         actions: URL of the circuit breaker, if there is one, and where people open its page.
         remote: Whether Prometheus is a hub's, whose agents' runs are shown as well.
     """
@@ -69,6 +70,7 @@ class Overview:
         *,
         watchdog: str | None = None,
         alertmanager: str | None = None,
+        external_labels: Mapping[str, str] | None = None,
         actions: tuple[str | None, str] = (None, ""),
         remote: bool = False,
     ) -> None:
@@ -76,7 +78,7 @@ class Overview:
         self._prometheus = Prometheus(
             url, self._judged, self._charted, self._spans, self._of_agents if remote else None
         )
-        self._watchdog, self._silences = Watchdog(watchdog), Silences(alertmanager)
+        self._watchdog, self._silences = Watchdog(watchdog), Silences(alertmanager, external_labels)
         self._actions = Actions(*actions)
         self._pollers = (self._prometheus, self._watchdog, self._silences, self._actions, file)
 

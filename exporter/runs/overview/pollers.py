@@ -62,10 +62,14 @@ class Poller(ABC):
 
 
 class Silences(Poller):
-    """Alertmanager's silences and inhibitions of alerts that fire; without a URL, none."""
+    """Alertmanager's silences and inhibitions of alerts that fire; without a URL, none.
 
-    def __init__(self, url: str | None) -> None:
+    ``external_labels`` are those of Prometheus: alerts that lack one have it when they are sent.
+    """
+
+    def __init__(self, url: str | None, external_labels: Mapping[str, str] | None = None) -> None:
         super().__init__("silences", enabled=bool(url))
+        self._external_labels = external_labels or {}
         self._url = (url or "").rstrip("/")
         self._ends: Mapping[frozenset[tuple[str, str]], float] = {}
         self._causes: Mapping[frozenset[tuple[str, str]], str] = {}
@@ -74,14 +78,17 @@ class Silences(Poller):
     def mark(self, alerts: Iterable[Firing]) -> tuple[Firing, ...]:
         """Return the alerts: silenced ones with when that ends, inhibited ones with the cause."""
         ends, causes, now = self._ends, self._causes, time.time()
-        return tuple(
-            replace(
+
+        def marked(alert: Firing) -> Firing:
+            sent = frozenset({**self._external_labels, **dict(alert.labels)}.items())
+            end = ends.get(sent, 0.0)
+            return replace(
                 alert,
-                silenced_until=end if (end := ends.get(alert.labels, 0.0)) > now else alert.silenced_until,
-                inhibited_by=causes.get(alert.labels, ""),
+                silenced_until=end if end > now else alert.silenced_until,
+                inhibited_by=causes.get(sent, ""),
             )
-            for alert in alerts
-        )
+
+        return tuple(map(marked, alerts))
 
     def poll(self) -> float:
         """Ask Alertmanager; returns the seconds until the next time."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -44,13 +45,14 @@ def _asking(alertmanager: AlertmanagerServer) -> Iterator[Silences]:
     asking.stop()
 
 
-def silence(alertmanager: AlertmanagerServer, seconds: float) -> float:
-    """Silence one of two alerts; returns when that ends."""
+def silence(alertmanager: AlertmanagerServer, seconds: float, **labels: str) -> float:
+    """Silence one of two alerts, with more labels if they are given; returns when that ends."""
     begin = time.time()
     alerts = [{"labels": dict(alert.labels)} for alert in (SILENCED, OTHER)]
     assert http_client.order(f"{alertmanager.url}/api/v2/alerts", alerts) == ""
+    of = {"run": "ppo/gsm8k", **labels}
     wanted = {
-        "matchers": [{"name": "run", "value": "ppo/gsm8k", "isRegex": False, "isEqual": True}],
+        "matchers": [{"name": name, "value": of[name], "isRegex": False, "isEqual": True} for name in of],
         "startsAt": datetime.fromtimestamp(begin, timezone.utc).isoformat(),
         "endsAt": datetime.fromtimestamp(begin + seconds, timezone.utc).isoformat(),
         "createdBy": "test",
@@ -68,6 +70,23 @@ def test_a_silenced_alert_has_the_end_of_its_last_silence_and_others_have_none(
 
     eventually(lambda: asking.mark([SILENCED])[0].silenced_until == pytest.approx(end, abs=0.01))
     assert asking.mark([OTHER]) == (OTHER,)
+
+
+def test_alerts_are_known_by_the_labels_with_which_they_are_sent(alertmanager: AlertmanagerServer) -> None:
+    asking = Silences(alertmanager.url, {"cluster": "night"})
+    asking.start()
+    by_day = replace(SILENCED, labels=SILENCED.labels | {("cluster", "day")})
+    sent = [{"labels": {"cluster": "night", **dict(alert.labels)}} for alert in (SILENCED, by_day)]
+    assert http_client.order(f"{alertmanager.url}/api/v2/alerts", sent) == ""
+    end = silence(alertmanager, 3600, cluster="night")
+
+    def ends() -> list[float | None]:
+        return [alert.silenced_until for alert in asking.mark([SILENCED, by_day])]
+
+    try:
+        eventually(lambda: ends() == [pytest.approx(end, abs=0.01), None])
+    finally:
+        asking.stop()
 
 
 def test_an_alertmanager_that_is_gone_silences_nothing(
