@@ -37,7 +37,7 @@ def mark(config: Path, run: str, note: str | None, say: Say) -> int:
     except Refused:
         if nodes := (runs.known(settings.address("exporter")) or {}).get(run):
             where = " and ".join(sorted(nodes))
-            raise Refused(f"{refused}{run} is read on {where}. Fix: `make mark` there.") from None
+            raise Refused(f"{refused}{run} is read on {where}. Fix: `make mark RUN={run}` there.") from None
         raise
     say(f"Marked {run}: from its next step on, start, best, peak, noise and windows begin anew.")
     say(f"What fires by the old level ends {settings.notify.keep_firing_for} later (notify.keep_firing_for).")

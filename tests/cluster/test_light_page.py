@@ -267,7 +267,8 @@ def test_orders_about_a_run_of_an_agent_are_taken_or_say_where_they_belong(
 
     assert main(["mark", "--config", str(config), ENDED["run"]]) == 2
     said = capsys.readouterr().err
-    assert said == f"Nothing was marked. {ENDED['run']} is read on n2. Fix: `make mark` there.\n"
+    run = ENDED["run"]
+    assert said == f"Nothing was marked. {run} is read on n2. Fix: `make mark RUN={run}` there.\n"
     assert main(["mark", "--config", str(config), "ppo/unknown"]) == 2
     assert "There is no run named ppo/unknown." in capsys.readouterr().err
 
