@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -285,7 +286,17 @@ def test_an_alertmanager_that_has_no_room_for_a_request_is_asked_again(tmp_path:
     (tmp_path / "alertmanager.yml").write_text("route: {receiver: a}\nreceivers: [{name: a}]\n")
     options = ("--web.get-concurrency=1",)
     with AlertmanagerServer("0.31", tmp_path, options=options) as server, ThreadPoolExecutor(1) as pool:
-        busy = pool.submit(urllib.request.urlopen, f"{server.url}/debug/pprof/trace?seconds=2")
-        eventually(lambda: http_client.read(f"{server.url}/metrics") is None)
+        seen = Event()
+
+        def occupy() -> None:
+            # Again and again: the look for whether it is busy may take the only place first.
+            while not seen.is_set():
+                http_client.read(f"{server.url}/debug/pprof/trace?seconds=2", timeout=30)
+
+        busy = pool.submit(occupy)
+        try:
+            eventually(lambda: http_client.read(f"{server.url}/metrics") is None)
+        finally:
+            seen.set()
         assert Alertmanager(server.url).sent("webhook", Probe("ops")).messages == 0
-        busy.result().close()
+        busy.result()
