@@ -57,7 +57,7 @@ class Server:
 
     Args:
         command: Its command line.
-        ready_url: Answers once it works.
+        ready_url: Answers once it works; ``None`` for a program that has no page.
         cwd: Its working directory.
         env: Its whole environment, this process's own if not given.
         log: Where its output goes, a temporary file if not given; kept over restarts.
@@ -67,7 +67,7 @@ class Server:
     def __init__(
         self,
         command: Sequence[str | Path],
-        ready_url: str | http_client.Page,
+        ready_url: str | http_client.Page | None,
         *,
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
@@ -89,11 +89,11 @@ class Server:
 
     def start(self) -> None:
         """Start it and wait until it is ready."""
-        assert http_client.read(self.ready_url) is None, f"{self.ready_url} is another server's."
+        assert not self._answers(), f"{self.ready_url} is another server's."
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(self.command, cwd=self.cwd, env=self.env, stdout=log, stderr=log)
         deadline = time.monotonic() + self.patience
-        while http_client.read(self.ready_url) is None:
+        while self.ready_url and not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 tail = "\n".join(last_lines(self.log, 20))
@@ -112,6 +112,9 @@ class Server:
         """Have it read its settings again."""
         assert self._process is not None
         self._process.send_signal(signal.SIGHUP)
+
+    def _answers(self) -> bool:
+        return self.ready_url is not None and http_client.read(self.ready_url) is not None
 
     def _end(self, number: signal.Signals) -> None:
         if self._process is None:

@@ -127,9 +127,7 @@ class Second:
         past_door = f"--alertmanager={self.alertmanager.url}"
         self.watchdog = Server((*watchdog, past_door), f"{self.url}/-/healthy", cwd=CHECKOUT, env=env)
         words = ("deadman", f"--config={folder}/config.yaml", f"--peer={first}", "--every=1s")
-        self.command = Server(
-            (sys.executable, "-m", "stepwatch", *words), f"{self.url}/-/healthy", cwd=CHECKOUT, env=env
-        )
+        self.command = Server((sys.executable, "-m", "stepwatch", *words), None, cwd=CHECKOUT, env=env)
 
     @property
     def parts(self) -> list[Any]:
