@@ -51,7 +51,7 @@ class Policy(Section):
     """What is done when an alert about a run has been firing for a while."""
 
     on: AlertName = needed("The name of the alert.")
-    severity: SentSeverity | None = default(None, "Its severity. null: any.")
+    severity: SentSeverity | None = default(None, "The severity of the alert. null: any.")
     for_: Span = Field(
         default=Duration.parse("2m"),
         alias="for",

@@ -218,7 +218,7 @@ class Slack(Section):
     block: ClassVar[str] = "slack_configs"
 
     url_file: SecretUrlFile = needed("A file with the URL of an incoming webhook.")
-    channel: Channel | None = default(None, '"#name". null: the webhook\'s own.')
+    channel: Channel | None = default(None, '"#name". null: the webhook\'s default.')
 
     @property
     def secrets(self) -> tuple[Path, ...]:
@@ -279,7 +279,7 @@ class DingTalk(Robot):
     title: ClassVar[str] = "DingTalk"
 
     url_file: SecretUrlFile = needed("A file with the robot's webhook URL.")
-    secret_file: SecretFile | None = default(None, "A file with the secret that it signs with (SEC...).")
+    secret_file: SecretFile | None = default(None, "A file with the secret that signs its messages (SEC...).")
     keyword: LabelValue | None = default(
         None, "One of its custom keywords, appended to messages that lack it."
     )

@@ -115,7 +115,8 @@ class Retention(Section):
     )
     size: StorageSize = default(
         Size.parse("20GB"),
-        "KB, MB, GB or TB. Ten concurrent runs write some 6 GB in 90 days at the default intervals.",
+        "Maximum size of the history, in KB, MB, GB or TB. Ten concurrent runs write some 6 GB in 90 days "
+        "at the default intervals.",
     )
 
 
@@ -219,8 +220,8 @@ class Config(Section):
     )
     alerts: Alerts = default(
         Alerts(),
-        "When an alert fires. Every block takes enabled: false; a level (warning, critical) "
-        "set to null is off by itself.",
+        "When an alert fires. Every block accepts enabled: false; a level (warning, critical) set to null "
+        "is off.",
     )
     overrides: tuple[Override, ...] = default(
         (),
@@ -240,7 +241,9 @@ class Config(Section):
         "--dry-run it only prints the retry.",
     )
     intervals: Intervals = default(
-        Intervals(), "How often, at most 2m each: Prometheus forgets a series after 5 minutes."
+        Intervals(),
+        "Intervals of scrapes and rule evaluations, at most 2m each: Prometheus forgets a series after "
+        "5 minutes.",
     )
     external_labels: ExternalLabels = Field(
         default_factory=dict,

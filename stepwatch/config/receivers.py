@@ -189,7 +189,7 @@ class Receiver(_Passing):
     )
     topics: tuple[Topic, ...] = default(
         (),
-        "Only alerts about these: " + ", ".join(TOPICS) + ". Empty: all. stack is Stepwatch's own parts.",
+        "Only alerts about these: " + ", ".join(TOPICS) + ". Empty: all. stack: Stepwatch itself.",
     )
     runs: tuple[RunGlob, ...] = default(
         (),
@@ -202,10 +202,10 @@ class Receiver(_Passing):
         None, "Only within these hours. When they begin, alerts that still fire are sent. null: always."
     )
     active_time_intervals: tuple[ReceiverName, ...] = default(
-        (), "Only within any of these entries of time_intervals. Empty: always."
+        (), "Only within these entries of time_intervals (any of them). Empty: always."
     )
     mute_time_intervals: tuple[ReceiverName, ...] = default(
-        (), "Not within any of these entries of time_intervals."
+        (), "Never within these entries of time_intervals (any of them)."
     )
     send_resolved: Switch = default(True, "Also notify when an alert resolves.")
 

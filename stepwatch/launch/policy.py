@@ -95,10 +95,10 @@ class RetryRule(Section):
 
     failures: tuple[FailureName, ...] = default(
         (),
-        f"Failure classes, by the end of the trainer's output: {', '.join(CLASSES)} (docs/actions.md).",
+        f"Failure classes, detected in the trainer's last output: {', '.join(CLASSES)} (docs/actions.md).",
     )
     exit_codes: tuple[ExitCode, ...] = default((), "Exit codes of the trainer.")
-    signals: tuple[SignalName, ...] = default((), "Signals that ended the trainer, such as SIGKILL.")
+    signals: tuple[SignalName, ...] = default((), "Signals that killed the trainer, such as SIGKILL.")
     alerts: tuple[Alert, ...] = default(
         (),
         "Alerts for which `actions` stopped the trainer, as patterns: KLExplosion, KL*. Without this, a "
