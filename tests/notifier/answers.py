@@ -1,4 +1,4 @@
-"""Every response of a robot, what the notifier does with it, and the table of them in docs/notifications.md."""
+"""Every response of a robot, what the notifier does with it, and their table in docs/notifications.md."""
 
 from __future__ import annotations
 
