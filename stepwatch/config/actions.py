@@ -50,22 +50,22 @@ AlertName = Annotated[str, Checked(_alert)]
 class Policy(Section):
     """What is done when an alert about a run has been firing for a while."""
 
-    on: AlertName = needed("The alert, by its name.")
-    severity: SentSeverity | None = default(None, "Its severity. null: any.")
+    on: AlertName = needed("The name of the alert.")
+    severity: SentSeverity | None = default(None, "The severity of the alert. null: any.")
     for_: Span = Field(
         default=Duration.parse("2m"),
         alias="for",
-        description="How long it must have been firing, its condition with it: the time by which it outlasts "
-        "its condition (notify.keep_firing_for) does not count.",
+        description="How long the alert must have been firing with its condition true: the time for which "
+        "notify.keep_firing_for extends it does not count.",
     )
     runs: RunGlob = default("*", "A pattern of run names: * any text, ? any character, [ab] one of these.")
     do: tuple[ActionStep, ...] = needed(
-        "The steps in order. evidence: collect an archive. notify: send what came of it; what the next three "
-        "do is always announced. checkpoint: checkpoint_signal, and wait for a new complete one. pause: "
-        "SIGSTOP, which trips NCCL timeouts. stop: SIGTERM."
+        "The steps in order. evidence: collect an archive. notify: send the result of the action; the next "
+        "three are always announced. checkpoint: send checkpoint_signal, and wait for a new complete "
+        "checkpoint. pause: send SIGSTOP, which trips NCCL timeouts. stop: send SIGTERM."
     )
     kill_after: PositiveSpan | None = default(
-        None, "SIGKILL so long after stop, if the trainer still runs. null: never."
+        None, "Send SIGKILL this long after stop if the trainer still runs. null: never."
     )
 
     @model_validator(mode="after")
@@ -123,14 +123,14 @@ class Policy(Section):
 class ActionTarget(Section):
     """What runs are reached by that `stepwatch run` did not start."""
 
-    runs: RunGlob = needed("A pattern of run names; the first entry that fits counts.")
+    runs: RunGlob = needed("A pattern of run names; the first entry that matches applies.")
     pid_file: FolderOrGlob | None = default(
         None,
-        "A file with the process id of a process group's leader, written when it started: "
-        "`setsid python train.py & echo $! > FILE`. Not in containers.",
+        "A file with the process id of a process group's leader, written when the process started: `setsid "
+        "python train.py & echo $! > FILE`. Not in containers.",
     )
     ray_job: str | None = Field(
-        default=None, description="The submission id of a job of Ray; stop is `ray job stop`."
+        default=None, description="The submission id of a Ray job; the step stop runs `ray job stop`."
     )
     dashboard: ServerUrl = default("http://127.0.0.1:8265", "The address of Ray's dashboard, for ray_job.")
 
@@ -149,31 +149,38 @@ class ActionTarget(Section):
 class Actions(Section):
     """What the circuit breaker does; without policies it does not run."""
 
-    dry_run: Switch = default(True, "true: log and announce what would be done, and do nothing.")
+    dry_run: Switch = default(True, "true: log and announce every action, but execute none.")
     veto: Span = default(
         Duration.parse("5m"),
-        "From the announcement of checkpoint, pause or stop to the step: time for a person to open the link "
-        "and veto. 0s: none.",
+        "The time between the announcement of checkpoint, pause or stop and the step, in which a person can "
+        "open the link and veto. 0s: none.",
     )
     per_day: ActionCount = default(
-        3, "Most actions on one run within 24 h that have it save a checkpoint, pause it or stop it."
+        3,
+        "Maximum number of actions per run within 24 h that have it save a checkpoint, pause it or stop it.",
     )
     cooldown: Span = default(
-        Duration.parse("30m"), "After an action on a run, or its veto, none on this run for so long."
+        Duration.parse("30m"),
+        "After an action on a run, or its veto, no further action on this run for this long.",
     )
     checkpoint_signal: CheckpointSignal | None = default(
         None,
-        "The signal on which the trainer saves a checkpoint, by a handler of its own: SIGUSR1 or SIGUSR2. "
-        "null: the step checkpoint is refused.",
+        "The signal on which the trainer's own handler saves a checkpoint: SIGUSR1 or SIGUSR2. null: the "
+        "step checkpoint is refused.",
     )
     checkpoint_within: PositiveSpan = default(
-        Duration.parse("10m"), "How long to wait for that checkpoint; then the next step follows without it."
+        Duration.parse("10m"),
+        "How long to wait for that checkpoint; after this time the next step follows without it.",
     )
     policies: tuple[Policy, ...] = default(
-        (), "What is done about which alert. The first that fits an alert counts; an alert causes one action."
+        (),
+        "Which action follows which alert. The first policy that matches an alert applies; an alert "
+        "causes one action.",
     )
     targets: tuple[ActionTarget, ...] = default(
-        (), "How runs are reached that `stepwatch run` did not start; these may not be acted on otherwise."
+        (),
+        "How to reach runs that `stepwatch run` did not start; without an entry no action on them is "
+        "possible.",
     )
 
     @model_validator(mode="after")

@@ -48,8 +48,8 @@ class Override(Section):
         "A pattern of run names: * any text, ? any character, [ab] one of these, [!ab] any other."
     )
     alerts: dict[str, dict[str, Any]] = needed(
-        "As alerts, with only what differs. Alerts about GPUs (but GPUIdleWhileRunning) and about the stack "
-        "cannot be overridden."
+        "The same keys as alerts, only those that differ. Alerts about GPUs (except GPUIdleWhileRunning) "
+        "and about the stack cannot be overridden."
     )
 
     def over(self, name: str, base: Block) -> Block:

@@ -97,14 +97,14 @@ class Hub(Section):
 
     url: Annotated[ServerUrl, AfterValidator(_hub_url)] | None = default(
         None,
-        "Its address for agents, without a path, such as https://hub.example.org:9415. http:// only on "
-        "loopback, where a tunnel may begin.",
+        "The hub's address for agents, without a path, such as https://hub.example.org:9415. http:// only "
+        "on loopback, for a tunnel.",
     )
     token_file: SecretFile | None = default(
         None, "A file with the token of this node, which `make agent NODE=name` prints on the hub."
     )
     ca_file: TrustFile | None = default(
-        None, "A file with the certificates (PEM) that vouch for the hub. null: those of the system."
+        None, "A file with the certificates (PEM) to trust for the hub. null: the system's."
     )
 
 
@@ -112,10 +112,10 @@ class Agents(Section):
     """Where the hub takes what agents send."""
 
     listen: ListenAddress = default(
-        "127.0.0.1", "The address for agents. Beyond loopback only with cert_file and key_file."
+        "127.0.0.1", "The listen address for agents. Beyond loopback only with cert_file and key_file."
     )
     cert_file: TrustFile | None = default(
-        None, "A file with the hub's certificate (PEM), and those between it and the root, if any."
+        None, "A file with the hub's certificate (PEM) and any intermediate certificates."
     )
     key_file: KeyFile | None = default(None, "A file with the private key of that certificate (PEM).")
 

@@ -98,7 +98,7 @@ Zone = Annotated[str, Checked(_zone)]
 class Hours(Section):
     """Spans of time: those that fit each key that is given."""
 
-    times: tuple[Times, ...] = default((), "Spans of a day, such as 09:00-17:00. Empty: all day.")
+    times: tuple[Times, ...] = default((), "Time ranges within a day, such as 09:00-17:00. Empty: all day.")
     weekdays: tuple[Weekdays, ...] = default((), "Weekdays, such as monday:friday. Empty: every day.")
     days_of_month: tuple[MonthDays, ...] = default(
         (), "Days of the month, -1 for the last. Empty: every day."
@@ -106,7 +106,8 @@ class Hours(Section):
     months: tuple[Months, ...] = default((), "Months, by name or number. Empty: all.")
     years: tuple[Years, ...] = default((), "Years. Empty: all.")
     location: Zone = default(
-        "UTC", "The time zone of all this, such as Europe/Berlin or Asia/Shanghai. Local: the machine's own."
+        "UTC",
+        "The time zone of these keys, such as Europe/Berlin or Asia/Shanghai. Local: the machine's own.",
     )
 
     def settings(self) -> dict[str, Any]:
@@ -157,8 +158,8 @@ def _week(spans: tuple[Range, ...]) -> list[Range]:
 class TimeInterval(Section):
     """A named time, in Alertmanager's own form."""
 
-    name: ReceiverName = needed("Its name, each once.")
-    time_intervals: tuple[Hours, ...] = needed("Any of these.")
+    name: ReceiverName = needed("Its name; unique.")
+    time_intervals: tuple[Hours, ...] = needed("The intervals; any of them may match.")
 
     def settings(self) -> dict[str, Any]:
         """Return it as Alertmanager's settings have it."""

@@ -142,14 +142,14 @@ class Mail(Section):
     title: ClassVar[str] = "mail (SMTP)"
     block: ClassVar[str] = "email_configs"
 
-    to: tuple[MailAddress, ...] = needed("The addresses.")
+    to: tuple[MailAddress, ...] = needed("The recipients' addresses.")
     from_: MailAddress = Field(alias="from", description="The sender's address.")
     smarthost: MailServer = needed("The mail server, host:port.")
     username: LabelValue | None = default(
-        None, "The login, with password_file. Leave out both if the server needs none."
+        None, "The login, with password_file. Omit both if the server needs none."
     )
     password_file: SecretFile | None = default(None, "A file with the password.")
-    tls: Switch = default(True, "false: an unencrypted server in a trusted network.")
+    tls: Switch = default(True, "false: no encryption, for a server in a trusted network.")
 
     @property
     def secrets(self) -> tuple[Path, ...]:
@@ -218,7 +218,7 @@ class Slack(Section):
     block: ClassVar[str] = "slack_configs"
 
     url_file: SecretUrlFile = needed("A file with the URL of an incoming webhook.")
-    channel: Channel | None = default(None, '"#name". null: the webhook\'s own.')
+    channel: Channel | None = default(None, '"#name". null: the webhook\'s default.')
 
     @property
     def secrets(self) -> tuple[Path, ...]:
@@ -268,7 +268,7 @@ class Feishu(Robot):
     url_file: SecretUrlFile = needed("A file with the bot's webhook URL.")
     secret_file: SecretFile | None = default(None, "A file with the secret of its signature verification.")
     keyword: LabelValue | None = default(
-        None, "One of its custom keywords, which messages that lack it get at their end."
+        None, "One of its custom keywords, appended to messages that lack it."
     )
 
 
@@ -279,9 +279,9 @@ class DingTalk(Robot):
     title: ClassVar[str] = "DingTalk"
 
     url_file: SecretUrlFile = needed("A file with the robot's webhook URL.")
-    secret_file: SecretFile | None = default(None, "A file with the secret that it signs with (SEC...).")
+    secret_file: SecretFile | None = default(None, "A file with the secret that signs its messages (SEC...).")
     keyword: LabelValue | None = default(
-        None, "One of its custom keywords, which messages that lack it get at their end."
+        None, "One of its custom keywords, appended to messages that lack it."
     )
 
 

@@ -54,20 +54,20 @@ class Ports(Section):
 
     exporter: Port = default(9410, "The run exporter and its page.")
     gpu: Port = default(9411, "The GPU exporter.")
-    watchdog: Port = default(9412, "The watchdog, which alerts when Prometheus cannot.")
+    watchdog: Port = default(9412, "The watchdog, which alerts if Prometheus cannot.")
     actions: Port = default(9413, "The circuit breaker, if actions.policies are set.")
     notifier: Port = default(9414, "The notifier, if a receiver needs it: feishu, dingtalk, wecom, apprise.")
-    agents: Port = default(9415, "Where the hub takes what agents send, with role hub.")
+    agents: Port = default(9415, "The hub's port for agents, with role hub.")
     node: Port = default(9100, "node_exporter.")
     prometheus: Port = default(
-        9090, "Where people, Grafana and commands reach Prometheus: the door listens here."
+        9090, "Prometheus for people, Grafana and commands: the door, a reverse proxy, listens here."
     )
     alertmanager: Port = default(9093, "The same for Alertmanager.")
     grafana: Port = default(3000, "Grafana.")
     prometheus_backend: Port = default(
         9490,
-        "Where Prometheus itself listens behind the door, on 127.0.0.1 and with a password that "
-        "only Stepwatch knows. Unused in containers.",
+        "The port of Prometheus itself, behind the door, on 127.0.0.1 and with a password that only "
+        "Stepwatch knows. Unused in containers.",
     )
     alertmanager_backend: Port = default(9493, "The same for Alertmanager.")
 
@@ -88,8 +88,8 @@ class Intervals(Section):
 
     runs: Interval = default(
         Duration.parse("5s"),
-        "How often Prometheus scrapes the run exporter. A longer interval delays every alert "
-        "about a run; 5s gets a bad step into a notification within 15 s.",
+        "How often Prometheus scrapes the run exporter. A longer interval delays every alert about a run; "
+        "with 5s the notification of a bad step is sent within 15 s.",
     )
     scrape: Interval = default(
         Duration.parse("15s"),
@@ -102,8 +102,8 @@ class Intervals(Section):
     )
     stack_rules: Interval = default(
         Duration.parse("15s"),
-        "How often the rules about GPUs, rollout engines, Ray and the stack are evaluated; "
-        "those about machines every minute.",
+        "How often the rules about GPUs, rollout engines, Ray and the stack are evaluated; those about "
+        "machines are evaluated every minute.",
     )
 
 
@@ -115,7 +115,8 @@ class Retention(Section):
     )
     size: StorageSize = default(
         Size.parse("20GB"),
-        "KB, MB, GB or TB. Ten concurrent runs write some 6 GB in 90 days at the default intervals.",
+        "Maximum size of the history, in KB, MB, GB or TB. Ten concurrent runs write some 6 GB in 90 days "
+        "at the default intervals.",
     )
 
 
@@ -124,11 +125,11 @@ class Log(Section):
 
     level: LogLevel = default(
         "info",
-        "The least level that is logged. error: you have to act; warn: something is missing or "
-        "late; info: what started, came back or took new settings; debug: details.",
+        "The minimum level. error: you have to act; warn: something is missing or late; info: what started, "
+        "recovered or reloaded its settings; debug: details.",
     )
     format: LogFormat = default(
-        "logfmt", "logfmt, as Prometheus writes it, or json: one record a line, with time, level and logger."
+        "logfmt", "logfmt, as in Prometheus, or json: one record per line, with time, level and logger."
     )
 
 
@@ -136,15 +137,17 @@ class Links(Section):
     """Addresses that messages and pages point to; None means the part's own."""
 
     exporter: Link | None = default(
-        None, "The run exporter's page, where notifications link if there is no Grafana."
+        None, "The run exporter's page, the target of links in notifications without Grafana."
     )
-    grafana: Link | None = default(None, "Grafana, as people reach it.")
-    prometheus: Link | None = default(None, "Prometheus, as people reach it.")
-    alertmanager: Link | None = default(None, "Alertmanager, as people reach it.")
-    actions: Link | None = default(None, "The circuit breaker's page, where announcements lead for a veto.")
+    grafana: Link | None = default(None, "Grafana's URL for people.")
+    prometheus: Link | None = default(None, "Prometheus' URL for people.")
+    alertmanager: Link | None = default(None, "Alertmanager's URL for people.")
+    actions: Link | None = default(
+        None, "The circuit breaker's page, the target of veto links in announcements."
+    )
     notifier: Link | None = default(
         None,
-        "The notifier's pages. If set, the link of its messages that silences an alert leads to one of them.",
+        "The notifier's pages. If set, the silence link in its messages opens one of them.",
     )
     runbook: Page = default(
         "docs/runbook.md",
@@ -157,128 +160,134 @@ class Config(Section):
 
     role: MachineRole = default(
         "all",
-        "What this machine does (docs/cluster.md). all: everything, for itself. hub: the same, and it takes "
-        "the samples of agents. agent: it reads its GPUs, runs and servers and sends all samples to a hub, "
-        "where rules, notifications and dashboards are.",
+        "The role of this machine (docs/cluster.md). all: everything, for itself. hub: the same, and it "
+        "receives the samples of agents. agent: it reads its GPUs, runs and servers and sends all samples "
+        "to a hub, which has the rules, notifications and dashboards.",
     )
     node: NodeName | None = default(
         None,
-        "The name of an agent's machine: the label node of all that it sends, and the name that "
-        "`make agent NODE=name` on the hub gave its token for. null: the host name.",
+        "The name of an agent's machine: the label node of all its samples, and the name in `make agent "
+        "NODE=name`, which created its token on the hub. null: the host name.",
     )
     hub: Hub = default(Hub(), "Where an agent sends its samples.")
-    agents: Agents = default(Agents(), "Where the hub takes them: port ports.agents, with role hub.")
+    agents: Agents = default(
+        Agents(), "Where the hub receives the samples of agents: port ports.agents, with role hub."
+    )
     runs: Runs = default(Runs(), "What your trainers write.")
     signals: Signals = Field(
         default_factory=dict,
-        description="Your own names for what rules and panels know; they come before those of the "
-        "trainers (docs/metrics.md lists the signals). Affects every alert about that signal.",
+        description="Your own keys for known signals; they take precedence over those of the trainers "
+        "(docs/metrics.md lists the signals). Affects every alert about that signal.",
     )
     checkpoints: Checkpoints = default(
-        Checkpoints(), "The best checkpoints of trainers that `stepwatch run` starts. Read at each new one."
+        Checkpoints(),
+        "The best checkpoints of trainers that `stepwatch run` starts. Read again at each new checkpoint.",
     )
-    gpus: Gpus = default(Gpus(), "How this machine's GPUs are read.")
+    gpus: Gpus = default(Gpus(), "How the GPU exporter reads this machine's GPUs.")
     discovery: Discovery = default(
         Discovery(),
-        "Servers that come and go on random ports: rollout engines and Ray. The run exporter "
-        "finds them in the files of trainers and Ray, and Prometheus asks it (/sd/rollout). "
-        "Affects EngineGone, and all alerts about rollout engines and Ray.",
+        "Discovery of servers on random ports: rollout engines and Ray. The run exporter finds them in the "
+        "files of trainers and Ray, and Prometheus reads the list from it (/sd/rollout). Affects "
+        "EngineGone, and all alerts about rollout engines and Ray.",
     )
     scrape: tuple[Job, ...] = default(
         (),
-        "Prometheus jobs of your own: rollout servers, GPU and host exporters. Containers "
-        "labelled stepwatch.scrape=PORT are discovered (`make discover`). Affects TargetDown, "
-        "one alert per target that is down; with the role rollout EngineGone instead.",
+        "Prometheus jobs of your own: rollout servers, GPU and host exporters. `make discover` finds "
+        "containers labelled stepwatch.scrape=PORT. Affects TargetDown, one alert per target that is down; "
+        "with the role rollout EngineGone instead.",
     )
     receivers: tuple[Receiver, ...] = default(
         (),
-        "Who is notified (docs/notifications.md). With no receiver, alerts show on the pages only. Each "
-        "receiver has one of webhook, mail, slack, feishu, dingtalk, wecom and apprise, or one block of "
-        "Alertmanager's own. It gets the alerts that fit each of its conditions; one that fits no receiver "
-        "without hours also goes to the first of these. Secrets are in files of their own, in secrets/ if "
-        "the stack runs in containers. After `make up`, `make test-alert TO=name` sends a test "
-        "notification, and `make route RUN=name ALERT=name` shows who is notified.",
+        "Who is notified (docs/notifications.md). Without a receiver, alerts are shown only on the pages. "
+        "Each receiver has one of webhook, mail, slack, feishu, dingtalk, wecom and apprise, or one block "
+        "in Alertmanager's own form. It gets the alerts that match all of its conditions; an alert that "
+        "matches no receiver without hours also goes to the first receiver without hours. Put secrets in "
+        "their own files, in secrets/ if the stack runs in containers. After `make up`, `make test-alert "
+        "TO=name` sends a test notification, and `make route RUN=name ALERT=name` shows who is notified.",
     )
     time_intervals: tuple[TimeInterval, ...] = default(
-        (), "Times by name, in Alertmanager's own form, for hours that several receivers share."
+        (), "Named time intervals in Alertmanager's own form, for hours that several receivers share."
     )
     notify: Notify = default(Notify(), "When notifications are sent.")
     deadman: Deadman = default(
         Deadman(),
-        "A checker outside, such as healthchecks, that gets a ping while this stack can alert, and notifies "
-        "you when they stop (docs/notifications.md). url_file names a file with its URL.",
+        "A dead man's switch outside, such as healthchecks: it gets pings while this stack can alert, and "
+        "notifies you when they stop (docs/notifications.md). url_file names a file with its URL.",
     )
     peers: tuple[Peer, ...] = default(
-        (), "Other machines with a stack of their own. Affects PeerDown, which fires when one falls silent."
+        (),
+        "Other machines with their own stack. Affects PeerDown, which fires when one of them cannot alert.",
     )
     alerts: Alerts = default(
         Alerts(),
-        "When an alert fires. Every block takes enabled: false; a level (warning, critical) "
-        "set to null is off by itself.",
+        "When an alert fires. Every block accepts enabled: false; a level (warning, critical) set to null "
+        "is off.",
     )
     overrides: tuple[Override, ...] = default(
         (),
-        "Other limits for some runs. The first entry whose pattern matches a run's name and "
-        "that names an alert wins; what it leaves out stays as above. runs is a pattern: * "
-        "any text, ? any character, [ab] one of these.",
+        "Limits for some runs. The first entry whose pattern matches the run's name and that names the "
+        "alert wins; keys it omits keep their values from alerts. runs is a pattern: * any text, ? any "
+        "character, [ab] one of these.",
     )
     actions: Actions = default(
         Actions(),
-        "The circuit breaker: what is done about a run while an alert about it fires. Off without "
-        "policies, and a dry run unless dry_run is false (docs/actions.md).",
+        "The circuit breaker: actions on a run while an alert about it fires. Off without policies, and a "
+        "dry run unless dry_run is false (docs/actions.md).",
     )
     retry: tuple[RetryPolicy, ...] = default(
         (),
-        "When `python -m stepwatch run --retry NAME -- CMD` starts a trainer again that failed. Nothing is "
-        "retried without --retry, never twice after the same failure at the same step with the same "
-        "arguments, and with --dry-run it is only said.",
+        "When `python -m stepwatch run --retry NAME -- CMD` restarts a failed trainer. Never without "
+        "--retry, and never twice after the same failure at the same step with the same arguments. With "
+        "--dry-run it only prints the retry.",
     )
     intervals: Intervals = default(
-        Intervals(), "How often, at most 2m each: Prometheus forgets a series after 5 minutes."
+        Intervals(),
+        "Intervals of scrapes and rule evaluations, at most 2m each: Prometheus forgets a series after "
+        "5 minutes.",
     )
     external_labels: ExternalLabels = Field(
         default_factory=dict,
-        description="Labels of everything that this Prometheus hands on: to remote_write, and on alerts. "
-        "`cluster` tells runs and machines of one name apart; set it where several machines send to one "
-        "system, to another value on each cluster.",
+        description="Labels that this Prometheus adds to samples for remote_write, and to alerts. `cluster` "
+        "distinguishes runs and machines of the same name; if several machines send to one "
+        "system, set it to a different value on each cluster.",
     )
     remote_write: tuple[RemoteWrite, ...] = default(
         (),
-        "Systems that get a copy of all samples: another Prometheus, VictoriaMetrics, Thanos, Mimir. Rules, "
-        "alerts and dashboards stay here as well (docs/cluster.md). Affects RemoteWriteFailing.",
+        "Systems that receive a copy of all samples: another Prometheus, VictoriaMetrics, Thanos, Mimir. "
+        "Rules, alerts and dashboards stay here as well (docs/cluster.md). Affects RemoteWriteFailing.",
     )
     rules: RulesPlace = default(
         "here",
-        "Where rules are evaluated: here, or none: a central ruler does that, on the copy of all samples "
-        "that it gets. The rule files are written for it all the same (docs/cluster.md).",
+        "Where rules are evaluated. here: on this machine. none: by a central ruler, on its copy of all "
+        "samples; the rule files for it are written as well (docs/cluster.md).",
     )
     retention: Retention = default(
         Retention(), "How much history Prometheus keeps, whichever limit is reached first."
     )
     language: Language = default(
         "en",
-        "The language of dashboards, alerts and notifications: en, or zh for Chinese. Names of alerts "
-        "and labels, what the light page and commands say of their own, and documents are English in both.",
+        "The language of dashboards, alerts and notifications: en, or zh for Chinese. Names of alerts and "
+        "labels, the light page's and the commands' own texts, and documents are English in both.",
     )
     log: Log = default(
         Log(),
-        "What the exporters, the door, the watchdog, the guardian and the demo log. All but the last two "
-        "take a change without a restart.",
+        "What the exporters, the door, the watchdog, the guardian and the demo log. All except the last two "
+        "apply a change without a restart.",
     )
     listen: ListenAddress = default(
         "127.0.0.1",
-        "The address that every part listens on. Only Grafana asks for a password, so leave "
-        "it, and use an SSH tunnel or a proxy of your own.",
+        "The address that every part listens on. Only Grafana asks for a password: keep the default, and "
+        "use an SSH tunnel or a proxy of your own.",
     )
     ports: Ports = default(
-        Ports(), "Ports of the parts, all different. Change one that another program uses."
+        Ports(), "Ports of the parts, all different. Change one if another program uses it."
     )
     links: Links = default(
         Links(),
-        "Where the links in notifications and pages lead. null: http://<listen>:<port>. Set "
-        "what people reach through a proxy or by a host name. Requests are answered only by "
-        "localhost, IP addresses, the machine's own name and the host names of these URLs, so that "
-        "no page of another site can read or change anything through a browser.",
+        "The base URLs of links in notifications and pages. null: http://<listen>:<port>. Set the URL or "
+        "host name under which people reach the part, such as a proxy's. The parts answer only requests for "
+        "localhost, IP addresses, the machine's own name and the host names of these URLs, so that no page "
+        "of another site can read or change anything through a browser.",
     )
 
     @model_validator(mode="after")

@@ -118,7 +118,8 @@ class CriticalTiming(Timing):
     """Defaults of what wakes people."""
 
     group_wait: Span = default(
-        Duration.parse("2s"), "At most a few seconds: a bad step should be on its way within 15 s."
+        Duration.parse("2s"),
+        "At most a few seconds: the notification of a bad step must be sent within 15 s.",
     )
     group_interval: PositiveSpan = default(
         Duration.parse("15s"),
@@ -147,23 +148,23 @@ class Notify(Section):
 
     keep_firing_for: Span = default(
         Duration.parse("10m"),
-        "How long an alert stays after its condition ended, so that a curve that crosses its "
-        "limit back and forth, or a missed scrape, is one alert and not ten. Affects the "
-        "rules on runs, GPUs, rollout engines, Ray and machines.",
+        "How long an alert keeps firing after its condition ended, so that a curve that crosses its limit "
+        "back and forth, or a missed scrape, is one alert and not ten. Affects the rules about runs, GPUs, "
+        "rollout engines, Ray and machines.",
     )
-    critical: CriticalTiming = default(CriticalTiming(), "What wakes people: sent within seconds.")
-    warning: WarningTiming = default(WarningTiming(), "What can wait for the morning.")
+    critical: CriticalTiming = default(CriticalTiming(), "Timing of critical alerts: sent within seconds.")
+    warning: WarningTiming = default(WarningTiming(), "Timing of warnings, which can wait for the morning.")
 
 
 class _Receiver(Section):
-    name: ReceiverName = needed("Its name, each once; `make test-alert TO=name` sends a test notification.")
+    name: ReceiverName = needed("Its name; unique. `make test-alert TO=name` sends a test notification.")
     webhook: Webhook | None = default(None, "An HTTP endpoint that takes Alertmanager's JSON by POST.")
-    mail: Mail | None = default(None, "Mail, through a mail server.")
-    slack: Slack | None = default(None, "A Slack channel, by an incoming webhook.")
-    feishu: Feishu | None = default(None, "A Feishu or Lark group, by a custom bot (docs/notifications.md).")
-    dingtalk: DingTalk | None = default(None, "A DingTalk group, by a custom robot.")
-    wecom: WeCom | None = default(None, "A WeCom group, by its robot.")
-    apprise: Apprise | None = default(None, "One of the services that Apprise knows.")
+    mail: Mail | None = default(None, "Mail, via an SMTP server.")
+    slack: Slack | None = default(None, "A Slack channel, via an incoming webhook.")
+    feishu: Feishu | None = default(None, "A Feishu or Lark group, via a custom bot (docs/notifications.md).")
+    dingtalk: DingTalk | None = default(None, "A DingTalk group, via a custom robot.")
+    wecom: WeCom | None = default(None, "A WeCom group, via its robot.")
+    apprise: Apprise | None = default(None, "A service that Apprise supports.")
 
 
 _PASSED: dict[str, Any] = {
@@ -184,27 +185,27 @@ class Receiver(_Passing):
     """Someone or something that gets notifications."""
 
     severities: tuple[SentSeverity, ...] = default(
-        ("critical", "warning"), "What it receives; info is shown on the pages only."
+        ("critical", "warning"), "The severities it gets; info is shown only on the pages."
     )
     topics: tuple[Topic, ...] = default(
         (),
-        "Only alerts about these: " + ", ".join(TOPICS) + ". Empty: all. stack is Stepwatch's own parts.",
+        "Only alerts about these: " + ", ".join(TOPICS) + ". Empty: all. stack: Stepwatch itself.",
     )
     runs: tuple[RunGlob, ...] = default(
         (),
         "Only alerts about runs whose names match one of these patterns, such as ppo/*. Empty: all alerts.",
     )
     matchers: tuple[Annotated[Matcher, Checked(to_matcher)], ...] = default(
-        (), "Only alerts that all of these fit, such as 'cluster=\"a\"', in Alertmanager's form."
+        (), "Only alerts that match all of these, such as 'cluster=\"a\"', in Alertmanager's form."
     )
     when: Hours | None = default(
-        None, "Only within these hours. What still fires when they begin is notified then. null: always."
+        None, "Only within these hours. When they begin, alerts that still fire are sent. null: always."
     )
     active_time_intervals: tuple[ReceiverName, ...] = default(
-        (), "Only within any of these entries of time_intervals. Empty: always."
+        (), "Only within these entries of time_intervals (any of them). Empty: always."
     )
     mute_time_intervals: tuple[ReceiverName, ...] = default(
-        (), "Not within any of these entries of time_intervals."
+        (), "Never within these entries of time_intervals (any of them)."
     )
     send_resolved: Switch = default(True, "Also notify when an alert resolves.")
 
@@ -278,8 +279,8 @@ class Deadman(Webhook):
 
     every: PositiveSpan = default(
         Duration.parse("1m"),
-        "How often it is pinged, at most 1d. Let the checker wait for 5m longer before it notifies: without "
-        "Prometheus, Alertmanager pings for up to 3m more.",
+        "The interval of the pings, at most 1d. Set the service's grace to 5m more: without Prometheus, "
+        "Alertmanager pings for up to 3m more.",
     )
 
     @property
@@ -323,15 +324,15 @@ class Peer(Section):
     """Another machine with a stack of its own, which this one watches."""
 
     url: PeerUrl = needed(
-        "Its Alertmanager, as this machine reaches it: http://<machine>:9093 (its `listen` must let it)."
+        "Its Alertmanager, as this machine reaches it: http://<machine>:9093 (its `listen` must allow that)."
     )
     name: ReceiverName | None = default(
-        None, "What PeerDown calls it: its label peer. null: host and port of url."
+        None, "Its name in PeerDown, the label peer. null: host and port of url."
     )
     username: LabelValue | None = default(None, "The login, with password_file, of a proxy before it.")
     password_file: SecretFile | None = default(None, "A file with the password.")
     ca_file: TrustFile | None = default(
-        None, "A file with the certificates (PEM) that vouch for an https:// address. null: the system's."
+        None, "A file with the certificates (PEM) to trust for an https:// address. null: the system's."
     )
 
     @property

@@ -63,16 +63,16 @@ def _header(value: Any) -> str:
 class RemoteWrite(Section):
     """A system that takes Prometheus' remote write: another Prometheus, VictoriaMetrics, Thanos, Mimir."""
 
-    url: ServerUrl = needed("Where it takes samples, such as https://metrics.example.org/api/v1/write.")
+    url: ServerUrl = needed("The remote write URL, such as https://metrics.example.org/api/v1/write.")
     token_file: SecretFile | None = default(None, "A file with a bearer token, never the token itself.")
-    username: LabelValue | None = default(None, "The login, with password_file, where there is no token.")
+    username: LabelValue | None = default(None, "The login, with password_file, instead of a token.")
     password_file: SecretFile | None = default(None, "A file with the password.")
     ca_file: TrustFile | None = default(
-        None, "A file with the certificates (PEM) that vouch for the server. null: those of the system."
+        None, "A file with the certificates (PEM) to trust for the server. null: the system's."
     )
     headers: dict[Annotated[str, Checked(_header)], LabelValue] = Field(
         default_factory=dict,
-        description="More headers, such as X-Scope-OrgID of Mimir's tenants. No secrets.",
+        description="Additional headers, such as X-Scope-OrgID for Mimir's tenants. No secrets.",
     )
 
     @model_validator(mode="after")

@@ -68,19 +68,19 @@ Signals = dict[SignalName, Annotated[tuple[LoggedName, ...], AfterValidator(_som
 class MetricsPage(Section):
     """A trainer that serves its numbers as a Prometheus page."""
 
-    url: PageUrl = needed("The address of the page; each once.")
+    url: PageUrl = needed("The URL of the page; unique.")
     run: ReceiverName | None = default(
-        None, "The run's name, each once. null: its labels project and experiment_name, or else host:port."
+        None, "The run's name; unique. null: its labels project and experiment_name, or else host:port."
     )
     step: LoggedName | None = default(
-        None, "The metric that counts steps. null: known ones, or else every change is a step."
+        None, "The metric that counts steps. null: a known one, or else every change counts as a step."
     )
 
 
 class MlflowServer(Section):
     """A tracking server, and which of its runs are watched."""
 
-    url: ServerUrl = needed("The server's address; each once.")
+    url: ServerUrl = needed("The server's URL; unique.")
     experiments: tuple[LoggedName, ...] = default((), "Names of experiments. Set these, run_ids, or both.")
     run_ids: tuple[LoggedName, ...] = default((), "IDs of single runs.")
     token_file: SecretFile | None = default(None, "A file with a bearer token, never the token itself.")
@@ -102,11 +102,13 @@ class Raw(Section):
 
     allow: tuple[LoggedName, ...] = default(
         ("*",),
-        "Patterns of the keys that are shown as rl_raw under the trainer's own names: * any "
-        "text, ? any character. [] for none. No rule reads them.",
+        "Patterns of the keys that are shown as rl_raw under the trainer's own names: * any text, ? any "
+        "character. [] for none. No rule uses them.",
     )
     limit: SeriesCount = default(
-        40, "How many keys of one run. Later ones are dropped and counted (rl_raw_keys_refused_total)."
+        40,
+        "Maximum number of these keys per run. Further keys are dropped and counted "
+        "(rl_raw_keys_refused_total).",
     )
 
 
@@ -122,16 +124,15 @@ class Runs(Section):
     )
     pages: tuple[MetricsPage, ...] = default(
         (),
-        "Trainers that serve their metrics as a Prometheus page: verl's rl_insight logger, "
+        "Trainers that serve their metrics on a Prometheus page: verl's rl_insight logger, "
         "prometheus_client.",
     )
-    mlflow: tuple[MlflowServer, ...] = default((), "MLflow tracking servers whose runs are watched.")
+    mlflow: tuple[MlflowServer, ...] = default((), "MLflow tracking servers to read runs from.")
     raw: Raw = default(Raw(), "Numbers that are not signals.")
     forget_after: PositiveSpan = default(
         Duration.parse("12h"),
-        "How long a run that ended or fell silent stays on the pages, and its alerts with it. "
-        "Longer if no one looks at night, shorter if many short runs crowd the pages. Affects "
-        "all alerts about runs.",
+        "How long a run that ended or went silent stays on the pages, with its alerts. Longer if no one "
+        "looks at night, shorter if many short runs fill the pages. Affects all alerts about runs.",
     )
 
 
@@ -140,12 +141,11 @@ class Checkpoints(Section):
 
     keep: CheckpointCount = default(
         0,
-        "How many of the best checkpoints of a run are kept out of reach of the trainer's rotation, "
-        "as links where the file system has them (docs/actions.md). Each takes the space of a "
-        "checkpoint once the trainer has deleted its own. 0: none; messages name complete "
-        "checkpoints anyway. Affects no alert.",
+        "How many of a run's best checkpoints are protected from the trainer's rotation, as links if the "
+        "file system supports them (docs/actions.md). Each takes the space of a checkpoint once the trainer "
+        "has deleted its own. 0: none; notifications name complete checkpoints anyway. Affects no alert.",
     )
-    runs: RunGlob = default("*", "The runs of which checkpoints are kept: * any text, ? any character.")
+    runs: RunGlob = default("*", "The runs whose checkpoints are kept: * any text, ? any character.")
 
 
 # Judged: five times the processor time, and the driver itself takes samples hardly more often.
@@ -169,30 +169,30 @@ class Gpus(Section):
 
     interval: Annotated[PositiveSpan, AfterValidator(_readable)] = default(
         Duration.parse("1s"),
-        "How often the driver is read; every 15th time also what changes rarely (memory and "
-        "link errors, limits). 1s catches bursts and costs 1 % of a core for 8 GPUs. At most "
-        "intervals.scrape, or a rule would count one value several times. Affects GPULost: no "
-        "value older than three intervals is shown.",
+        "How often the exporter reads the driver; every 15th time it also reads values that rarely change "
+        "(memory and link errors, limits). 1s catches bursts and costs 1 % of a core for 8 GPUs. At most "
+        "intervals.scrape, or a rule would count one value several times. Affects GPULost: values older "
+        "than three intervals are not shown.",
     )
     expected: GpuCount = default(
         0,
-        "How many GPUs this machine should have. 0: the most seen since the exporter started, "
-        "which cannot know of one that was already gone. Affects GPUsMissing.",
+        "How many GPUs this machine should have. 0: the most seen since the exporter started, which misses "
+        "GPUs that were already gone. Affects GPUsMissing.",
     )
     processes: ProcessCount = default(
         0,
-        "How many processes of each GPU, those with the most memory, are named by name, pid "
-        "and container; the rest as one. 0: only their number. One or two series each. "
-        "With plain processes, Prometheus then records which run uses which GPU. "
-        "Containers of the stack then see the host's /proc, read-only.",
+        "How many processes of each GPU, those with the most memory, are shown by name, PID and container; "
+        "the rest as one. 0: only their number. One or two series each. With plain processes, Prometheus "
+        "also records which run uses which GPU. With containers, the stack's containers see the host's "
+        "/proc, read-only.",
     )
     serial: Switch = default(
         False, "Serial numbers of the boards in gpu_info, for RMA. They identify the machine."
     )
     links: Switch = default(
         False,
-        "Bytes and errors of each NVLink instead of sums: 18 links are 90 series per GPU. To "
-        "find the one bad link.",
+        "Bytes and errors per NVLink instead of sums: 18 links are 90 series per GPU. Use it to find a "
+        "faulty link.",
     )
     pcie: Switch = default(
         False,
@@ -220,51 +220,51 @@ class Discovery(Section):
 
     allow: tuple[Network, ...] = default(
         USUAL,
-        "Networks in which Prometheus may scrape discovered servers; addresses elsewhere are "
-        "refused and counted. Loopback and private networks; add 100.64.0.0/10 if your pods "
-        "use it. [] discovers nothing.",
+        "Networks in which Prometheus may scrape discovered servers; other addresses are refused and "
+        "counted. Default: loopback and private networks; add 100.64.0.0/10 if your pods use it. []: no "
+        "discovery.",
     )
     ray: FolderOrGlob | None = Field(
         default=Path("/tmp/ray"),  # noqa: S108  Ray's own default
-        description="Ray's folder (ray start --temp-dir), with its own list of targets and the "
-        "prometheus.yml that verl writes. null: no Ray on this machine.",
+        description="Ray's folder (ray start --temp-dir), with Ray's list of targets and the prometheus.yml "
+        "that verl writes. null: no Ray on this machine.",
     )
     files: tuple[FolderOrGlob, ...] = default(
         (),
-        "More files that verl writes (actor_rollout_ref.rollout.prometheus.file), or globs. "
-        "Only read: never name a file that a Prometheus uses, because verl overwrites it.",
+        "More files that verl writes (actor_rollout_ref.rollout.prometheus.file), or globs. Only read. "
+        "Never name a file that a Prometheus uses: verl overwrites it.",
     )
     forget_after: PositiveSpan = default(
         Duration.parse("10m"),
-        "A server that has accepted no connection for this long is removed. Longer than "
-        "alerts.EngineGone.for, or EngineGone could not fire. It returns when it answers "
-        "again, and is removed at once when its run has ended.",
+        "A server that has accepted no connection for this long is removed. Must be longer than "
+        "alerts.EngineGone.for, or EngineGone could not fire. The server returns when it answers again, and "
+        "is removed at once when its run has ended.",
     )
     token_file: SecretFile | None = default(
         None,
         "A file with a token that clients of rl-insight must send to register servers: "
-        "RL_INSIGHT_SERVER_URL=http://any:TOKEN@host:9410. null: everyone who reaches the "
-        "port may register.",
+        "RL_INSIGHT_SERVER_URL=http://any:TOKEN@host:9410. null: anyone who can reach the port may "
+        "register.",
     )
 
 
 class Job(Section):
     """A named set of targets: given one by one, or in files that other programs write."""
 
-    job: JobName = needed("A name that no other job has.")
+    job: JobName = needed("The job's name; unique.")
     role: Role = default(
-        "other", "What the targets are; becomes a label. Engine, Ray and machine alerts select by it."
+        "other", "The kind of targets; becomes a label. Alerts about engines, Ray and machines select by it."
     )
     targets: tuple[Target, ...] = default((), "host:port, always quoted. Targets or files, not both.")
     files: tuple[TargetFiles, ...] = default(
-        (), "Files in Prometheus' file_sd format; at most one * in the name."
+        (), "Files in Prometheus' file_sd format; at most one * in the name. Targets or files, not both."
     )
     labels: dict[LabelName, LabelValue] = Field(
-        default_factory=dict, description="More labels for these targets."
+        default_factory=dict, description="Additional labels of these targets."
     )
-    metrics_path: MetricsPath = default("/metrics", "The path of their metrics.")
+    metrics_path: MetricsPath = default("/metrics", "The path of the metrics.")
     scheme: Scheme = default("http", "http or https.")
-    interval: Interval | None = default(None, "null: intervals.scrape.")
+    interval: Interval | None = default(None, "The scrape interval. null: intervals.scrape.")
     bearer_token_file: SecretFile | None = default(None, "A file with the token, never the token itself.")
 
     @model_validator(mode="after")

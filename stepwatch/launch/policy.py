@@ -95,23 +95,23 @@ class RetryRule(Section):
 
     failures: tuple[FailureName, ...] = default(
         (),
-        f"Failure classes, by the end of the trainer's output: {', '.join(CLASSES)} (docs/actions.md).",
+        f"Failure classes, detected in the trainer's last output: {', '.join(CLASSES)} (docs/actions.md).",
     )
     exit_codes: tuple[ExitCode, ...] = default((), "Exit codes of the trainer.")
-    signals: tuple[SignalName, ...] = default((), "Signals that ended the trainer, such as SIGKILL.")
+    signals: tuple[SignalName, ...] = default((), "Signals that killed the trainer, such as SIGKILL.")
     alerts: tuple[Alert, ...] = default(
         (),
-        "Alerts on which `actions` stopped it, as patterns: KLExplosion, KL*. Without this, a trainer "
-        "that was stopped on request is not retried.",
+        "Alerts for which `actions` stopped the trainer, as patterns: KLExplosion, KL*. Without this, a "
+        "trainer that was stopped on request is not retried.",
     )
     action: Annotated[Action, _one_of(get_args(Action), "an action")] = default(
-        "retry", "retry, or stop: no retry, whatever later rules say."
+        "retry", "retry, or stop: no retry, and no later rule applies."
     )
     replace: Annotated[dict[Argument, Replacement], AfterValidator(_changes_something)] | None = default(
         None,
         'Arguments to change: {"data.train_batch_size=*": "/2"}. The value is divided ("/2"), multiplied '
-        '("*0.5") or replaced. Each further retry changes the last value. Where none of them is among the '
-        "arguments, nothing is retried.",
+        '("*0.5") or replaced. Each further retry changes the last value. If the command has none of these '
+        "arguments, there is no retry.",
     )
 
     @model_validator(mode="after")
@@ -130,24 +130,25 @@ class RetryRule(Section):
 class RetryPolicy(Section):
     """A policy that `stepwatch run --retry NAME` follows."""
 
-    name: ReceiverName = needed("What --retry calls it; each once.")
+    name: ReceiverName = needed("The name for --retry; unique.")
     rules: tuple[RetryRule, ...] = needed(
-        "The first that fits a failure decides. What none fits is not retried; nor is a trainer that ended "
-        "with exit code 0, or by Ctrl-C or a signal to the wrapper."
+        "The first rule that matches a failure decides. A failure that matches no rule is not retried; nor "
+        "is a trainer that ended with exit code 0, or by Ctrl-C or a signal to the wrapper."
     )
-    max_retries: Retries = default(3, "How often in all, beside the first start.")
+    max_retries: Retries = default(3, "Maximum number of retries in total.")
     interval: PositiveSpan = default(
         Duration.parse("30s"),
-        "How long to wait before the first retry: memory and ports of the last attempt are free by then.",
+        "How long to wait before the first retry, so that the last attempt's memory and ports are free "
+        "again.",
     )
     backoff: Factor = default(2, "Each further interval is longer by this factor.")
     max_interval: PositiveSpan = default(
-        Duration.parse("10m"), "But never longer than this: the GPUs are idle meanwhile."
+        Duration.parse("10m"), "The longest interval; the GPUs are idle during it."
     )
     resume: Annotated[Resume, _one_of(get_args(Resume), "a trainer")] = default(
         "auto",
-        "Whose argument for resuming a retry gets, so that it goes on from the last checkpoint. auto: known "
-        "by the command line; none: no argument (docs/actions.md).",
+        "The trainer whose resume argument a retry adds, so that it continues from the last checkpoint. "
+        "auto: detected from the command line; none: no argument (docs/actions.md).",
     )
 
     @model_validator(mode="after")

@@ -100,7 +100,7 @@ def test_any_key_is_explained_as_yaml_that_the_file_may_hold(folder, key):
 def test_a_key_of_a_list_is_explained_with_the_keys_below_it():
     said = explain(Config, "receivers.mail")
 
-    assert said.startswith("receivers:\n  # Mail, through a mail server.\n  mail: null\n")
+    assert said.startswith("receivers:\n  # Mail, via an SMTP server.\n  mail: null\n")
     assert "\n  #  smarthost: required\n" in said
     assert said == explain(Config, "receivers[].mail") == explain(Config, "receivers[1].mail")
 

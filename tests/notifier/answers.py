@@ -1,4 +1,4 @@
-"""Every answer that a robot may give, what the notifier makes of it, and the table of it in the documents."""
+"""Every response of a robot, what the notifier does with it, and their table in docs/notifications.md."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ FAULTS: Mapping[str, str] = {
     "address": "the sender's IP address is not on the robot's list",
     "revoked": "the robot was removed, or the URL is wrong",
     "rate_limit": "too many messages",
-    "too_many": "too many messages, the other code",
+    "too_many": "too many messages (second code)",
     "busy": "busy",
-    "message": "it does not take this message",
-    "unknown": "a code that we do not know",
+    "message": "the message is invalid",
+    "unknown": "unknown code",
     "500": "HTTP 500",
     "503": "HTTP 503",
     "429": "HTTP 429",
     "404": "HTTP 404",
     "redirect": "a redirect",
-    "html": "HTTP 200 with a page of a proxy",
-    "half": "half an answer: the connection ends",
-    "cut_json": "half an answer: the JSON ends",
-    "hang": "no answer",
-    "closed": "nothing listens",
+    "html": "HTTP 200 with a proxy's page",
+    "half": "truncated response: the connection ends",
+    "cut_json": "truncated response: the JSON ends",
+    "hang": "no response",
+    "closed": "connection refused",
 }
 _SIGNS = ("feishu", "dingtalk")
 
@@ -122,16 +122,16 @@ def _result(notifier: Notifier, case: Case) -> Result:
 
 
 _DONE = {
-    Ended.RETRY: "retries with backoff; NotificationFailures once it waits too long",
+    Ended.RETRY: "retries with backoff; NotificationFailures after `alerts.NotificationFailures.waiting`",
     Ended.REFUSED: "NotificationFailures; retries every 2 min, or when a file changes",
-    Ended.REJECTED: "NotificationFailures; the message is given up",
+    Ended.REJECTED: "NotificationFailures; the message is dropped",
 }
 
 
 def table(found: list[Result]) -> str:
     """The table of the document."""
     rows = [
-        "| robot | what happens | what it answers | `reason` | what the notifier does |",
+        "| robot | fault | response | `reason` | what the notifier does |",
         "|---|---|---|---|---|",
     ]
     generic: dict[tuple[str, str], list[str]] = {}
