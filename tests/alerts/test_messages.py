@@ -81,7 +81,7 @@ SAID: list[tuple[str, Values, list[str]]] = [
     (
         "Stalled",
         {h.LAST_STEP_AT: AGO},
-        ["no step for 17m 15s, limit 10m 0s (by its usual steps, at least `silence`); step 640."],
+        ["no step for 17m 15s, limit 10m 0s (from its usual step time, at least `silence`); step 640."],
     ),
     (
         "NonFinite",
@@ -91,17 +91,17 @@ SAID: list[tuple[str, Values, list[str]]] = [
     (
         "RunFailed",
         {h.STATE: "failed", h.LAST_STEP_AT: AGO},
-        ["it ended with an error; step 640, 17m 15s ago; out of memory."],
+        ["ended with an error; step 640, 17m 15s ago; out of memory."],
     ),
     (
         "RunFailed",
         {h.STATE: "failed", h.LAST_STEP_AT: None, h.STEP: None, h.EXIT: None},
-        ["it ended with an error before the first step."],
+        ["ended with an error before the first step."],
     ),
     (
         "RunVanished",
         {h.STATE: "vanished", h.LAST_STEP_AT: AGO, h.POLICY_KL_MIN: 1, h.EXIT: None},
-        ["its writer is gone; step 640, 17m 15s ago; PolicyKLHigh fires."],
+        ["the log's writer is gone; step 640, 17m 15s ago; PolicyKLHigh fires."],
     ),
     (
         "RunFinished",
@@ -131,7 +131,7 @@ def test_a_run_that_vanished_with_its_agent_keeps_its_last_step(promtool: Path, 
     lived = {STATE: "vanished", h.LAST_STEP_AT: 0}
     phases = Phase(0, lived), Phase(60, lived, STALE)
     (said,) = _descriptions(promtool, tmp_path, "RunVanished", *phases, look=301)
-    assert said == "its writer is gone; step 640, 5m 0s ago."
+    assert said == "the log's writer is gone; step 640, 5m 0s ago."
 
 
 def test_a_message_says_what_else_fires_and_not_that_it_does_itself(promtool: Path, tmp_path: Path) -> None:
