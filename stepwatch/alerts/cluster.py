@@ -75,7 +75,7 @@ _known = (
 NODE_LOST = _alert(
     NodeLost,
     summary="Node lost during a run",
-    action="`ping` the node, its console, its BMC; then its agent: `make status` there",
+    action="`ping` the node, check its console and BMC; then check its agent: `make status` there",
     conditions=(
         Condition(
             "no data for",

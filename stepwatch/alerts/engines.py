@@ -115,7 +115,7 @@ ENGINE_KV_CACHE_FULL = server_alert(
     summary="KV cache of a rollout server is full",
     action="add memory for the cache, or send fewer or shorter requests at once",
     conditions=(
-        Condition("KV cache in use while requests wait", _cache > Limit("used_ratio"), given=_waiting > 0),
+        Condition("KV cache in use while requests wait:", _cache > Limit("used_ratio"), given=_waiting > 0),
     ),
     style=RATIO,
 )

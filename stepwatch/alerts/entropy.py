@@ -68,7 +68,7 @@ def _below_peak(
     ratio: str, low: str, baseline: str, given: Expression | None = None, legend: str = ""
 ) -> Condition:
     return Condition(
-        "smoothed entropy, highest of 10 steps,",
+        "smoothed entropy, highest of 10 steps:",
         _smoothed < smaller(Limit(ratio) * peak(ENTROPY), Limit(low)),
         baseline,
         given,
@@ -84,7 +84,7 @@ ENTROPY_COLLAPSE = _alert(
     action="read samples; if all responses are the same, raise the temperature or the entropy bonus",
     conditions=(
         Condition(
-            "entropy, highest of 10 steps,", over("max", ENTROPY, 10) < Limit("warning.below"), signal=ENTROPY
+            "entropy, highest of 10 steps:", over("max", ENTROPY, 10) < Limit("warning.below"), signal=ENTROPY
         ),
         _below_peak("warning.peak_ratio", "warning.low", "from its peak"),
         _below_peak(
@@ -142,7 +142,7 @@ def _explosion(
         action=action,
         conditions=(
             Condition(
-                "entropy, lowest of 3 steps,",
+                "entropy, lowest of 3 steps:",
                 over("min", ENTROPY, 3)
                 > larger(
                     Limit("warning.times_start") * start(ENTROPY),

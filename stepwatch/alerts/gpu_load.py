@@ -49,7 +49,7 @@ GPU_HOT = gpu_alert(
     action=f"{COOLING}; then check what runs on it",
     conditions=(
         Condition(
-            "margin to its slowdown temperature",
+            "margin to its slowdown temperature:",
             # Newer cards report their margin; for older ones it is the difference.
             (
                 gpus("gpu_temperature_margin_celsius", "min")
@@ -94,7 +94,7 @@ GPU_THERMAL_THROTTLE = gpu_alert(
     action=f"{COOLING}; then lower the power limit",
     conditions=(
         Condition(
-            "throttled by heat, share of 5 min",
+            "throttled by heat, share of 5 min:",
             _throttled("software_thermal", "hardware_thermal", "thermal") > Limit("throttled_ratio"),
             signal="gpu_clock_event_seconds_total",
         ),
@@ -118,7 +118,7 @@ GPU_POWER_BRAKE = gpu_alert(
     action="check the machine's power supplies (`ipmitool sdr type 'Power Supply'`) and their feeds",
     conditions=(
         Condition(
-            "throttled by the power brake, share of 5 min",
+            "throttled by the power brake, share of 5 min:",
             _throttled("power_brake") > Limit("throttled_ratio"),
             signal="gpu_clock_event_seconds_total",
         ),
@@ -141,7 +141,7 @@ GPU_MEMORY_HIGH = gpu_alert(
     action="`nvidia-smi` lists the processes that use it",
     conditions=(
         Condition(
-            "memory in use",
+            "memory in use:",
             gpu("gpu_memory_used_bytes") / gpu("gpu_memory_total_bytes") > Limit("used_ratio"),
             signal="gpu_memory_used_bytes",
             line=(">", Limit("used_ratio") * gpu("gpu_memory_total_bytes")),

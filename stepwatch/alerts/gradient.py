@@ -106,7 +106,7 @@ GRAD_NORM_HIGH = _alert(
     action="compare loss and KL; lower the learning rate or clip gradients harder",
     conditions=(
         Condition(
-            "gradient norm, median of 5 steps,",
+            "gradient norm, median of 5 steps:",
             over("median", "grad_norm", 5)
             > larger(
                 Limit("warning.times_level") * _level,
@@ -116,7 +116,7 @@ GRAD_NORM_HIGH = _alert(
             signal="grad_norm",
         ),
         Condition(
-            "gradient norm, median of 5 steps,",
+            "gradient norm, median of 5 steps:",
             over("median", "grad_norm", 5) > Limit("warning.above"),
             signal="grad_norm",
         ),
@@ -148,7 +148,7 @@ CLIP_FRACTION_HIGH = _alert(
     action="lower the learning rate or the number of updates per batch; check the staleness of samples",
     conditions=(
         Condition(
-            "clipped tokens, lowest of 5 steps,",
+            "clipped tokens, lowest of 5 steps:",
             over("min", "policy_clip_ratio", 5) > Limit("warning.above_ratio"),
             signal="policy_clip_ratio",
         ),
@@ -169,7 +169,7 @@ POLICY_LOSS_POSITIVE = _alert(
     action="compare reward and KL; if both are healthy, no action is needed",
     conditions=(
         Condition(
-            "policy loss, lowest of 20 steps,", over("min", "policy_loss", 20) > 0, signal="policy_loss"
+            "policy loss, lowest of 20 steps:", over("min", "policy_loss", 20) > 0, signal="policy_loss"
         ),
     ),
 )
@@ -211,12 +211,12 @@ CRITIC_DIVERGED = _alert(
     action="lower the critic's learning rate, or clip its loss; compare returns and value loss",
     conditions=(
         Condition(
-            "explained variance, highest of 20 steps,",
+            "explained variance, highest of 20 steps:",
             over("max", "explained_variance", 20) < Limit("warning.explained_ratio"),
             signal="explained_variance",
         ),
         Condition(
-            "value loss, median of 5 steps,",
+            "value loss, median of 5 steps:",
             over("median", "value_loss", 5) > Limit("warning.times_level") * over("level", "value_loss", 64),
             "from the level of 64 steps",
             signal="value_loss",

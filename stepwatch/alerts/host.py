@@ -56,11 +56,11 @@ HOST_MEMORY = _alert(
     action="`ps aux --sort=-rss | head`",
     conditions=(
         Condition(
-            "memory in use",
+            "memory in use:",
             Number(1) - hosts("node_memory_MemAvailable_bytes") / _total > Limit("used_ratio"),
         ),
         Condition(
-            "memory in use in <full_within> at the current rate",
+            "memory in use in <full_within> at the current rate:",
             Number(1) - _left() / _total > 1,
             given=(_left(" offset 1h") < 0) & hosts("node_memory_MemAvailable_bytes offset 2h"),
         ),
@@ -139,7 +139,7 @@ def _disk_low(severity: str, summary: str) -> Alert:
         action="delete old checkpoints and checkpoints of ended runs",
         conditions=(
             Condition(
-                "free",
+                "free:",
                 _free
                 < smaller(
                     Limit(f"{severity}.free_ratio") * disks("node_filesystem_size_bytes"), Limit("enough")
@@ -147,7 +147,7 @@ def _disk_low(severity: str, summary: str) -> Alert:
                 "from its size",
             ),
             Condition(
-                "free",
+                "free:",
                 _free < smaller(checkpoints * _written(), checkpoints * _written(" offset 12h")),
                 "from the checkpoint size",
             ),

@@ -63,7 +63,7 @@ class KL(Block):
 def _risen(measured: str, signal: str, above_start: str, stddevs: str) -> Condition:
     """The signal is above its start for 3 steps."""
     return Condition(
-        f"{measured}, lowest of 3 steps,",
+        f"{measured}, lowest of 3 steps:",
         over("min", signal, 3) > start(signal) + larger(Limit(stddevs) * stddev(signal), Limit(above_start)),
         "from its start and standard deviation so far",
         signal=signal,
@@ -72,7 +72,7 @@ def _risen(measured: str, signal: str, above_start: str, stddevs: str) -> Condit
 
 
 def _above(level: str) -> Condition:
-    return Condition("KL, lowest of 3 steps,", over("min", "kl", 3) > Limit(f"{level}.above"), signal="kl")
+    return Condition("KL, lowest of 3 steps:", over("min", "kl", 3) > Limit(f"{level}.above"), signal="kl")
 
 
 KL_HIGH = _alert(
@@ -92,7 +92,7 @@ KL_EXPLOSION = _alert(
     conditions=(
         _risen("KL", "kl", "critical.above_start", "critical.stddevs"),
         Condition(
-            "KL, lowest of 3 steps,",
+            "KL, lowest of 3 steps:",
             over("min", "kl", 3)
             > start("kl")
             + larger(
@@ -146,12 +146,12 @@ KL_SEQUENCE_HIGH = _alert(
     action="compare reward and entropy; raise the KL coefficient or lower the learning rate",
     conditions=(
         Condition(
-            "KL in nats/token, lowest of 3 steps,",
+            "KL in nats/token, lowest of 3 steps:",
             over("min", SEQUENCE, 3) / _length > _token_limit,
             "from its start and standard deviation so far",
         ),
         Condition(
-            "KL in nats/response, lowest of 3 steps,",
+            "KL in nats/response, lowest of 3 steps:",
             over("min", SEQUENCE, 3) > Limit("warning.above"),
             signal=SEQUENCE,
         ),
@@ -210,7 +210,7 @@ POLICY_KL_HIGH = _alert(
     action="lower the learning rate or the number of updates per batch",
     conditions=(
         Condition(
-            "KL between updates, lowest of 5 steps,",
+            "KL between updates, lowest of 5 steps:",
             over("min", "policy_kl", 5)
             > larger(Limit("warning.times_start") * size(start("policy_kl")), Limit("warning.above")),
             "from its start",

@@ -47,7 +47,7 @@ class LengthRunaway(Block):
 
 def _growth(baseline: str, given: Expression) -> Condition:
     return Condition(
-        "response length, lowest of 5 steps,",
+        "response length, lowest of 5 steps:",
         over("min", LENGTH, 5) > Limit("warning.times_start") * start(LENGTH),
         baseline,
         given,
@@ -67,7 +67,7 @@ LENGTH_RUNAWAY = _alert(
         ),
         _growth("from its start while the reward drops", suffers("warning.drop_ratio")),
         Condition(
-            "response length, lowest of 5 steps,",
+            "response length, lowest of 5 steps:",
             over("min", LENGTH, 5) > Limit("warning.above"),
             signal=LENGTH,
         ),
@@ -119,13 +119,13 @@ def _collapse(level: str, summary: str, action: str, given: Expression | None = 
         action=action,
         conditions=(
             Condition(
-                "response length, median of 5 steps,",
+                "response length, median of 5 steps:",
                 over("median", LENGTH, 5) < Limit("warning.median_ratio") * over("median", LENGTH, 64),
                 "from the median of 64 steps",
                 signal=LENGTH,
             ),
             Condition(
-                "response length, median of 5 steps,",
+                "response length, median of 5 steps:",
                 over("median", LENGTH, 5) < Limit("warning.peak_ratio") * peak(LENGTH),
                 "from its peak",
                 lost("warning.drop_ratio"),
@@ -194,13 +194,13 @@ TRUNCATION = (
         action="read truncated samples; raise the length limit, or penalize length",
         conditions=(
             Condition(
-                "share of truncated responses, mean of 10 steps,",
+                "share of truncated responses, mean of 10 steps:",
                 over("mean", TRUNCATED, 10) > start(TRUNCATED) + Limit("warning.mean_rise_ratio"),
                 "from the start",
                 signal=TRUNCATED,
             ),
             Condition(
-                "share of truncated responses, lowest of 10 steps,",
+                "share of truncated responses, lowest of 10 steps:",
                 over("min", TRUNCATED, 10) >= Limit("warning.always_above_ratio"),
                 signal=TRUNCATED,
             ),
@@ -213,7 +213,7 @@ TRUNCATION = (
         action="stop the run; raise the length limit or penalize length, and resume from before the rise",
         conditions=(
             Condition(
-                "share of truncated responses, lowest of 3 steps,",
+                "share of truncated responses, lowest of 3 steps:",
                 over("min", TRUNCATED, 3)
                 > larger(start(TRUNCATED) + Limit("critical.rise_ratio"), Limit("critical.above_ratio")),
                 "while the reward drops",

@@ -56,7 +56,7 @@ class Stalled(Block):
 STALLED = _alert(
     Stalled,
     summary="Run hangs",
-    action="py-spy dump of the trainer; then logs of the rollout servers and `nvidia-smi`",
+    action="`py-spy dump` of the trainer; then check the rollout servers' logs and `nvidia-smi`",
     conditions=(
         Condition(
             "no step for",
@@ -101,7 +101,7 @@ class SlowSteps(Block):
 
 def _speed(words: str, signal: str) -> Condition:
     return Condition(
-        f"{words}, highest of 5 steps,",
+        f"{words}, highest of 5 steps:",
         over("max", signal, 5) < Limit("warning.median_ratio") * over("median", signal, 64),
         "from the median of 64 steps",
         signal=signal,
@@ -117,7 +117,7 @@ SLOW_STEPS = _alert(
     action="look for throttled GPUs, a slow network or disk, and preempted rollout requests",
     conditions=(
         Condition(
-            "seconds of generation per token, lowest of 3 steps,",
+            "seconds of generation per token, lowest of 3 steps:",
             over("min", _GENERATION, 3) > Limit("warning.times_median") * over("median", _GENERATION, 64),
             "from the median of 64 steps",
             signal=_GENERATION,
@@ -208,7 +208,7 @@ RUN_VANISHED = _ended(
     "vanished",
     "Run vanished before its last step",
     "the log's writer is gone",
-    "`dmesg` for the out-of-memory killer; the scheduler; then resume from the last checkpoint",
+    "check `dmesg` for the out-of-memory killer, and the scheduler; then resume from the last checkpoint",
 )
 
 RUN_STOPPED = _ended(
@@ -227,7 +227,7 @@ RUN_FINISHED = _ended(
     RunFinished,
     "finished",
     "Run finished",
-    "done",
+    "completed",
     "no action needed",
     facts=(STEP, _TOOK, _BEST),
     about="end",

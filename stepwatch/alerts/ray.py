@@ -100,7 +100,7 @@ RAY_OBJECT_STORE_SPILLING = server_alert(
     action="raise `object_store_memory`, or keep fewer batches in flight; `ray memory` lists objects",
     conditions=(
         Condition(
-            "objects on disk", servers('ray_object_store_memory{Location="SPILLED"}') > Limit("spilled")
+            "objects on disk:", servers('ray_object_store_memory{Location="SPILLED"}') > Limit("spilled")
         ),
     ),
     style=BYTES,
@@ -128,7 +128,7 @@ RAY_DISK_LOW = server_alert(
     action="delete old sessions in /tmp/ray; at 95 % Ray refuses to create objects",
     conditions=(
         Condition(
-            "disk in use",
+            "disk in use:",
             servers("ray_node_disk_usage") / servers("ray_node_disk_usage + ray_node_disk_free")
             > Limit("used_ratio"),
         ),

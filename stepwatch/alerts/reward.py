@@ -117,7 +117,7 @@ def _below_mean(level: str) -> Condition:
     mean = over("mean", REWARD, 32)
     limit = mean - Limit(f"{level}.below_mean_ratio") * size(mean)
     return Condition(
-        "reward, highest of 5 steps,", over("max", REWARD, 5) < limit, "from its mean", None, REWARD
+        "reward, highest of 5 steps:", over("max", REWARD, 5) < limit, "from its mean", None, REWARD
     )
 
 
@@ -125,7 +125,7 @@ def _dead(steps: int) -> tuple[Condition, ...]:
     """No positive reward in the last steps, and all rewards equal."""
     return tuple(
         Condition(
-            f"{words}, highest of {steps} steps,",
+            f"{words}, highest of {steps} steps:",
             over("max", signal, steps) <= 0,
             "all equal",
             over("range", signal, steps).equals(0),
@@ -271,7 +271,7 @@ class NoLearningSignal(Block):
     warning: NoLearningSignalWarning | None = NoLearningSignalWarning()
 
 
-_constant = Condition("reward, range of 20 steps,", over("range", REWARD, 20).equals(0), "all equal")
+_constant = Condition("reward, range of 20 steps:", over("range", REWARD, 20).equals(0), "all equal")
 _varies = (over("mean", "reward_std", 20) > 0) | (over("range", "reward_max", 20) > 0)
 _highest = over("max", REWARD, 20)
 
@@ -289,13 +289,13 @@ NO_LEARNING_SIGNAL = _alert(
         ),
         replace(_constant, given=_highest < Limit("warning.ceiling"), sparing=_varies),
         Condition(
-            "reward, range of 32 steps,",
+            "reward, range of 32 steps:",
             over("range", REWARD, 32) <= Limit("warning.range_ratio") * size(over("median", REWARD, 32)),
             "a share of its median; never above 0",
             over("max", REWARD, 32) <= 0,
         ),
         Condition(
-            "prompts whose responses all score the same, mean of 20 steps,",
+            "prompts whose responses all score the same, mean of 20 steps:",
             over("mean", "zero_std_ratio", 20) >= Limit("warning.zero_std_ratio"),
             "while the reward is below its best",
             lost("warning.drop_ratio"),
@@ -347,7 +347,7 @@ VALIDATION = "validation_score"
 def _validation_fell(drop: str, stddevs: str) -> Condition:
     confirmed = metric("rl_confirmed_best", signal=VALIDATION)
     return Condition(
-        "better of the last two evaluations",
+        "better of the last two evaluations:",
         over("max", VALIDATION, 2) < confirmed - larger(Limit(stddevs) * stddev(VALIDATION), Limit(drop)),
         "from the best confirmed one and the standard deviation so far",
         signal=VALIDATION,
@@ -408,7 +408,7 @@ REWARD_HACK_SUSPECT = _alert(
     action="read samples with the highest rewards",
     conditions=(
         Condition(
-            "gain of the true reward",
+            "gain of the true reward:",
             _true_gain < Limit("warning.followed_ratio") * _gain,
             "a share of the reward's gain",
         ),

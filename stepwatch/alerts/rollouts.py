@@ -57,11 +57,11 @@ class RolloutMismatch(Block):
 
 
 def _above(words: str, signal: str, key: str) -> Condition:
-    return Condition(f"{words}, lowest of 5 steps,", over("min", signal, 5) > Limit(key), signal=signal)
+    return Condition(f"{words}, lowest of 5 steps:", over("min", signal, 5) > Limit(key), signal=signal)
 
 
 def _below(words: str, signal: str, key: str) -> Condition:
-    return Condition(f"{words}, highest of 5 steps,", over("max", signal, 5) < Limit(key), signal=signal)
+    return Condition(f"{words}, highest of 5 steps:", over("max", signal, 5) < Limit(key), signal=signal)
 
 
 DIFFERENCE, FACTOR = "difference of probabilities", "ratio of probabilities"
@@ -122,7 +122,7 @@ STALENESS = _alert(
     action="check whether rollouts or updates are slower; lower the number of batches in flight",
     conditions=(
         Condition(
-            "age of samples, mean of 20 steps,",
+            "age of samples, mean of 20 steps:",
             over("mean", "staleness", 20) > Limit("warning.versions"),
             signal="staleness",
         ),

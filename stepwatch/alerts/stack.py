@@ -142,7 +142,7 @@ class GPUExporterStale(WarningBlock):
 GPU_EXPORTER_STALE = _alert(
     GPUExporterStale,
     summary="GPU metrics are stale",
-    action="on the machine: `nvidia-smi`, its clock, the GPU exporter's log",
+    action="on the machine, check `nvidia-smi`, the clock and the GPU exporter's log",
     conditions=(
         Condition(
             "the last reading is older than <age>",
@@ -445,7 +445,7 @@ TSDB_NEAR_LIMIT = _alert(
     action="raise `retention.size`, or lower `retention.time` to what fits",
     conditions=(
         Condition(
-            "quota in use",
+            "quota in use:",
             hosts("max_over_time(prometheus_tsdb_storage_blocks_bytes[1d])")
             / hosts("prometheus_tsdb_retention_limit_bytes > 0")
             > Limit("used_ratio"),

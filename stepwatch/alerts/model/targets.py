@@ -124,7 +124,7 @@ def gone(
     return (
         Condition(measured, answers.equals(0), given=RUN_LAST_IN_PROGRESS),
         Condition(
-            "left the list of targets",
+            "left the target list",
             was_listed.unless(listed | silent).equals(1),
             given=RUN_IN_PROGRESS,
             sparing=RUNS_CHANGED,
