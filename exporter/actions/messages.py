@@ -18,12 +18,12 @@ TOLD_SECONDS = 600.0
 """How long the outcome stays among the alerts."""
 
 _PENDING = {
-    "checkpoint": Text("Run will be told to save a checkpoint unless you veto"),
+    "checkpoint": Text("Run will get a checkpoint request unless you veto"),
     "stop": Text("Run will be stopped unless you veto"),
     "pause": Text("Run will be paused unless you veto"),
 }
 _WOULD = {
-    "checkpoint": Text("Dry run: this run would be told to save a checkpoint"),
+    "checkpoint": Text("Dry run: this run would get a checkpoint request"),
     "stop": Text("Dry run: this run would be stopped"),
     "pause": Text("Dry run: this run would be paused"),
 }

@@ -56,11 +56,11 @@ class Peer:
     def __init__(self, name: str, client: Client, patience: float) -> None:
         self.name = name
         self.problem: Text | None = Text("not checked yet")
-        """What the last look found; ``None`` if the peer is well."""
+        """The finding of the last check; ``None`` if the peer is healthy."""
         self.down = False
         """Whether it has been silent for too long."""
         self.silence = 0.0
-        """Seconds since it was last known to be well; since the first look if it never was."""
+        """Seconds since it was last known to be healthy; since the first check if it never was."""
         self._client, self._patience = client, patience
         self._sent: tuple[str, ...] = ()
         self._well: float | None = None

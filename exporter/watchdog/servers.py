@@ -24,7 +24,7 @@ START_SECONDS = 120.0
 STILL_SECONDS = 30.0
 """The least time without progress that counts."""
 DROPPED_SECONDS = 90.0
-"""Prometheus sends an alert that goes on firing every 45 s."""
+"""Prometheus sends a firing alert again every 45 s."""
 SEND_SECONDS = 10.0
 """Prometheus gives up a request to Alertmanager after that long, and only then counts what it dropped."""
 SETTLE_SECONDS = 60.0
