@@ -187,7 +187,9 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     flags.add("rules-interval", positive, 5.0, "seconds between two evaluations of the rules about runs")
     flags.add("alert", _alert, _alert({}), "severity, labels, annotations and link of the alert, as JSON")
     flags.add("peers", _peers, (), "other machines' stacks to watch, as a JSON list with name and url")
-    flags.add("peer-for", positive, 120.0, "seconds without news after which a peer is down")
+    flags.add(
+        "peer-for", positive, 120.0, "seconds without a fresh Watchdog alert after which a peer is down"
+    )
     flags.add("peer-alert", _alert, _alert({}), "the same as --alert, for a peer that is down")
     return flags
 

@@ -243,7 +243,7 @@ REWARD_STAGNATION = _alert(
 
 
 class NoLearningSignalWarning(Section):
-    """The reward is dead, constant without having risen, stuck at a floor, or equal for all responses."""
+    """The reward is dead, constant without having risen, stuck at a floor, or equal within prompts."""
 
     zero_std_ratio: scalars.Ratio = default(
         0.95,

@@ -480,7 +480,7 @@ class PeerDown(CriticalBlock):
 
     for_: Span = hold(
         "2m",
-        "Time without news. A restarted Alertmanager lacks the Watchdog for up to a minute.",
+        "Time without a fresh Watchdog. A restarted Alertmanager lacks the Watchdog for up to a minute.",
         JUDGED,
     )
 
