@@ -181,8 +181,8 @@ def test_mails_and_slack_hold_no_english_words_of_ours(
 ) -> None:
     shown = re.sub("<[^>|]*", "", say(template, alert(annotations=NOTES), folder=chinese, kind=kind))
 
-    assert all(word in shown for word in ("首先：停止训练。", "当时的曲线", "静默 2 小时", "处置手册"))
-    assert not re.search("First|Curves|Silence|Runbook|since|Critical", shown)
+    assert all(word in shown for word in ("首先：停止训练。", "当时的仪表盘", "静默 2 小时", "处置手册"))
+    assert not re.search("First|Dashboard|Silence|Runbook|since|Critical", shown)
 
 
 def target_down(instance: str, **differing: Any) -> dict[str, Any]:

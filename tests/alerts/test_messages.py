@@ -71,7 +71,7 @@ SAID: list[tuple[str, Values, list[str]]] = [
     (
         "LengthCollapse",
         {h.LENGTH_MEDIAN_5: 50},
-        ["response length, median of 5 steps: 50, limit 100 tokens (from the median of 64); step 640."],
+        ["response length, median of 5 steps: 50, limit 100 tokens (from the median of 64 steps); step 640."],
     ),
     (
         "Truncation",
@@ -106,7 +106,7 @@ SAID: list[tuple[str, Values, list[str]]] = [
     (
         "RunFinished",
         {h.STATE: "finished", h.LAST_STEP_AT: AGO},
-        ["done; step 640 after 5h 16m 40s; best reward 2."],
+        ["completed; step 640 after 5h 16m 40s; best reward 2."],
     ),
 ]
 
