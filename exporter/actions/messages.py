@@ -1,4 +1,4 @@
-"""What receivers read: the announcement of a step, and what came of it, as alerts for Alertmanager."""
+"""Alerts for Alertmanager that announce a step of the circuit breaker and report its result."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from exporter.watchdog.finding import Text
 PENDING, TAKEN = "ActionPending", "ActionTaken"
 TOPIC = "actions"
 EXPIRY_SECONDS = 120.0
-"""After which Alertmanager ends an announcement that is not posted again: this service may die."""
+"""Alertmanager resolves an announcement that is not posted again for so long: this service may die."""
 TOLD_SECONDS = 600.0
 """How long the outcome stays among the alerts."""
 
 _PENDING = {
-    "checkpoint": Text("Run will be asked for a checkpoint unless you veto"),
+    "checkpoint": Text("Run will get a checkpoint request unless you veto"),
     "stop": Text("Run will be stopped unless you veto"),
     "pause": Text("Run will be paused unless you veto"),
 }
 _WOULD = {
-    "checkpoint": Text("Dry run: this run would be asked for a checkpoint"),
+    "checkpoint": Text("Dry run: this run would get a checkpoint request"),
     "stop": Text("Dry run: this run would be stopped"),
     "pause": Text("Dry run: this run would be paused"),
 }
 _DO = {
-    "checkpoint": Text("its trainer is asked to save a checkpoint"),
+    "checkpoint": Text("checkpoint request to its trainer"),
     "stop": Text("SIGTERM to its trainer"),
-    "pause": Text("SIGSTOP to its trainer, which trips NCCL timeouts"),
+    "pause": Text("SIGSTOP to its trainer, which can cause NCCL timeouts"),
 }
 _TAKEN = {
     ("checkpoint", "done"): Text("Run saved a checkpoint"),
@@ -39,7 +39,7 @@ _TAKEN = {
     ("", "done"): Text("Evidence about the run was collected"),
 }
 _OUTCOMES = {
-    "done": Text("Action on the run is done"),
+    "done": Text("Action on the run is complete"),
     "failed": Text("Action on the run failed"),
     "vetoed": Text("Action on the run was vetoed"),
     "dropped": Text("Action on the run was dropped"),
@@ -48,25 +48,25 @@ _OUTCOMES = {
 }
 REASONS = {
     "switched_off": Text("the kill switch is on"),
-    "older": Text("the alert began before the circuit breaker did"),
-    "resolved": Text("the alert does not hold any more"),
+    "older": Text("the alert started before the circuit breaker"),
+    "resolved": Text("the alert no longer fires"),
     "muted": Text("the alert is silenced or inhibited"),
-    "new_attempt": Text("the run was started again since the alert began"),
+    "new_attempt": Text("the run was restarted after the alert started"),
     "unconfirmed": Text("Prometheus, Alertmanager or the run exporter did not confirm it in time"),
-    "unwrapped": Text("the run was not started by `stepwatch run`, and actions.targets does not name it"),
+    "unwrapped": Text("the run was not started by `stepwatch run`, and actions.targets does not list it"),
     "ended": Text("the trainer has ended"),
-    "no_pid_file": Text("the file of its process group cannot be read"),
-    "pid_reused": Text("the file of its process group is older than the process"),
-    "no_group": Text("the file of its process group names no group of its own"),
-    "no_ray_job": Text("Ray knows no such job, or does not answer"),
-    "restarted": Text("the circuit breaker was started again; nothing is repeated"),
-    "unknown": Text("the circuit breaker ended during a step, which may have been done; it is not repeated"),
+    "no_pid_file": Text("its process group file cannot be read"),
+    "pid_reused": Text("its process group file is older than the process"),
+    "no_group": Text("its process group file does not name a separate group"),
+    "no_ray_job": Text("Ray does not know the job, or does not answer"),
+    "restarted": Text("the circuit breaker was restarted; nothing is repeated"),
+    "unknown": Text("the circuit breaker ended during a step that may be complete; the step is not repeated"),
     "another_open": Text("another action on this run is open"),
     "cooldown": Text("the last action on this run, or its veto, is too recent"),
     "per_day": Text("actions.per_day actions on this run were taken within 24 h"),
     "by_hand": Text("a person vetoed it"),
 }
-"""Why something is not done, by the word that the audit log has for it."""
+"""Why an action was not taken, by the reason in the audit log."""
 
 
 class Messages:
@@ -109,7 +109,7 @@ class Messages:
         return {**self.pending(action, action.deadline or closed, closed), "endsAt": _time(closed)}
 
     def taken(self, action: Action) -> dict[str, Any]:
-        """Return what came of an action that is closed."""
+        """Return the result of a closed action."""
         summary = _TAKEN.get((action.change, action.outcome), _OUTCOMES[action.outcome])
         if action.dry_run and action.outcome == "done" and action.change:
             summary = _WOULD[action.change]
@@ -155,7 +155,7 @@ class Messages:
 
 
 def is_told(action: Action) -> bool:
-    """Whether receivers are notified of what came of a closed action."""
+    """Whether receivers are notified of the result of a closed action."""
     return (
         "notify" in action.do
         or action.announced is not None

@@ -1,4 +1,4 @@
-"""What a message says, in the language of config.yaml: the same for every channel, each writes it its way."""
+"""The content of messages, in the language of config.yaml. Each channel formats it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Card:
-    """A message, not yet written for a channel; all its texts may hold what others wrote.
+    """A message before a channel formats it; all its texts may contain text of others.
 
     Attributes:
         title: One line.
@@ -44,8 +44,8 @@ class Card:
         facts: Paragraphs, of one line each.
         items: A line for each alert of a group; empty for one alert.
         more: How many alerts there are beyond ``items``.
-        links: Where it leads.
-        line: It as one line among others, when messages are merged.
+        links: Its links.
+        line: The message as one line, for merged messages.
     """
 
     title: str
@@ -59,7 +59,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Known:
-    """What was found out about the run of an alert when its message is sent: its step, what else fires."""
+    """What is known about the run of an alert when its message is sent: its step, and its other alerts."""
 
     step: str = ""
     others: tuple[str, ...] = ()
@@ -79,13 +79,13 @@ class Addresses:
 
 
 class Wording:
-    """Words notifications.
+    """Writes the text of notifications.
 
     Args:
         addresses: Where links lead.
         texts: The words in another language, by the English ones.
-        waits: For how long the condition of each alert must hold, in seconds by its name: the onset, which
-            everything shows, is by that earlier than what Alertmanager calls its start.
+        waits: How long the condition of each alert must hold, in seconds by its name: the onset, which all
+        pages show, is earlier than Alertmanager's start by that much.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Wording:
         )
 
     def merged(self, cards: Sequence[Card]) -> Card:
-        """Return one message for several that came faster than the channel takes them."""
+        """Return one message for several that arrived faster than the channel accepts them."""
         order = ("critical", "warning", "info", "resolved")
         state = min((card.state for card in cards), key=order.index)
         return Card(
@@ -137,7 +137,7 @@ class Wording:
         )
 
     def and_more(self, count: int) -> str:
-        """Return what stands in place of so many lines that do not fit."""
+        """Return the text that replaces so many lines that do not fit."""
         return self.translate("and {count} more", count=count)
 
     def _title(self, notification: Notification, count: int) -> str:
@@ -215,7 +215,7 @@ class Wording:
 
     def _links(self, notification: Notification, alert: Alert, number: int) -> list[Link]:
         where, translate = self._addresses, self.translate
-        links = [Link(translate("Curves at that time"), self._dashboard(alert))]
+        links = [Link(translate("Dashboard at that time"), self._dashboard(alert))]
         if _is_address(book := alert.annotations.get("runbook_url", "")):
             links.append(Link(translate("Runbook"), book))
         if notification.firing and not notification.is_test:
@@ -277,7 +277,7 @@ def clipped(text: str, most: int) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text without signs that begin a line, hide others or turn their direction."""
+    """Return a text without characters that start a line, hide others or change the direction."""
     return " ".join(
         "".join(sign if sign.isprintable() or sign == " " else " " for sign in text).split(" ")
     ).strip()

@@ -1,5 +1,5 @@
-"""The watchdog: reports faults that Prometheus cannot report, since they keep it from storing and judging.
+"""The watchdog: reports faults that keep Prometheus from storing and evaluating, and so from reporting.
 
-It looks at the disks that hold the stack's state, at Prometheus and at Alertmanager, and at the stacks of
-other machines that it is told of, and posts what it finds to Alertmanager itself.
+It checks the disks with the stack's state, Prometheus, Alertmanager and the stacks on configured peers, and
+posts its findings to Alertmanager.
 """

@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Watchdog:
-    """Looks at everything again and again, and answers what it found."""
+    """Checks everything repeatedly, and serves its findings."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._looked = 0.0  # Unix seconds; 0 before the first look
@@ -88,7 +88,7 @@ class Watchdog:
         self._supervisor = Supervisor(options.supervisor)
 
     def start(self) -> None:
-        """Begin to look, in the background."""
+        """Start the checks in the background."""
         for folder in self._folders:
             folder.start()
         for peer in self._peers:
@@ -96,7 +96,7 @@ class Watchdog:
         Thread(target=self._run, name="looks", daemon=True).start()
 
     def routes(self) -> Routes:
-        """Return what is answered, by path."""
+        """Return the routes, by path."""
         return Routes(
             {
                 "/": {"GET": lambda _: words("200 OK", INDEX)},
@@ -140,7 +140,7 @@ class Watchdog:
     def _look(self) -> None:
         found = [*disks.findings(self._folders), *self._alertmanager.look()]
         stopped = {part for finding in found for part in finding.parts if finding.fault.startswith("disk_")}
-        # Without its disk Prometheus stores nothing, or is down: that is one fault, not two.
+        # Without its disk, Prometheus stores nothing or is down: that is one fault, not two.
         found += [
             finding
             for finding in self._prometheus.look(self._alertmanager.answers_since)
@@ -160,7 +160,7 @@ class Watchdog:
 
 
 def log_changes(findings: Findings, found: Iterable[Finding], now: float) -> list[Finding]:
-    """Take the findings of a look at this Unix time, and log what is new. Returns what is over."""
+    """Take the findings of a check at this Unix time and log new ones. Return those that are over."""
     over = findings.update(found, now)
     for finding in over:
         logger.info("over: %s: %s", finding.summary, finding.name)
@@ -181,14 +181,16 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     flags.add("state", _state, (), "state folders of parts, each PART=FOLDER", many=True)
     flags.add("prometheus", text, "http://127.0.0.1:9090", "URL of Prometheus")
     flags.add("alertmanager", text, "http://127.0.0.1:9093", "URL of Alertmanager")
-    flags.add("password-file", text, None, "file with the password that both ask the user stepwatch for")
+    flags.add("password-file", text, None, "file with the password of the user stepwatch of both")
     flags.add("supervisor", text, None, "socket of the supervisord that runs the parts, if there is one")
     flags.add("scrape-interval", positive, 5.0, "seconds between two scrapes of the run exporter")
     flags.add("rules-interval", positive, 5.0, "seconds between two evaluations of the rules about runs")
     flags.add("alert", _alert, _alert({}), "severity, labels, annotations and link of the alert, as JSON")
     flags.add("peers", _peers, (), "other machines' stacks to watch, as a JSON list with name and url")
-    flags.add("peer-for", positive, 120.0, "seconds of silence after which a peer is down")
-    flags.add("peer-alert", _alert, _alert({}), "the same as --alert, of a peer that is down")
+    flags.add(
+        "peer-for", positive, 120.0, "seconds without a fresh Watchdog alert after which a peer is down"
+    )
+    flags.add("peer-alert", _alert, _alert({}), "the same as --alert, for a peer that is down")
     return flags
 
 

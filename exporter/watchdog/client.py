@@ -24,7 +24,7 @@ _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
 
 
 class UnreachableError(Exception):
-    """Raised when no answer came; the text says why."""
+    """Raised when there is no response; the text is the reason."""
 
 
 class Reply(NamedTuple):
@@ -95,20 +95,20 @@ class Client:
                 while block := connection.recv(1 << 16):
                     answer += block
                     if len(answer) > LARGEST:
-                        raise UnreachableError(Text("The answer is too large"))
+                        raise UnreachableError(Text("The response is too large"))
                     if time.monotonic() > deadline:
-                        raise UnreachableError(Text("The answer is too slow"))
+                        raise UnreachableError(Text("The response is too slow"))
         except OSError as problem:
-            # Of a certificate that is refused the useful words are in its reason.
+            # For a refused certificate, the reason has the useful words.
             said = getattr(problem, "verify_message", "") or problem.strerror or str(problem)
             raise UnreachableError(said) from None
         first, end, content = answer.partition(b"\r\n\r\n")
         words = first.split(b" ", 2)
         if not end or len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
-            raise UnreachableError(Text("The answer is not HTTP"))
+            raise UnreachableError(Text("The response is not HTTP"))
         length = _LENGTH.search(first)
         if length and len(content) < int(length[1]):
-            raise UnreachableError(Text("The answer ends too early"))
+            raise UnreachableError(Text("The response ends too early"))
         return Reply(int(words[1]), content.decode("utf-8", "replace"))
 
     def _authorization(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The file systems that hold the state of the stack's parts. One that hangs holds up no other."""
+"""The file systems that hold the state of the stack's parts. One that hangs does not block the others."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ TRIAL_BYTES = b"\0" * 4096
 SNAPSHOTS = ("silences", "nflog")
 """Alertmanager's snapshots of silences and sent notifications, which a full disk would destroy.
 
-Alertmanager writes each to a new file, and gives it the name of the last one even if the disk had no room for
-it. Killed then, it would start without silences, and send all notifications again. So the last whole snapshot
-has a second name; `alertmanager/start.sh` returns to it.
+Alertmanager writes each to a new file and renames it over the last one, even if the disk had no room for it.
+If it were killed then, it would start without silences and send all notifications again. So the last complete
+snapshot has a second name, which `alertmanager/start.sh` restores.
 """
 SNAPSHOT_SECONDS = 15.0
-"""With room for that long, Alertmanager has written a whole snapshot: it writes one every 10 s."""
+"""With free space for that long, Alertmanager has written a complete snapshot: it writes one every 10 s."""
 
 LEFTOVER = re.compile(r"(?:nflog|silences)\.[0-9a-f]+")
 """What Alertmanager writes a snapshot to before it takes the name of the last one."""
@@ -45,12 +45,12 @@ LEFTOVER_SECONDS = 60.0
 """Alertmanager renames such a file within moments of making it."""
 
 STOPS = {
-    "prometheus": Text("Prometheus stores no scrape, so no run is watched"),
-    "alertmanager": Text("Alertmanager forgets silences and sent messages if it restarts"),
-    "exporter": Text("Run exporter forgets marks and levels if it restarts"),
-    "grafana": Text("Grafana saves nothing"),
+    "prometheus": Text("Prometheus stores no samples, so no run is monitored"),
+    "alertmanager": Text("Alertmanager loses silences and sent notifications if it restarts"),
+    "exporter": Text("Run exporter loses marks and levels if it restarts"),
+    "grafana": Text("Grafana cannot save changes"),
 }
-"""What a part does without its disk."""
+"""The effect of a full disk on each part."""
 
 SUMMARIES = {
     "disk_full": Text("State disk is full"),
@@ -80,7 +80,7 @@ class Look(NamedTuple):
 
 
 class Folder:
-    """The state folder of one part of the stack, looked at again and again in a thread of its own.
+    """The state folder of one part of the stack, checked repeatedly in a separate thread.
 
     ``look`` is the last result, ``None`` before the first, and ``problem`` why the last one failed;
     ``removed`` counts leftovers that were removed.
@@ -124,9 +124,9 @@ class Folder:
 
 
 def link_snapshots(folder: str) -> None:
-    """Give the present snapshots in Alertmanager's data folder their second names.
+    """Give the current snapshots in Alertmanager's data folder their second names.
 
-    To be called only while the disk has had room for longer than the time between two snapshots.
+    Call this only after the disk has had free space for longer than the time between two snapshots.
     """
     for name in SNAPSHOTS:
         present, whole = f"{folder}/{name}", f"{folder}/{name}.kept"
@@ -140,7 +140,7 @@ def link_snapshots(folder: str) -> None:
 
 
 def remove_leftovers(folder: str, now: float) -> int:
-    """Remove what Alertmanager left behind when it could not write a snapshot. Returns how many files.
+    """Remove the files that Alertmanager left when it could not write a snapshot. Return how many.
 
     With a full disk that is an empty file every ten seconds, which it never removes.
     """
@@ -158,7 +158,7 @@ def remove_leftovers(folder: str, now: float) -> int:
 
 
 def look(path: str) -> Look:
-    """Look at the file system of a folder.
+    """Check the file system of a folder.
 
     Raises:
         OSError: The file system cannot be asked.
@@ -179,7 +179,7 @@ def look(path: str) -> Look:
 
 
 def _trial(path: str) -> int:
-    """Write a small file and remove it. Returns the number of the error, 0 for success."""
+    """Write a small file and remove it. Return the number of the error, 0 for success."""
     name = os.path.join(path, TRIAL)  # noqa: PTH118
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -216,7 +216,7 @@ def _mount(path: str) -> tuple[str, str, str]:
 
 
 def findings(folders: Iterable[Folder]) -> Iterator[Finding]:
-    """Yield what is wrong with the disks, each once."""
+    """Yield each fault of the disks once."""
     by_place: dict[str, list[Folder]] = {}
     for folder in folders:  # by the mount point, or by their own path before that is known
         by_place.setdefault(folder.look.space.mountpoint if folder.look else folder.path, []).append(folder)
@@ -227,7 +227,7 @@ def findings(folders: Iterable[Folder]) -> Iterator[Finding]:
         found = None
         if hung:
             text = Text("no answer for {seconds} s", seconds=f"{HANG_SECONDS:.0f}")
-            found = _finding("disk_hung", place, hung, text, Text("`dmesg`, the file server"))
+            found = _finding("disk_hung", place, hung, text, Text("check `dmesg` and the file server"))
         elif problem:
             found = _finding("disk_failed", place, parts, problem, "`dmesg`")
         elif look:
@@ -241,18 +241,20 @@ def _fault(look: Look, place: str, folders: Sequence[Folder]) -> Finding | None:
     errors = {folder.look.error for folder in folders if folder.look}
     if space.files and space.files_free < RESERVE_FILES:
         text = Text("{free} inodes free of {all}", free=space.files_free, all=space.files)
-        return _finding("disk_full", place, folders, text, Text("`df -i`, folders with many small files"))
+        return _finding(
+            "disk_full", place, folders, text, Text("check `df -i` and folders with many small files")
+        )
     if space.free < RESERVE or errors & {errno.ENOSPC, errno.EDQUOT}:
         free, every = size(space.free), size(space.size)
         text = (
-            Text("{free} free of {all}, the quota is used up", free=free, all=every)
+            Text("{free} free of {all}, quota exceeded", free=free, all=every)
             if errno.EDQUOT in errors
             else Text("{free} free of {all}", free=free, all=every)
         )
-        first = Text("free space there; recovery needs no restart")
+        first = Text("free space there; no restart is needed")
         return _finding("disk_full", place, folders, text, first)
     if errno.EROFS in errors:
-        first = Text("`dmesg`, then remount it")
+        first = Text("check `dmesg`, then remount it")
         return _finding("disk_read_only", place, folders, Text("mounted read-only"), first)
     if other := max(errors):
         return _finding("disk_failed", place, folders, os.strerror(other), "`dmesg`")

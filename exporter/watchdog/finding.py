@@ -1,4 +1,4 @@
-"""What is wrong, in words and as Alertmanager takes it."""
+"""Findings, as text and as alerts for Alertmanager."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ PEER_DOWN = "peer_down"
 """The fault of a stack on another machine, whose name is the finding's; an alert of its own."""
 
 HOLD_SECONDS = 60.0
-"""How long an alert outlasts its fault. The alerts that the fault caused, such as ExporterDown, are inhibited
-until then; Prometheus needs some of that time to end them."""
+"""How long an alert continues after its fault. Until then it inhibits the alerts that the fault caused, such
+as ExporterDown; Prometheus needs some of that time to resolve them."""
 
 EXPIRY_SECONDS = 120.0
 """After which Alertmanager resolves what is not posted again: the watchdog may die."""

@@ -1,7 +1,7 @@
-"""Stacks on other machines: whether their Prometheus and Alertmanager work, and are reached from here.
+"""Stacks on other machines: whether their Prometheus and Alertmanager work and are reachable.
 
-A peer is well while its Alertmanager shows the alert Watchdog, and its Prometheus goes on to send it. Whether
-it does is told by changes of what the peer says, so the clocks of the two machines may differ.
+A peer is healthy while its Alertmanager has the Watchdog alert and its Prometheus keeps sending it. Only
+changes in the peer's responses count, so the clocks of the two machines may differ.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _GATEWAY = (500, 502, 503, 504)
 
 
 class _Fault(Exception):  # noqa: N818  the peer's, not ours
-    """Raised where an answer does not say that the peer is well; the text says why."""
+    """Raised if a response does not show that the peer is healthy; the text is the reason."""
 
     def __init__(self, text: Text) -> None:
         super().__init__(text)
@@ -38,14 +38,14 @@ class _Fault(Exception):  # noqa: N818  the peer's, not ours
 
 
 class News(NamedTuple):
-    """What a peer says of its Watchdog: when it was sent last, and for how many seconds that counts."""
+    """A peer's Watchdog alert: when it was last sent, and for how many seconds it is valid."""
 
     sent: tuple[str, ...]
     counts: float
 
 
 class Peer:
-    """Another machine's stack, looked at again and again.
+    """Another machine's stack, checked repeatedly.
 
     Args:
         name: What alerts call it: their label ``peer``.
@@ -55,12 +55,12 @@ class Peer:
 
     def __init__(self, name: str, client: Client, patience: float) -> None:
         self.name = name
-        self.problem: Text | None = Text("it was not asked yet")
-        """What the last look found; ``None`` if the peer is well."""
+        self.problem: Text | None = Text("not checked yet")
+        """The finding of the last check; ``None`` if the peer is healthy."""
         self.down = False
         """Whether it has been silent for too long."""
         self.silence = 0.0
-        """Seconds since it was last known to be well; since the first look if it never was."""
+        """Seconds since it was last known to be healthy; since the first check if it never was."""
         self._client, self._patience = client, patience
         self._sent: tuple[str, ...] = ()
         self._well: float | None = None
@@ -83,19 +83,19 @@ class Peer:
         try:
             news = _news(self._client)
         except UnreachableError as problem:
-            self.problem = Text("it does not answer ({reason})", reason=problem.args[0])
+            self.problem = Text("no response ({reason})", reason=problem.args[0])
         except _Fault as fault:
             self.problem = fault.text
         except Exception:  # an unforeseen one must not keep it from being judged
             logger.exception("A look at the peer %s failed.", self.name)
-            self.problem = Text("it could not be asked; the log of the watchdog here says why")
+            self.problem = Text("the check failed; see the watchdog's log on this machine")
         else:
             # Prometheus lets an alert count for four times as long as it takes to send it again.
             patience = max(patience, news.counts / 2)
             if news.sent != self._sent:
                 self._sent, self._well, self.problem = news.sent, time.monotonic(), None
             elif time.monotonic() - self._well >= patience:
-                self.problem = Text("its Alertmanager answers, but its Prometheus sends nothing any more")
+                self.problem = Text("its Alertmanager answers, but its Prometheus no longer sends alerts")
         # Judged here, right after an answer: a watchdog that was stopped itself for long knows nothing yet.
         self.silence = time.monotonic() - self._well
         self.down = self.problem is not None and self.silence >= patience
@@ -106,10 +106,10 @@ class Peer:
         if not self.down or problem is None:
             return
         if not self._sent:
-            problem = Text("never well since the watchdog started: {problem}", problem=problem)
+            problem = Text("not healthy since the watchdog started: {problem}", problem=problem)
         description = Text(
-            "{peer} ({address}): {problem}; for {seconds} s. Its runs may be unwatched. First: {status} "
-            "there; if that is well, the network from here to there.",
+            "{peer} ({address}): {problem}; for {seconds} s. Its runs may not be monitored. First: run"
+            " {status} there; if all is healthy, check the network between the two machines.",
             peer=self.name,
             address=self._client.address,
             problem=problem,
@@ -170,10 +170,10 @@ def _news(client: Client) -> News:
         found = [(each["updatedAt"], each["endsAt"]) for each in _alerts(reply.body)]
         counts = [_seconds(end) - _seconds(sent) for sent, end in found]
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise _Fault(Text("what answers is no Alertmanager: the answer is not a list of alerts")) from None
+        raise _Fault(Text("not an Alertmanager: the response is not a list of alerts")) from None
     if not found:
         raise _Fault(
-            Text("its Alertmanager has no alert Watchdog: Prometheus there is down, or does not reach it")
+            Text("its Alertmanager has no Watchdog alert: its Prometheus is down or cannot reach it")
         )
     return News(tuple(sorted(sent for sent, _ in found)), min(counts))
 
@@ -187,16 +187,16 @@ def _alerts(body: str) -> list[dict[str, Any]]:
 
 def _refusal(status: int) -> Text:
     if status == 401:
-        return Text("it answers 401: it asks for a login; name username and password_file of this peer")
+        return Text("status 401: it requires a login; set username and password_file of this peer")
     if status == 403:
         return Text(
-            "it answers 403: it refuses this host name; set links.alertmanager there, or name its IP address"
+            "status 403: it refuses this host name; set links.alertmanager there, or use its IP address"
         )
     if 300 <= status < 400:
-        return Text("it answers {status}, a redirect: name the address that it leads to", status=status)
+        return Text("status {status}, a redirect: set the address that it redirects to", status=status)
     if status in _GATEWAY:
-        return Text("it answers {status}: the Alertmanager behind that address is down", status=status)
-    return Text("it answers {status}: what is there is no Alertmanager", status=status)
+        return Text("status {status}: the Alertmanager behind that address is down", status=status)
+    return Text("status {status}: not an Alertmanager", status=status)
 
 
 def _seconds(time_: str) -> float:

@@ -1,8 +1,8 @@
-"""Whether Prometheus stores, judges and notifies, and whether Alertmanager answers.
+"""Whether Prometheus stores, evaluates and notifies, and whether Alertmanager answers.
 
-On a full disk most of what Prometheus says of itself still looks well: it is ready, its targets are up, its
-rules have just been evaluated. Two counters show the fault: the samples that it appended stand still, and the
-writes to its log that failed rise.
+On a full disk, most of Prometheus' own metrics still look healthy: it is ready, its targets are up, its rules
+have just been evaluated. Two counters show the fault: appended samples stop rising, and failed writes to its
+log rise.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ START_SECONDS = 120.0
 STILL_SECONDS = 30.0
 """The least time without progress that counts."""
 DROPPED_SECONDS = 90.0
-"""Prometheus sends an alert that goes on firing every 45 s."""
+"""Prometheus sends a firing alert again every 45 s."""
 SEND_SECONDS = 10.0
 """Prometheus gives up a request to Alertmanager after that long, and only then counts what it dropped."""
 SETTLE_SECONDS = 60.0
@@ -50,7 +50,7 @@ class Supervisor:
         self._client = Client(path) if path else None
 
     def start(self, part: str) -> bool:
-        """Start a part at once that waits for its next try or was given up. Returns whether it did."""
+        """Start a part now that waits for its next try or was given up. Return whether it started."""
         try:
             report = self._call("getProcessInfo", part)
             if not any(f">{state}<" in report for state in WAITING):
@@ -86,7 +86,7 @@ class Alertmanager:
         self._refusal = ""
 
     def look(self) -> Iterator[Finding]:
-        """Yield what is wrong with it."""
+        """Yield its faults."""
         problem = ""
         try:
             started = _sum(_metrics(self._client), "process_start_time_seconds") or 0.0
@@ -95,20 +95,20 @@ class Alertmanager:
             problem, self.answers_since = fault.args[0], 0.0
         if self._down.lasts(problem) >= DOWN_SECONDS:
             text = Text(
-                "{problem}, for {seconds} s or more: no notification is sent. "
-                "First: {status}, then the log of Alertmanager.",
+                "{problem}, for {seconds} s or more: no notification is sent. First: run {status}, then"
+                " read Alertmanager's log.",
                 problem=problem,
                 seconds=f"{DOWN_SECONDS:.0f}",
                 status=_STATUS,
             )
             yield _finding("alertmanager_down", ALERTMANAGER, Text("Alertmanager does not answer"), text)
         elif self._refusal:
-            text = Text("{refusal}. First: the log of Alertmanager.", refusal=self._refusal)
+            text = Text("{refusal}. First: read Alertmanager's log.", refusal=self._refusal)
             summary = Text("Alertmanager refuses the watchdog's alerts")
             yield _finding("alertmanager_refuses", ALERTMANAGER, summary, text)
 
     def post(self, alerts: list[dict[str, Any]]) -> bool:
-        """Send it alerts. Returns whether it took them."""
+        """Send it alerts. Return whether it accepted them."""
         try:
             reply = self._client.post("/api/v2/alerts", "application/json", json.dumps(alerts))
         except UnreachableError:
@@ -137,7 +137,7 @@ class Prometheus:
         self._dropped_until = 0.0
 
     def look(self, alertmanager_answers_since: float) -> Iterator[Finding]:
-        """Yield what is wrong with it; the Unix time is 0 while Alertmanager does not answer."""
+        """Yield its faults; the Unix time is 0 while Alertmanager does not answer."""
         page, problem, starting = "", "", False
         try:
             page = _metrics(self._client)
@@ -150,7 +150,7 @@ class Prometheus:
             yield _broken("prometheus_down", Text("Prometheus does not answer"), text)
         elif waiting >= START_SECONDS:
             text = Text(
-                "It has been starting for {seconds} s: it reads its log of samples again",
+                "It has been starting for {seconds} s: it replays its write-ahead log",
                 seconds=f"{waiting:.0f}",
             )
             yield _broken("prometheus_starting", Text("Prometheus is still starting"), text)
@@ -166,23 +166,23 @@ class Prometheus:
             text = (
                 Text("No sample was stored for {seconds} s", seconds=f"{still:.0f}")
                 if still
-                else Text("Writes to its log of samples fail")
+                else Text("Writes to its write-ahead log fail")
             )
             yield _broken("prometheus_not_storing", Text("Prometheus stores no samples"), text)
         if seconds := self._evaluated.still:
             text = Text("No rule was evaluated for {seconds} s", seconds=f"{seconds:.0f}")
             yield _broken("prometheus_not_judging", Text("Prometheus evaluates no rules"), text)
         loaded = _sum(page, "prometheus_config_last_reload_success_timestamp_seconds") or 0.0
-        # Alerts that it began to send while Alertmanager was away do not show that the connection is broken.
+        # Alerts whose sending began while Alertmanager was down do not show that the connection is broken.
         reachable = 0 < alertmanager_answers_since < before - SEND_SECONDS
         if self._dropped.rises and reachable and self._asked - loaded > SETTLE_SECONDS:
             self._dropped_until = time.monotonic() + DROPPED_SECONDS
         if time.monotonic() < self._dropped_until:
             text = Text(
-                "Prometheus drops its alerts, though Alertmanager answers the watchdog: no alert about a run "
-                "arrives. First: the log of Prometheus, and the network between the two."
+                "Prometheus drops alerts, although Alertmanager answers the watchdog: no alert about a run"
+                " arrives. First: read Prometheus' log; check the network between the two."
             )
-            summary = Text("Prometheus does not reach Alertmanager")
+            summary = Text("Prometheus cannot reach Alertmanager")
             yield _finding("notifications_dropped", PROMETHEUS, summary, text)
 
 
@@ -201,7 +201,7 @@ class Counter:
         self._since = 0.0
 
     def update(self, page: str | None) -> None:
-        """Read its value from a page of metrics; without a page begin anew."""
+        """Read its value from a page of metrics; without a page, start over."""
         value = None if page is None else _sum(page, self._metric)
         now = time.monotonic()
         risen = value is not None and self._last is not None and value > self._last
@@ -214,7 +214,9 @@ class Counter:
 
 def _broken(fault: str, summary: Text, text: Text) -> Finding:
     description = Text(
-        "{text}: no run is watched. First: {status}, then the log of Prometheus.", text=text, status=_STATUS
+        "{text}: no run is monitored. First: run {status}, then read Prometheus' log.",
+        text=text,
+        status=_STATUS,
     )
     return _finding(fault, PROMETHEUS, summary, description)
 

@@ -1,4 +1,4 @@
-"""Alerts that only a cluster has: on nodes with agents, their network, and GPUs among their peers."""
+"""Alerts for clusters: nodes with agents, their network, and slow GPUs."""
 
 from __future__ import annotations
 
@@ -30,31 +30,33 @@ _alert = partial(Alert, topic="stack", keep=False)
 _NODE = 'label_replace({}, "node", "$1", "instance", "(.+):[0-9]+")'
 """PromQL of series with the node of their instance: an agent names its targets NODE:port."""
 
-# The write door knows nodes by name alone, agents may send a cluster besides: they are joined by `node`.
+# The write endpoint knows nodes by name only, agents may also send a cluster: they are joined by `node`.
 
 
 class NodeLost(CriticalBlock):
-    """The data of a node have stopped while a run uses it: the machine, its network or its agent is gone.
+    """A node stopped sending data while a run uses it: the machine, its network or its agent is down.
 
-    Where it is not known which run uses the node, while any run is running. Silent for a node that held no
-    memory of its GPUs any more, or whose runs had ended, and for one whose credential was removed.
+    If it is unknown which run uses the node, any running run counts. Does not fire for a node whose GPU
+    memory was free, whose runs had ended, or whose credential was removed.
     """
 
     silence: PositiveSpan = default(
         Duration.parse("2m"),
-        "Time since the hub last took data of its agent, which writes each few seconds, and for as long"
-        " as the hub does not answer tries again each 5s at least.",
+        "Time since the hub last accepted data from its agent, which writes every few seconds and retries"
+        " at least every 5s while the hub does not answer.",
         JUDGED,
     )
     used_ratio: scalars.Ratio = default(
         0.1,
-        "A GPU is in use with this share of its memory: what a driver and a desktop take is less.",
+        "A GPU is in use if this share of its memory is in use: a driver and a desktop need less.",
         JUDGED,
     )
     within: PositiveSpan = default(
-        Duration.parse("1h"), "How long a node is remembered, and the alert fires at most.", JUDGED
+        Duration.parse("1h"),
+        "How long a node is remembered, and the longest time that the alert fires.",
+        JUDGED,
     )
-    for_: Span = hold("1m", "After a restart of the hub its agents have written again by then.", JUDGED)
+    for_: Span = hold("1m", "Agents need less time to write again after a hub restart.", JUDGED)
 
 
 _running = 'max by (cluster, run) (last_over_time(rl_run_state{state="running"}[<within>s])) == 1'
@@ -73,7 +75,7 @@ _known = (
 NODE_LOST = _alert(
     NodeLost,
     summary="Node lost during a run",
-    action="`ping` the node, its console, its BMC; then its agent: `make status` there",
+    action="`ping` the node, check its console and BMC; then check its agent: `make status` there",
     conditions=(
         Condition(
             "no data for",
@@ -82,7 +84,7 @@ NODE_LOST = _alert(
             > Limit("silence"),
         ),
     ),
-    # While the door itself does not answer, nothing is known of any node.
+    # While the write endpoint does not answer, the state of all nodes is unknown.
     given=agents("stepwatch_agent_credentials")
     & On("node", Formula('group by (node) (present_over_time(up{node!=""}[<within>s]))'))
     & On("", Formula(_running)),
@@ -93,23 +95,23 @@ NODE_LOST = _alert(
 
 
 class AgentBacklog(WarningBlock):
-    """The data of an agent come late, and not by a fixed time, which would be its clock (ClockSkew)."""
+    """Data from an agent is delayed by a varying time; a constant delay is a clock offset (ClockSkew)."""
 
     behind: PositiveSpan = default(
         Duration.parse("1m"),
-        "Age of its newest data when they come, at any moment of 5 minutes; some seconds are usual.",
+        "Age of its newest data on arrival, at each moment of 5 minutes; some seconds are normal.",
         JUDGED,
     )
-    for_: Span = hold("10m", "What a network that was cut has held up is made up for within minutes.", JUDGED)
+    for_: Span = hold("10m", "After a network outage, an agent catches up within minutes.", JUDGED)
 
 
 AGENT_BACKLOG = _alert(
     AgentBacklog,
-    summary="Data of a node come late: its alerts do, too",
-    action="see the network to the hub and the load of both; on the node, Prometheus' log",
+    summary="Data from a node is delayed, and so are its alerts",
+    action="check the network to the hub, the load of both, and Prometheus' log on the node",
     conditions=(
         Condition(
-            "late by", agents(delay("min_over_time(stepwatch_agent_delay_seconds[5m])")) > Limit("behind")
+            "delayed by", agents(delay("min_over_time(stepwatch_agent_delay_seconds[5m])")) > Limit("behind")
         ),
     ),
     sparing=agents(STEADY_DELAY),
@@ -119,19 +121,22 @@ AGENT_BACKLOG = _alert(
 
 
 class AgentRefused(WarningBlock):
-    """The hub refuses what an agent sends: nothing of its node is watched."""
+    """The hub refuses the data of an agent: its node is not monitored."""
 
     requests: scalars.Limit = default(
-        5, "Refused within 5 minutes, for one reason. An agent sends some each minute, a scanner one.", JUDGED
+        5,
+        "Requests refused within 5 minutes for one reason. An agent sends several per minute, a port"
+        " scanner one.",
+        JUDGED,
     )
-    for_: Span = hold("5m", "A credential that is being renewed is in its place by then.", JUDGED)
+    for_: Span = hold("5m", "Longer than the renewal of a credential.", JUDGED)
 
 
 AGENT_REFUSED = _alert(
     AgentRefused,
     summary="Hub refuses the data of an agent",
-    action="compare `node` and `hub.token_file` in the agent's config.yaml with what the hub knows of it,"
-    " and both clocks",
+    action="compare `node` and `hub.token_file` in the agent's config.yaml with the hub's record of it;"
+    " compare both clocks",
     conditions=tuple(
         Condition(
             f"requests refused in 5 min, {why}:",
@@ -139,7 +144,7 @@ AGENT_REFUSED = _alert(
         )
         for reason, why in (
             ("credential", "credential missing or unknown"),
-            ("node_label", "data of another node than the credential's"),
+            ("node_label", "node does not match the credential"),
             ("size", "too large"),
             ("format", "not in the format of remote write 1.0"),
             ("clock", "more than ten minutes ahead of the hub's clock"),
@@ -151,17 +156,16 @@ AGENT_REFUSED = _alert(
 
 
 class CertificateExpires(WarningBlock):
-    """The certificate of the hub's write door expires: then no agent writes any more."""
+    """The certificate of the hub's write endpoint expires soon; after that no agent can write."""
 
-    left: PositiveSpan = default(Duration.parse("14d"), "Time left: two weeks to get another one.", JUDGED)
-    for_: Span = hold("1m", "Longer than one odd scrape.", JUDGED)
+    left: PositiveSpan = default(Duration.parse("14d"), "Time left: two weeks to renew it.", JUDGED)
+    for_: Span = hold("1m", "Longer than a single bad scrape.", JUDGED)
 
 
 CERTIFICATE_EXPIRES = _alert(
     CertificateExpires,
-    summary="Certificate of the write door expires",
-    action="put a new one in the place of `agents.cert_file` and `agents.key_file`, then `make up` on the"
-    " hub",
+    summary="Hub certificate for agents expires soon",
+    action="replace `agents.cert_file` and `agents.key_file`, then run `make up` on the hub",
     conditions=(
         Condition(
             "time left:",
@@ -175,24 +179,26 @@ CERTIFICATE_EXPIRES = _alert(
 
 
 class InfiniBandErrors(WarningBlock):
-    """A port of InfiniBand or RoCE (node_exporter) fails, recovers again and again, or is slower than it was.
+    """An InfiniBand or RoCE port (node_exporter) fails, recovers repeatedly, or is slower than before.
 
-    A port that was never up does not count.
+    Does not fire for a port that was never up.
     """
 
     downs: scalars.Limit = default(
-        0, "Times that the link went down within an hour: NCCL waits some seconds, then fails.", JUDGED
+        0, "Link-down events within an hour: NCCL waits some seconds, then fails.", JUDGED
     )
     symbol_errors: scalars.Limit = default(
-        200, "Bits that arrived wrong within an hour; correction makes good for a few.", JUDGED
+        200, "Symbol errors within an hour; error correction handles a few.", JUDGED
     )
     errors: scalars.Limit = default(
-        5, "Worse errors of one kind (recoveries, bad packets, integrity, overruns) within an hour.", JUDGED
+        5,
+        "More serious errors of one kind (recoveries, bad packets, integrity, overruns) within an hour.",
+        JUDGED,
     )
     within: PositiveSpan = default(
-        Duration.parse("1d"), "How long it is remembered that a port was up, and how fast.", JUDGED
+        Duration.parse("1d"), "How long the state and the speed of a port are remembered.", JUDGED
     )
-    for_: Span = hold("1m", "Longer than one odd scrape.", JUDGED)
+    for_: Span = hold("1m", "Longer than a single bad scrape.", JUDGED)
 
 
 def _ports(inner: str) -> Formula:
@@ -200,7 +206,7 @@ def _ports(inner: str) -> Formula:
 
 
 def _errors(counter: str) -> Expression:
-    """Return by how much a counter of each port rose of late."""
+    """Return by how much a counter of each port rose recently."""
     name = f"node_infiniband_{counter}_total"
     return _ports(f"{name} - min_over_time({name}[{EVENT_WINDOW}])")
 
@@ -212,14 +218,14 @@ INFINIBAND_ERRORS = _alert(
     summary="InfiniBand port fails or is slow",
     action="`ibstat`, `mlxlink -d DEVICE -c`; reseat or replace cable and transceiver",
     conditions=(
-        Condition("the link went down within 1 h, times:", _errors("link_downed") > Limit("downs")),
+        Condition("link-down events within 1 h:", _errors("link_downed") > Limit("downs")),
         Condition("symbol errors within 1 h:", _errors("symbol_error") > Limit("symbol_errors")),
         *(
             Condition(f"{words} within 1 h:", _errors(counter) > Limit("errors"))
             for counter, words in (
-                ("link_error_recovery", "recoveries of the link"),
+                ("link_error_recovery", "link recoveries"),
                 ("port_errors_received", "bad packets received"),
-                ("local_link_integrity_errors", "errors of link integrity"),
+                ("local_link_integrity_errors", "link integrity errors"),
                 ("excessive_buffer_overrun_errors", "buffer overruns"),
             )
         ),
@@ -229,7 +235,8 @@ INFINIBAND_ERRORS = _alert(
             given=_ports(f"max_over_time({_state}[<within>s])") >= 4,
         ),
         Condition(
-            "bytes/s, of those within <within>:", _ports(_rate) < _ports(f"max_over_time({_rate}[<within>s])")
+            "bytes/s, compared with the maximum within <within>:",
+            _ports(_rate) < _ports(f"max_over_time({_rate}[<within>s])"),
         ),
     ),
     about="port",
@@ -238,22 +245,22 @@ INFINIBAND_ERRORS = _alert(
 
 
 class Straggler(WarningBlock):
-    """A GPU is slower than its peers at work, and with it every rank of its run.
+    """A GPU is slower than its busy peers and slows down every rank of its run.
 
-    Peers are GPUs of the same model: those of its run; where runs are not known, those of its machine.
-    Clocks are compared, not load: what rollout and training do differs, and pauses are of all.
+    Peers are GPUs of the same model in the same run or, if the run is unknown, in the same machine. The alert
+    compares clocks, not load: rollout and training load differ, and all GPUs pause.
     """
 
     clock_ratio: scalars.Ratio = default(
         0.85,
-        "Highest SM clock of 5 minutes, as a share of the median of its peers'. Cards of one model that work"
-        " alike differ by a few percent; a card that heat or power holds down loses a fifth and more.",
+        "Highest SM clock of 5 minutes, as a share of the median of its peers. Cards of one model under"
+        " equal load differ by a few percent; a card throttled by heat or power loses a fifth or more.",
         JUDGED,
     )
     peers: scalars.Count = default(
-        4, "GPUs at work, itself included: of fewer the median says little.", JUDGED
+        4, "Busy GPUs, including this one: with fewer, the median is unreliable.", JUDGED
     )
-    for_: Span = hold("10m", "Validation, checkpoints and a warm moment do not last as long.", JUDGED)
+    for_: Span = hold("10m", "Longer than validation, checkpoints and brief temperature peaks.", JUDGED)
 
 
 _PEERS = "cluster, run, peers, model"
@@ -274,7 +281,7 @@ STRAGGLER = Alert(
     action="`nvidia-smi -q -d CLOCK,PERFORMANCE,POWER,TEMPERATURE -i {gpu}`; compare with a peer's",
     conditions=(
         Condition(
-            "highest SM clock of 5 min, of what the card can do:",
+            "highest SM clock of 5 min, share of the card's maximum:",
             Formula(f"max by ({GPU}) ({CLOCK_RATIO})")
             < Limit("clock_ratio") * _of_peers("quantile {} (0.5, {})"),
             "from the median of its peers",

@@ -1,4 +1,4 @@
-"""Alerts on rollout engines, vLLM and SGLang: whether each is there and generates, and how responses end.
+"""Alerts on rollout engines (vLLM and SGLang): unreachable, hung or overloaded servers, and truncation.
 
 Metrics are named as old and new versions do: vLLM renamed its cache, and has another prefix where Ray serves
 it; SGLang writes its prefix with a colon or an underscore.
@@ -51,7 +51,7 @@ def _risen(counters: tuple[str, ...], window: str = "30m") -> Expression:
 
 
 class EngineGone(WarningBlock):
-    """A rollout server (`scrape`, role rollout) does not answer, or left the list of targets, during a run.
+    """A rollout server (`scrape`, role rollout) does not answer, or left the target list, during a run.
 
     A warning: Stalled pages if the run waits for it.
     """
@@ -77,15 +77,15 @@ ENGINE_GONE = server_alert(
 
 
 class EngineQueue(WarningBlock):
-    """Requests wait for a rollout server, and for 10 minutes it counted no token: it hangs.
+    """Requests wait for a rollout server that has generated no token for 10 minutes: it hangs.
 
     Many waiting requests are not a fault: a trainer sends its whole batch at once.
     """
 
     for_: Span = hold(
         "5m",
-        "On top of the 10 minutes. SGLang counts tokens when a response is done: with 32k tokens at 30 a"
-        " second that takes 18 minutes, but some response of a batch is done within 15.",
+        "In addition to the 10 minutes. SGLang counts tokens when a response is complete: 32k tokens at 30"
+        " per second take 18 minutes, but some response of a batch is complete within 15.",
         JUDGED,
     )
 
@@ -104,10 +104,10 @@ ENGINE_QUEUE = server_alert(
 
 
 class EngineKVCacheFull(WarningBlock):
-    """A rollout server's KV cache has been full for long, and requests wait."""
+    """A rollout server's KV cache has been full for a long time, and requests wait."""
 
     used_ratio: scalars.Ratio = default(0.9, "Share of the cache in use.", JUDGED)
-    for_: Span = hold("30m", "A batch fills the cache on purpose, and empties it before the next.", JUDGED)
+    for_: Span = hold("30m", "A batch fills the cache by design, and empties it before the next one.", JUDGED)
 
 
 ENGINE_KV_CACHE_FULL = server_alert(
@@ -115,25 +115,25 @@ ENGINE_KV_CACHE_FULL = server_alert(
     summary="KV cache of a rollout server is full",
     action="add memory for the cache, or send fewer or shorter requests at once",
     conditions=(
-        Condition("KV cache in use while requests wait", _cache > Limit("used_ratio"), given=_waiting > 0),
+        Condition("KV cache in use while requests wait:", _cache > Limit("used_ratio"), given=_waiting > 0),
     ),
     style=RATIO,
 )
 
 
 class EnginePreemptions(WarningBlock):
-    """A rollout server preempts requests (SGLang: retracts) for lack of KV cache, and computes them again."""
+    """A rollout server preempts requests (SGLang: retracts) for lack of KV cache, and recomputes them."""
 
     per_request: scalars.Limit = default(
         0.5,
-        "For each request that ended, within 30 minutes. With tight caches 10 to 30 % of the work was found"
-        " to be done twice (vLLM #54644).",
+        "Per finished request, within 30 minutes. With small caches, 10 to 30 % of the work was done twice"
+        " (vLLM #54644).",
         JUDGED,
     )
     preemptions: scalars.Count = default(
-        30, "And more than this many, within 30 minutes: one a minute costs nothing.", JUDGED
+        30, "And more than this many within 30 minutes: one per minute is harmless.", JUDGED
     )
-    for_: Span = hold("5m", "One burst is over by then.", JUDGED)
+    for_: Span = hold("5m", "Longer than one burst.", JUDGED)
 
 
 ENGINE_PREEMPTIONS = server_alert(
@@ -154,30 +154,32 @@ ENGINE_PREEMPTIONS = server_alert(
 class EngineTruncated(WarningBlock):
     """Nearly all responses of a rollout server end at the length limit.
 
-    vLLM only: SGLang does not report how requests end. As Truncation, where the trainer does not log it.
+    vLLM only: SGLang does not report how requests end. Replaces Truncation if the trainer does not log it.
     """
 
     truncated_ratio: scalars.Ratio = default(
         0.9,
-        "Share of the responses within 30 minutes, aborted ones left out; as Truncation's: healthy runs start"
-        " with up to 0.84.",
+        "Share of the responses within 30 minutes, without aborted ones. As for Truncation: healthy runs"
+        " start at up to 0.84.",
         RUNS,
     )
     requests: scalars.Count = default(
-        100, "And more than this many responses: of fewer, chance makes 0.9 out of 0.8.", COMPUTED
+        100,
+        "And more than this many responses: with fewer, a true share of 0.8 can be measured as 0.9.",
+        COMPUTED,
     )
     tokens: scalars.Count = default(
         16,
-        "And more tokens than this per response in the mean: servers that score generate one token.",
+        "And more than this many tokens per response on average: scoring servers generate one token.",
         JUDGED,
     )
-    for_: Span = hold("5m", "One odd batch is over by then.", JUDGED)
+    for_: Span = hold("5m", "Longer than one unusual batch.", JUDGED)
 
 
 ENGINE_TRUNCATED = server_alert(
     EngineTruncated,
     summary="Rollout server truncates nearly all responses",
-    action="read some responses: do they repeat themselves? Else raise the length limit",
+    action="read some responses; if they do not repeat themselves, raise the length limit",
     conditions=(
         Condition(
             "responses that ended at the length limit in 30 min:",

@@ -1,4 +1,4 @@
-"""Alerts on the policy's entropy: it becomes certain, or random."""
+"""Alerts on the policy's entropy: it collapses or explodes."""
 
 from __future__ import annotations
 
@@ -17,42 +17,44 @@ _alert = partial(Alert, topic="entropy")
 
 
 class EntropyCollapseWarning(Section):
-    """Little of the peak and little in itself; more is enough if the reward drops or stagnates."""
+    """A small share of the peak and a low level; higher limits apply if the reward drops or stagnates."""
 
-    peak_ratio: scalars.Ratio = default(0.05, "Share of the peak, and `low`.", JUDGED)
+    peak_ratio: scalars.Ratio = default(0.05, "Share of the peak, together with `low`.", JUDGED)
     low: scalars.Limit = default(
         0.02,
-        "Nats per token: a run that starts at 7 nats learns well at 0.2, a thirtieth. Healthy runs with a"
-        " rising reward end at 0.026 and above, sick ones fall to 0.002.",
+        "Nats per token. A run that starts at 7 nats still learns well at 0.2, a thirtieth. Healthy runs"
+        " with a rising reward end at 0.026 or above; unhealthy ones fall to 0.002.",
         RUNS,
     )
     peak_ratio_when_dropping: scalars.Ratio = default(
-        0.1, "The same, if the reward is below its best as well, or has had no new best for long.", JUDGED
+        0.1, "The same while the reward is below its best, or has had no new best for a long time.", JUDGED
     )
-    low_when_dropping: scalars.Limit = default(0.05, "And nats per token, likewise.", JUDGED)
+    low_when_dropping: scalars.Limit = default(0.05, "And nats per token, in the same case.", JUDGED)
     below: scalars.Limit = default(
-        0.01, "Nats per token, whatever the peak was. Healthy runs end at 0.026 and above.", RUNS
+        0.01, "Nats per token, regardless of the peak. Healthy runs end at 0.026 or above.", RUNS
     )
     drop_ratio: scalars.Ratio = default(
         0.1,
-        "Below its best: by this share, and by 2 standard deviations. A healthy run at 0.03 nats sagged by"
-        " 0.1 of its best, which was 1.1 standard deviations.",
+        "Below its best by this share and by 2 standard deviations. The reward of a healthy run at 0.03"
+        " nats fell by 0.1 of its best, which was 1.1 standard deviations.",
         RUNS,
     )
-    records: scalars.Count = default(32, "No new best for long: for this many logged records.", JUDGED)
-    run_ratio: scalars.Ratio = default(0.5, "And this share of the run: patience grows with the run.", JUDGED)
+    records: scalars.Count = default(32, "No new best for this many logged records.", JUDGED)
+    run_ratio: scalars.Ratio = default(
+        0.5, "And for this share of the run: longer runs get more time.", JUDGED
+    )
     solved_ratio: scalars.Ratio = default(
         0.9,
-        "Silent where the reward has reached this share of the highest there is, or ranges over less than 3 %"
-        " in 10 steps at its best: a solved task leaves nothing to choose.",
+        "Does not fire where the reward has reached this share of the highest samples, or varies by less"
+        " than 3 % in 10 steps at its best: on a solved task, low entropy is normal.",
         JUDGED,
     )
 
 
 class EntropyCollapse(Block):
-    """The policy has become certain.
+    """The policy has become nearly deterministic.
 
-    Never critical: with a good reward it needs no page, with a bad one RewardCollapse pages.
+    Never critical: with a good reward no page is needed; with a bad one RewardCollapse pages.
     """
 
     warning: EntropyCollapseWarning | None = EntropyCollapseWarning()
@@ -66,7 +68,7 @@ def _below_peak(
     ratio: str, low: str, baseline: str, given: Expression | None = None, legend: str = ""
 ) -> Condition:
     return Condition(
-        "smoothed entropy, highest of 10 steps,",
+        "smoothed entropy, highest of 10 steps:",
         _smoothed < smaller(Limit(ratio) * peak(ENTROPY), Limit(low)),
         baseline,
         given,
@@ -79,10 +81,10 @@ ENTROPY_COLLAPSE = _alert(
     EntropyCollapse,
     "warning",
     summary="Entropy collapsed",
-    action="read samples: if answers are all alike, raise the temperature or the entropy bonus",
+    action="read samples; if all responses are the same, raise the temperature or the entropy bonus",
     conditions=(
         Condition(
-            "entropy, highest of 10 steps,", over("max", ENTROPY, 10) < Limit("warning.below"), signal=ENTROPY
+            "entropy, highest of 10 steps:", over("max", ENTROPY, 10) < Limit("warning.below"), signal=ENTROPY
         ),
         _below_peak("warning.peak_ratio", "warning.low", "from its peak"),
         _below_peak(
@@ -109,7 +111,7 @@ class EntropyExplosionWarning(Section):
         2, "Times the start. Healthy runs reach 5, but from a small start.", RUNS
     )
     above_start: scalars.Limit = default(
-        0.5, "And nats per token above the start. Healthy runs gain up to 0.5, sick ones more.", RUNS
+        0.5, "And nats per token above the start. Healthy runs gain up to 0.5, unhealthy ones more.", RUNS
     )
 
 
@@ -140,7 +142,7 @@ def _explosion(
         action=action,
         conditions=(
             Condition(
-                "entropy, lowest of 3 steps,",
+                "entropy, lowest of 3 steps:",
                 over("min", ENTROPY, 3)
                 > larger(
                     Limit("warning.times_start") * start(ENTROPY),

@@ -1,4 +1,4 @@
-"""Alerts on whether a GPU works, its memory is sound, and all GPUs of a machine are there."""
+"""Alerts on failed GPUs, GPU memory errors and missing GPUs."""
 
 from __future__ import annotations
 
@@ -38,63 +38,69 @@ _alert = partial(gpu_alert, style=NOTHING)
 RESET = "on its machine `make gpu-release`, then `nvidia-smi -r -i {gpu}`"
 """A GPU that a process has open, Stepwatch's exporter included, cannot be reset."""
 
-STOP_AND_RESET = f"stop what runs on it; then {RESET}"
-DRAIN_AND_RESET = f"let its runs end; then {RESET}"
+STOP_AND_RESET = f"stop the processes on it; then {RESET}"
+DRAIN_AND_RESET = f"wait for its runs to end; then {RESET}"
 _POWER_CYCLE = "move its runs, then power-cycle the machine; if it happens again, check slot, cables and card"
 _PROGRAM = "read the end of the run's log; suspect the card only if other programs fail on it as well"
 _NVLINK = "`nvidia-smi nvlink -e -i {gpu}`; runs over several GPUs hang or fail until it is reset"
-_RESET_OR_REBOOT = "stop what runs on it and reset it; if the reset hangs, reboot the machine"
-_REBOOT = "stop what runs on the machine and reboot it; resume from an older checkpoint"
+_RESET_OR_REBOOT = "stop the processes on it and reset it; if the reset hangs, reboot the machine"
+_REBOOT = "stop the machine's runs and reboot it; resume from an older checkpoint"
 _DMESG = "`dmesg | grep -i xid`"
 
 XIDS = {
-    13: Explanation("a program made the GPU do something illegal, such as use a bad address", _PROGRAM),
-    31: Explanation("a program accessed memory that is not its own", _PROGRAM),
+    13: Explanation(
+        "a program executed an illegal operation on the GPU, such as access to a bad address", _PROGRAM
+    ),
+    31: Explanation("page fault: a program accessed memory that it does not own", _PROGRAM),
     32: Explanation("commands arrived corrupted", "check the PCIe link: `nvidia-smi -q -d PCIE -i {gpu}`"),
     38: Explanation("the driver's firmware failed", _RESET_OR_REBOOT),
-    43: Explanation("the driver stopped a program after an error of its own", _PROGRAM),
-    45: Explanation("the driver cleared a program's work, as after Ctrl-C", "find the error before it"),
+    43: Explanation("the driver stopped a program after an error in that program", _PROGRAM),
+    45: Explanation(
+        "the driver removed a program's work, for example after Ctrl-C", "look for an earlier error"
+    ),
     46: Explanation("the GPU stopped working", STOP_AND_RESET),
     48: Explanation("uncorrectable memory error", STOP_AND_RESET),
-    61: Explanation("fault of its internal microcontroller", DRAIN_AND_RESET),
-    62: Explanation("its internal microcontroller halted", STOP_AND_RESET),
-    63: Explanation("bad memory was replaced; in force after a reset", DRAIN_AND_RESET),
-    64: Explanation("bad memory could not be replaced", f"{STOP_AND_RESET}; replace the card"),
+    61: Explanation("internal microcontroller fault", DRAIN_AND_RESET),
+    62: Explanation("internal microcontroller halted", STOP_AND_RESET),
+    63: Explanation("bad memory was remapped; takes effect after a reset", DRAIN_AND_RESET),
+    64: Explanation("bad memory could not be remapped", f"{STOP_AND_RESET}; replace the card"),
     68: Explanation("a video decoder failed", _PROGRAM),
-    69: Explanation("a program made the GPU do something illegal", _PROGRAM),
+    69: Explanation("a program executed an illegal operation on the GPU", _PROGRAM),
     74: Explanation("NVLink error between this GPU and others", _NVLINK),
     79: Explanation("fell off the bus; the machine cannot see it", _POWER_CYCLE),
     92: Explanation("many memory errors, all corrected", "watch the GPU: it is likely to fail"),
     94: Explanation("memory error, contained: it ended one program", DRAIN_AND_RESET),
     95: Explanation("memory error, not contained: results since then are suspect", STOP_AND_RESET),
-    109: Explanation("it could not switch between programs", _PROGRAM),
-    110: Explanation("fault of its protection unit", STOP_AND_RESET),
-    119: Explanation("its system processor (GSP) does not answer", _RESET_OR_REBOOT),
-    120: Explanation("its system processor (GSP) failed", _RESET_OR_REBOOT),
-    121: Explanation("error of the link between GPU and CPU", DRAIN_AND_RESET),
-    137: Explanation("a program accessed memory over NVLink that is not its own", _PROGRAM),
-    140: Explanation("memory errors without recovery", STOP_AND_RESET),
+    109: Explanation("the GPU could not switch between programs", _PROGRAM),
+    110: Explanation("protection unit fault", STOP_AND_RESET),
+    119: Explanation("GPU System Processor (GSP) does not respond", _RESET_OR_REBOOT),
+    120: Explanation("GPU System Processor (GSP) failed", _RESET_OR_REBOOT),
+    121: Explanation("error on the link between GPU and CPU", DRAIN_AND_RESET),
+    137: Explanation("page fault: a program accessed memory over NVLink that it does not own", _PROGRAM),
+    140: Explanation("unrecovered memory errors", STOP_AND_RESET),
     143: Explanation("the GPU does not start", _RESET_OR_REBOOT),
     154: Explanation(
         "the driver requests a recovery", "`nvidia-smi -q -i {gpu} | grep -i recovery` names it"
     ),
 }
 XIDS |= dict.fromkeys(
-    range(144, 151), Explanation("NVLink error (Blackwell and later); `dmesg` says if it is fatal", _NVLINK)
+    range(144, 151),
+    Explanation("NVLink error (Blackwell and later); `dmesg` shows whether it is fatal", _NVLINK),
 )
 
 LOSSES = {
     "lost": Explanation(
-        "the driver has lost it", f"move its runs; then {RESET}; if that fails, power-cycle the machine"
+        "the driver lost the GPU", f"move its runs; then {RESET}; if that fails, power-cycle the machine"
     ),
-    "reset_required": Explanation("it needs a reset", STOP_AND_RESET),
+    "reset_required": Explanation("the GPU needs a reset", STOP_AND_RESET),
     "no_permission": Explanation(
         "the GPU exporter has no permission to read it",
         "give its container all GPUs, or its user access to /dev/nvidia*",
     ),
     "timeout": Explanation("the driver does not answer", f"{_DMESG}; if the driver stays hung, reboot"),
     "stuck": Explanation(
-        "the driver hangs; processes that ask it cannot be killed", f"{_DMESG}; expect to reboot"
+        "the driver hangs; processes that call it cannot be killed",
+        f"{_DMESG}; a reboot is usually necessary",
     ),
     "unknown": Explanation(
         "the driver answers with an unknown error",
@@ -118,10 +124,10 @@ RECOVERIES = {
     1: Explanation("a reset", STOP_AND_RESET),
     2: Explanation("a reboot; the system may be in an inconsistent state", _REBOOT),
     3: Explanation(
-        "an end of all traffic between GPUs",
-        "stop what uses it together with other GPUs; the driver then requests the next action",
+        "a drain of all traffic between GPUs",
+        "stop the programs that use it together with other GPUs; the driver then requests the next action",
     ),
-    4: Explanation("a reset when its runs are over; until then it works, degraded", DRAIN_AND_RESET),
+    4: Explanation("a reset after its runs end; until then it works, degraded", DRAIN_AND_RESET),
     5: Explanation("recovery of its NVLink domain", "check nvidia-imex on all machines of the domain"),
     6: Explanation("a reset of its PCIe bus", "move its runs, then power-cycle the machine"),
     7: Explanation("a reboot of the whole system", _REBOOT),
@@ -129,7 +135,7 @@ RECOVERIES = {
 
 
 class GPULost(CriticalBlock):
-    """The driver has lost a GPU, or does not answer for it."""
+    """The driver lost a GPU, or does not answer for it."""
 
     for_: Span = hold("30s", "The driver may answer slowly once; a lost GPU stays lost.", JUDGED)
 
@@ -144,9 +150,9 @@ GPU_LOST = _alert(
 
 
 class GPUXid(InfrastructureBlock):
-    """The driver reports an error of a GPU by an Xid code.
+    """The driver reports a GPU error by an Xid code.
 
-    Fires for an hour after the last one, while the GPU is there.
+    Fires for an hour after the last one, while the GPU is present.
     """
 
     names: ClassVar[Mapping[str, str]] = {"warning": "GPUXid", "critical": "GPUXid"}
@@ -162,7 +168,7 @@ class GPUXid(InfrastructureBlock):
     )
     ignored: tuple[XidCode, ...] = default(
         (45,),
-        "Codes without an alert: 45 follows each killed program. What went wrong has its own code.",
+        "Codes without an alert: 45 follows each killed program. The error itself has its own code.",
         DOCUMENTED,
     )
 
@@ -219,7 +225,7 @@ GPU_XID = (
 class GPUECCUncorrectable(CriticalBlock):
     """The driver counted memory errors that it could not correct. Fires for an hour after the last one.
 
-    Critical: the program that met one was ended, or computes with wrong data.
+    Critical: the affected program was stopped, or computes with wrong data.
     """
 
 
@@ -227,7 +233,7 @@ GPU_ECC_UNCORRECTABLE = _alert(
     GPUECCUncorrectable,
     summary="Uncorrectable GPU memory errors",
     action=f"{STOP_AND_RESET}; resume from an older checkpoint",
-    # The count of the card's life may be written late, and the other one starts anew with the driver.
+    # The lifetime count may be written late; the other count restarts with the driver.
     conditions=tuple(
         Condition("memory errors within 1 h:", counted(f'{counter}{{type="uncorrected"}}') > 0)
         for counter in ("gpu_ecc_errors_total", "gpu_ecc_volatile_errors_total")
@@ -237,38 +243,38 @@ GPU_ECC_UNCORRECTABLE = _alert(
 
 
 class GPURowRemapPending(WarningBlock):
-    """The next reset replaces a bad part of a GPU's memory (before Ampere: the next reboot retires a page).
+    """The next reset remaps bad GPU memory (before Ampere: the next reboot retires a page).
 
-    A warning: until then the GPU leaves the part out, and runs go on (NVIDIA's guide to memory errors).
+    A warning: until then the GPU does not use that memory, and runs continue (NVIDIA's memory error guide).
     """
 
-    for_: Span = hold("1m", "A repair that a reset takes up at once needs no alert.", JUDGED)
+    for_: Span = hold("1m", "If a reset follows immediately, no alert is needed.", JUDGED)
 
 
 GPU_ROW_REMAP_PENDING = _alert(
     GPURowRemapPending,
-    summary="GPU memory repair waits for a reset",
+    summary="GPU memory row remap pending: reset required",
     action=f"{DRAIN_AND_RESET}; before Ampere, reboot",
     conditions=tuple(
-        Condition("bad memory is left out until a reset replaces it", gpus(metric).equals(1))
+        Condition("bad memory is not used until a reset remaps it", gpus(metric).equals(1))
         for metric in ("gpu_row_remap_pending", "gpu_retired_pages_pending")
     ),
 )
 
 
 class GPURowRemapFailed(WarningBlock):
-    """A bad part of a GPU's memory could not be replaced: NVIDIA replaces such a card.
+    """Bad GPU memory could not be remapped: NVIDIA replaces such a card.
 
-    The failure itself pages (GPUXid 64); this fires until the card is gone, and can wait for the morning.
+    The failure itself pages (GPUXid 64); this warning fires until the card is replaced.
     """
 
-    for_: Span = hold("1m", "Longer than one odd scrape.", JUDGED)
+    for_: Span = hold("1m", "Longer than a single bad scrape.", JUDGED)
 
 
 GPU_ROW_REMAP_FAILED = _alert(
     GPURowRemapFailed,
-    summary="GPU memory repair failed: no spare rows left",
-    action="keep new runs off the GPU, and have the card replaced",
+    summary="GPU memory row remap failed: no spare rows left",
+    action="start no new runs on the GPU; replace the card",
     conditions=(Condition("no spare row is left for bad memory", gpus("gpu_row_remap_failed").equals(1)),),
 )
 
@@ -280,12 +286,12 @@ class GPURecoveryNeeded(InfrastructureBlock):
 
     critical: tuple[RecoveryAction, ...] = default(
         (1, 2, 3, 6, 7),
-        "Actions that page, since until they are taken nothing runs on the GPU, or not over its links: 1"
-        " reset, 2 and 7 reboot, 3 end what uses several GPUs, 6 reset of its bus. Others, such as 4 (reset"
-        " when its runs are over), are warnings. [] for none.",
+        "Actions that page: until they are done, nothing runs on the GPU or over its links. 1 reset, 2 and"
+        " 7 reboot, 3 drain traffic between GPUs, 6 bus reset. Others, such as 4 (reset after its runs"
+        " end), are warnings. [] for none.",
         DOCUMENTED,
     )
-    for_: Span = hold("1m", "An action that someone takes at once needs no alert.", JUDGED)
+    for_: Span = hold("1m", "If the action follows immediately, no alert is needed.", JUDGED)
 
 
 _requested = gpus("gpu_recovery_action")
@@ -310,22 +316,22 @@ GPU_RECOVERY_NEEDED = (
 
 
 class GPUsMissing(WarningBlock):
-    """A machine has fewer GPUs than it should have, and GPULost, which pages, knows nothing of them.
+    """A machine has fewer GPUs than expected, and GPULost, which pages, does not cover them.
 
-    After a reboot the driver does not list the lost one. A warning: what ran on it has ended.
+    After a reboot the driver does not list a lost GPU. A warning: its runs have already ended.
     """
 
     within: PositiveSpan = default(
         Duration.parse("1d"),
-        "Expected are as many as the GPU exporter is configured to expect, or has seen, within this time: a"
-        " reboot, and the night after it. A GPU that was taken out counts as missing until then.",
+        "The expected number is what the GPU exporter was configured to expect, or has seen, within this"
+        " time: a reboot and the night after it. A removed GPU counts as missing until then.",
         JUDGED,
     )
     for_: Span = hold("5m", "Drivers may take minutes to start all GPUs of a machine.", JUDGED)
 
 
 WAS_SIMULATED = 'present_over_time(gpu_info{name=~"simulated .+"}[<within>s])'
-"""The demo's GPUs, which no one misses; of a machine that had some, not even others."""
+"""The demo's GPUs, which may disappear; on a machine that had some, no GPU counts as missing."""
 
 GPUS_MISSING = _alert(
     GPUsMissing,

@@ -24,10 +24,10 @@ TEMPERATURE = gpu("gpu_temperature_celsius", sensor="gpu")
 SLOWS_DOWN = (TEMPERATURE + gpu("gpu_temperature_margin_celsius")) | gpu(
     "gpu_temperature_threshold_celsius", threshold="slowdown"
 )
-"""The temperature at which a GPU throttles itself. Newer cards report how far they are from it."""
+"""The temperature at which a GPU throttles itself. Newer cards report their margin to it."""
 
 THROTTLE_WINDOW = "5m"
-"""Of which the share is taken in which a GPU was throttled."""
+"""The window of the share of time in which a GPU was throttled."""
 
 COOLING = "check fans, air flow and room temperature"
 
@@ -40,16 +40,16 @@ class GPUHot(WarningBlock):
         "Degrees Celsius left. Cards under load keep 10 to 30; with 5, a warm afternoon throttles them.",
         JUDGED,
     )
-    for_: Span = hold("2m", "A burst of work does not last as long.", JUDGED)
+    for_: Span = hold("2m", "Longer than a burst of work.", JUDGED)
 
 
 GPU_HOT = gpu_alert(
     GPUHot,
     summary="GPU is close to its slowdown temperature",
-    action=f"{COOLING}; then see what runs on it",
+    action=f"{COOLING}; then check what runs on it",
     conditions=(
         Condition(
-            "margin to its slowdown temperature",
+            "margin to its slowdown temperature:",
             # Newer cards report their margin; for older ones it is the difference.
             (
                 gpus("gpu_temperature_margin_celsius", "min")
@@ -77,15 +77,15 @@ def _throttled(*reasons: str) -> Expression:
 
 
 class GPUThermalThrottle(WarningBlock):
-    """Heat holds a GPU's clocks down."""
+    """A GPU lowers its clocks because of heat."""
 
     throttled_ratio: scalars.Ratio = default(
         0.1,
-        "Share of the last 5 minutes. Cards with enough air are at 0; a tenth of the time slows down all"
-        " ranks of a run.",
+        "Share of the last 5 minutes. Cards with sufficient cooling are at 0; a tenth of the time slows"
+        " down all ranks of a run.",
         JUDGED,
     )
-    for_: Span = hold("5m", "A warm moment does not last as long.", JUDGED)
+    for_: Span = hold("5m", "Longer than a brief temperature peak.", JUDGED)
 
 
 GPU_THERMAL_THROTTLE = gpu_alert(
@@ -94,7 +94,7 @@ GPU_THERMAL_THROTTLE = gpu_alert(
     action=f"{COOLING}; then lower the power limit",
     conditions=(
         Condition(
-            "throttled by heat, share of 5 min",
+            "throttled by heat, share of 5 min:",
             _throttled("software_thermal", "hardware_thermal", "thermal") > Limit("throttled_ratio"),
             signal="gpu_clock_event_seconds_total",
         ),
@@ -104,12 +104,12 @@ GPU_THERMAL_THROTTLE = gpu_alert(
 
 
 class GPUPowerBrake(WarningBlock):
-    """The machine holds a GPU's clocks down, by half or more (NVML): a failed or overloaded power supply."""
+    """The machine lowers a GPU's clocks by half or more (NVML): its power supply failed or is overloaded."""
 
     throttled_ratio: scalars.Ratio = default(
         0.01, "Share of the last 5 minutes: 3 s. A healthy machine never uses the brake.", JUDGED
     )
-    for_: Span = hold("1m", "One moment of it harms no run.", JUDGED)
+    for_: Span = hold("1m", "A brief power brake harms no run.", JUDGED)
 
 
 GPU_POWER_BRAKE = gpu_alert(
@@ -118,7 +118,7 @@ GPU_POWER_BRAKE = gpu_alert(
     action="check the machine's power supplies (`ipmitool sdr type 'Power Supply'`) and their feeds",
     conditions=(
         Condition(
-            "throttled by the power brake, share of 5 min",
+            "throttled by the power brake, share of 5 min:",
             _throttled("power_brake") > Limit("throttled_ratio"),
             signal="gpu_clock_event_seconds_total",
         ),
@@ -128,20 +128,20 @@ GPU_POWER_BRAKE = gpu_alert(
 
 
 class GPUMemoryHigh(WarningBlock):
-    """A GPU has hardly any memory left."""
+    """GPU memory is nearly full."""
 
-    enabled: Switch = default(value=False, why="Rollout engines reserve nearly all of it on purpose.")
+    enabled: Switch = default(value=False, why="Off: rollout engines reserve nearly all of it by design.")
     used_ratio: scalars.Ratio = default(0.95, "Share of the memory in use.", JUDGED)
-    for_: Span = hold("10m", "A step's peak does not last as long.", JUDGED)
+    for_: Span = hold("10m", "Longer than the peak of a step.", JUDGED)
 
 
 GPU_MEMORY_HIGH = gpu_alert(
     GPUMemoryHigh,
     summary="GPU memory is nearly full",
-    action="`nvidia-smi` shows which processes hold it",
+    action="`nvidia-smi` lists the processes that use it",
     conditions=(
         Condition(
-            "memory in use",
+            "memory in use:",
             gpu("gpu_memory_used_bytes") / gpu("gpu_memory_total_bytes") > Limit("used_ratio"),
             signal="gpu_memory_used_bytes",
             line=(">", Limit("used_ratio") * gpu("gpu_memory_total_bytes")),
@@ -152,21 +152,22 @@ GPU_MEMORY_HIGH = gpu_alert(
 
 
 class NVLinkErrors(WarningBlock):
-    """NVLinks of a GPU fail and recover again and again. Where one gives up, GPUXid 74 pages."""
+    """NVLinks of a GPU fail and recover repeatedly. If a link stays down, GPUXid 74 pages."""
 
     crc_per_second: scalars.Limit = default(
         100,
-        "Corrupted packets a second, which are sent again; fewer do not matter (limits of NVIDIA's DCGM).",
+        "Corrupted packets per second, which the link sends again; fewer are harmless (limits of NVIDIA's"
+        " DCGM).",
         DOCUMENTED,
     )
     errors: scalars.Limit = default(
         2,
-        "Worse errors of one kind (data, replays, recoveries, ECC) within an hour. Of the links of 320 GPUs"
-        " one alone had any: some 9 an hour, five days before it failed (marin #9086). DCGM warns of the"
-        " first.",
+        "More serious errors of one kind (data, replays, recoveries, ECC) within an hour. Of the links of"
+        " 320 GPUs, only one had any: about 9 an hour, five days before it failed (marin #9086). DCGM warns"
+        " of the first.",
         REPORTED,
     )
-    for_: Span = hold("1m", "Longer than one odd scrape.", JUDGED)
+    for_: Span = hold("1m", "Longer than a single bad scrape.", JUDGED)
 
 
 NVLINK_ERRORS = gpu_alert(
@@ -174,7 +175,7 @@ NVLINK_ERRORS = gpu_alert(
     summary="NVLink errors on a GPU",
     action="`nvidia-smi nvlink -e -i {gpu}`; check the GPU at the other end, its bridge or cable",
     conditions=(
-        # Corrupted packets are usual and sent again: only their rate counts. Of the others, the worst kind.
+        # Corrupted packets are normal and sent again: only their rate counts. Of the others, the worst kind.
         Condition(
             "corrupted packets/s:",
             gpus('rate(gpu_nvlink_errors_total{type=~"crc_flit|crc"}[5m])') > Limit("crc_per_second"),
@@ -193,20 +194,20 @@ NVLINK_ERRORS = gpu_alert(
 
 
 class PCIeDegraded(WarningBlock):
-    """A GPU's PCIe link is slower than card and slot allow: a bad riser, cable or slot.
+    """A GPU's PCIe link is slower than card and slot support: a bad riser, cable or slot.
 
-    NVML reports what both allow, so that a slot with fewer lanes does not count.
+    NVML reports what both support, so a slot with fewer lanes does not fire.
     """
 
     busy_ratio: scalars.Ratio = default(
-        0.3, "Judged only while the GPU had work for this share of 10 minutes: idle links slow down.", JUDGED
+        0.3, "Evaluated only if the GPU was busy for this share of 10 minutes: idle links slow down.", JUDGED
     )
     width_ratio: scalars.Ratio = default(
         1,
-        "Least share of the lanes. 0.5 where two cards share one slot, which the driver cannot know.",
+        "Minimum share of the lanes. Use 0.5 where two cards share one slot, which the driver cannot detect.",
         JUDGED,
     )
-    for_: Span = hold("10m", "A link that retrains after a reset is back by then.", JUDGED)
+    for_: Span = hold("10m", "Longer than a link takes to retrain after a reset.", JUDGED)
 
 
 def _link(kind: str, which: str) -> str:
@@ -220,7 +221,7 @@ PCIE_DEGRADED = gpu_alert(
     # An idle link rests at a low generation: the best of 10 minutes counts.
     conditions=tuple(
         Condition(
-            f"PCIe {words} in use, of those possible:",
+            f"PCIe {words} in use, of those supported:",
             gpus(f"max_over_time({_link(kind, 'current')}[10m])") < limit,
         )
         for kind, words, limit in (
@@ -235,20 +236,20 @@ PCIE_DEGRADED = gpu_alert(
 
 
 class FabricDown(CriticalBlock):
-    """A GPU has not joined the NVLink fabric, and CUDA does not start (error 802), or it lost NVLinks.
+    """A GPU has not joined the NVLink fabric, so CUDA does not start (error 802), or it lost NVLinks.
 
-    A GPU without a fabric, or without a bridge, does not count.
+    Does not fire for a GPU without a fabric or without a bridge.
     """
 
     within: PositiveSpan = default(
-        Duration.parse("1d"), "How long a number of NVLinks is remembered.", JUDGED
+        Duration.parse("1d"), "How long the number of active NVLinks is remembered.", JUDGED
     )
-    for_: Span = hold("10m", "After a boot the fabric manager takes minutes.", JUDGED)
+    for_: Span = hold("10m", "After a boot, the fabric manager takes minutes to start.", JUDGED)
 
 
 FABRIC_DOWN = gpu_alert(
     FabricDown,
-    summary="GPU is cut off from its NVLinks",
+    summary="NVLinks of a GPU are down",
     action="`systemctl status nvidia-fabricmanager`, `nvidia-smi nvlink --status -i {gpu}`",
     conditions=(
         Condition(
@@ -256,9 +257,9 @@ FABRIC_DOWN = gpu_alert(
             gpus("gpu_fabric_state") < 3,
             given=gpus("gpu_fabric_state") > 0,  # 0: without a fabric
         ),
-        # Links that were never up have no bridge; split GPUs (MIG) do without theirs.
+        # Links that were never up have no bridge; split GPUs (MIG) do not use theirs.
         Condition(
-            "NVLinks up, of those up within <within>:",
+            "NVLinks up, compared with the maximum within <within>:",
             gpus('gpu_nvlink_links{state="active"}')
             < gpus('max_over_time(gpu_nvlink_links{state="active"}[<within>s])'),
             sparing=gpus("gpu_mig_mode").equals(1),

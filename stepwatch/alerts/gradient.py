@@ -53,37 +53,40 @@ NON_FINITE = tuple(
         others=False,
     )
     for level, action in (
-        ("warning", "see whether the next steps are finite; if not, look at loss scale and learning rate"),
-        ("critical", "stop the run; resume from the last checkpoint before with a lower learning rate"),
+        ("warning", "check whether the next steps are finite; if not, check loss scale and learning rate"),
+        (
+            "critical",
+            "stop the run; resume from the last checkpoint before these steps with a lower learning rate",
+        ),
     )
 )
 
 
 class GradNormHighWarning(Section):
-    """Both of a pair of limits, against the usual level of 64 steps.
+    """Above the usual level of 64 steps by both limits of a pair.
 
-    The level is their mean without zeros, where no value counts for more than 4 times that mean. So steps
-    without a gradient do not lower it, and a spike does not hold it up until it leaves the window: after one
-    spike of 10,000 times, a norm that grew by 10 % a step fired after 35 steps with the plain mean and after
-    27 with this, and one that rose tenfold never, and after 3.
+    The level is the mean of the nonzero values, each capped at 4 times that mean. So steps without a gradient
+    do not lower it, and a spike does not raise it for the whole window: after a spike of 10,000 times the
+    level, a norm that grew by 10 % a step fired after 27 steps (35 with the plain mean), and one that rose
+    tenfold fired after 3 steps (never with the plain mean).
     """
 
     times_level: scalars.Limit = default(
         4,
-        "Times that level. At most 4.8, which steady growth of 10 % a step cannot exceed; healthy runs reach"
-        " 3.1 times their median.",
+        "Multiple of that level. Use at most 4.8, which steady growth of 10 % a step cannot exceed. Healthy"
+        " runs reach 3.1 times their median.",
         RUNS,
     )
     stddevs: scalars.Limit = default(
         4,
-        "And this many standard deviations from step to step above it: in a tiny batch the norm jumps by"
-        " itself. Costs no step on norms that grow by 10 % a step.",
+        "And this many step-to-step standard deviations above it: with tiny batches the norm jumps. Causes"
+        " no delay for norms that grow by 10 % a step.",
         SIMULATED,
     )
     above: scalars.Limit | None = default(
         None,
-        "An absolute limit for the same median. Levels of healthy runs go from 0.003 to 8000, so it fits one"
-        " setup only.",
+        "Absolute limit for the same median. Levels of healthy runs range from 0.003 to 8000, so a value"
+        " fits only one setup.",
         RUNS,
     )
 
@@ -103,17 +106,17 @@ GRAD_NORM_HIGH = _alert(
     action="compare loss and KL; lower the learning rate or clip gradients harder",
     conditions=(
         Condition(
-            "gradient norm, median of 5 steps,",
+            "gradient norm, median of 5 steps:",
             over("median", "grad_norm", 5)
             > larger(
                 Limit("warning.times_level") * _level,
                 _level + Limit("warning.stddevs") * over("spread", "grad_norm", 64),
             ),
-            "from the level of 64",
+            "from the level of 64 steps",
             signal="grad_norm",
         ),
         Condition(
-            "gradient norm, median of 5 steps,",
+            "gradient norm, median of 5 steps:",
             over("median", "grad_norm", 5) > Limit("warning.above"),
             signal="grad_norm",
         ),
@@ -126,8 +129,8 @@ class ClipFractionHighWarning(Section):
 
     above_ratio: scalars.Ratio = default(
         0.5,
-        "Textbooks call more than half sick; 23 real runs stay below 0.11. GSPO clips a hundred times as much"
-        " as GRPO: switch it off for such runs.",
+        "Textbooks treat more than half as unhealthy; 23 real runs stay below 0.11. GSPO clips a hundred"
+        " times as much as GRPO: disable this alert for such runs.",
         JUDGED,
     )
 
@@ -142,10 +145,10 @@ CLIP_FRACTION_HIGH = _alert(
     ClipFractionHigh,
     "warning",
     summary="Most policy updates are clipped",
-    action="lower the learning rate or the number of updates per batch; check how old the samples are",
+    action="lower the learning rate or the number of updates per batch; check the staleness of samples",
     conditions=(
         Condition(
-            "clipped tokens, lowest of 5 steps,",
+            "clipped tokens, lowest of 5 steps:",
             over("min", "policy_clip_ratio", 5) > Limit("warning.above_ratio"),
             signal="policy_clip_ratio",
         ),
@@ -154,19 +157,19 @@ CLIP_FRACTION_HIGH = _alert(
 
 
 class PolicyLossPositive(Block):
-    """The loss of the policy is above 0 in each of 20 steps."""
+    """The policy loss is above 0 in each of 20 steps."""
 
     enabled: scalars.Switch = default(False, "Off: on 10 of 19 healthy runs the loss was above 0.")
-    severity: scalars.Severity = default("info", "For pages only: it is not a fault by itself.")
+    severity: scalars.Severity = default("info", "Shown on dashboards only: not a fault by itself.")
 
 
 POLICY_LOSS_POSITIVE = _alert(
     PolicyLossPositive,
     summary="Policy loss stays above 0",
-    action="compare reward and KL: if they are well, no action is needed",
+    action="compare reward and KL; if both are healthy, no action is needed",
     conditions=(
         Condition(
-            "policy loss, lowest of 20 steps,", over("min", "policy_loss", 20) > 0, signal="policy_loss"
+            "policy loss, lowest of 20 steps:", over("min", "policy_loss", 20) > 0, signal="policy_loss"
         ),
     ),
 )
@@ -177,24 +180,26 @@ class CriticDivergedWarning(Section):
 
     explained_ratio: scalars.Ratio = default(
         0.0,
-        "Explained variance below this in each of 20 steps: at 0 a constant would guess as well. The one"
-        " healthy run that logs it falls below 0 for single steps.",
+        "Explained variance below this in each of 20 steps: at 0 the critic is no better than a constant."
+        " The one healthy run that logs it falls below 0 for single steps.",
         JUDGED,
     )
     times_level: scalars.Limit = default(
         5,
-        "Or the value loss, median of 5 steps: times the level of 64, as in GradNormHigh. A loss that is near"
-        " 0 now and then lowers a median, and a healthy run then warned five times; with the level, four"
-        " healthy runs never did.",
+        "Or the value loss, median of 5 steps: multiple of the level of 64 steps, as in GradNormHigh. A"
+        " loss that is sometimes near 0 lowers a median: a healthy run then warned five times. With the"
+        " level, four healthy runs never warned.",
         RUNS,
     )
     records: scalars.Count = default(
-        50, "And this many logged records: a new critic's loss falls a hundredfold in its first tens.", JUDGED
+        50,
+        "And this many logged records: a new critic's loss falls a hundredfold in its first tens of steps.",
+        JUDGED,
     )
 
 
 class CriticDiverged(Block):
-    """The critic no longer follows the returns."""
+    """The critic no longer predicts the returns."""
 
     warning: CriticDivergedWarning | None = CriticDivergedWarning()
 
@@ -202,18 +207,18 @@ class CriticDiverged(Block):
 CRITIC_DIVERGED = _alert(
     CriticDiverged,
     "warning",
-    summary="Critic no longer follows the returns",
+    summary="Critic no longer predicts the returns",
     action="lower the critic's learning rate, or clip its loss; compare returns and value loss",
     conditions=(
         Condition(
-            "explained variance, highest of 20 steps,",
+            "explained variance, highest of 20 steps:",
             over("max", "explained_variance", 20) < Limit("warning.explained_ratio"),
             signal="explained_variance",
         ),
         Condition(
-            "value loss, median of 5 steps,",
+            "value loss, median of 5 steps:",
             over("median", "value_loss", 5) > Limit("warning.times_level") * over("level", "value_loss", 64),
-            "from the level of 64",
+            "from the level of 64 steps",
             signal="value_loss",
         ),
     ),

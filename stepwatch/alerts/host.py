@@ -27,15 +27,16 @@ _alert = partial(Alert, topic="stack")
 
 
 class HostMemory(WarningBlock):
-    """A machine has hardly any memory left, or will soon have none."""
+    """A machine's memory is nearly full, or soon will be."""
 
     used_ratio: scalars.Ratio = default(
-        0.95, "Share of the memory that no program can have any more. Ray starts to kill at 0.95.", DOCUMENTED
+        0.95, "Share of the memory that is not available. Ray starts to kill workers at 0.95.", DOCUMENTED
     )
     full_within: PositiveSpan = default(
         Duration.parse("4h"),
-        "Or: at the pace of the last hour, and of the hour before, none is left by then. What a start takes"
-        " at once is in one of the two hours only. Long enough to save a checkpoint and restart.",
+        "Or: at the rate of the last hour, and of the hour before, memory is full within this time. What a"
+        " run allocates at its start counts in only one of the two hours. Long enough to save a checkpoint"
+        " and restart.",
         JUDGED,
     )
     for_: Span = hold("5m", "A peak may last a few minutes; a leak lasts longer.", JUDGED)
@@ -45,21 +46,21 @@ _total = hosts("node_memory_MemTotal_bytes")
 
 
 def _left(offset: str = "") -> Expression:
-    """The memory that is left after `full_within`, at the pace of an hour."""
+    """The memory that is left after `full_within`, at the rate of an hour."""
     return hosts(f"predict_linear(node_memory_MemAvailable_bytes[1h]{offset}, <full_within>)")
 
 
 HOST_MEMORY = _alert(
     HostMemory,
-    summary="Machine runs out of memory",
+    summary="Machine is running out of memory",
     action="`ps aux --sort=-rss | head`",
     conditions=(
         Condition(
-            "memory in use",
+            "memory in use:",
             Number(1) - hosts("node_memory_MemAvailable_bytes") / _total > Limit("used_ratio"),
         ),
         Condition(
-            "memory in use in <full_within> at its pace",
+            "memory in use in <full_within> at the current rate:",
             Number(1) - _left() / _total > 1,
             given=(_left(" offset 1h") < 0) & hosts("node_memory_MemAvailable_bytes offset 2h"),
         ),
@@ -77,7 +78,7 @@ class DiskWarning(Level):
     free_ratio: scalars.Ratio = default(0.1, "Share of the disk that is free.", JUDGED)
     checkpoints: scalars.Limit = default(
         2,
-        "Or room for fewer checkpoints than this: the next one, and one more while someone cleans up.",
+        "Or room for fewer checkpoints than this: the next one, and one more while you free space.",
         JUDGED,
     )
 
@@ -85,25 +86,25 @@ class DiskWarning(Level):
 class DiskCritical(DiskWarning):
     """A disk is full, or has no room for the next checkpoint."""
 
-    free_ratio: scalars.Ratio = default(0.01, "Full within minutes, whatever is written.", JUDGED)
+    free_ratio: scalars.Ratio = default(0.01, "Full within minutes at any write rate.", JUDGED)
     checkpoints: scalars.Limit = default(
-        1, "The next checkpoint fails, and with many trainers the run.", JUDGED
+        1, "The next checkpoint fails, and with many trainers the run fails too.", JUDGED
     )
 
 
 class DiskLow(InfrastructureBlock):
     """A disk (node_exporter) is running full.
 
-    A checkpoint's size is measured: the most that was written within 10 minutes, in both halves of the last
-    day, so that a copy of data does not count as one.
+    The checkpoint size is measured: the most that was written within 10 minutes, in both halves of the last
+    day. A single copy of data does not count.
     """
 
     warning: DiskWarning | None = DiskWarning()
     critical: DiskCritical | None = DiskCritical()
     enough: StorageSize = default(
         Size.parse("1TB"),
-        "This much is enough on any disk, whatever its share: 10 % of shared storage is many TB. A checkpoint"
-        " of a 70B model with its optimizer takes about 1 TB.",
+        "This much is enough on any disk, regardless of its share: 10 % of shared storage is many TB. A"
+        " checkpoint of a 70B model with its optimizer takes about 1 TB.",
         JUDGED,
     )
     for_: Span = hold("5m", "Old checkpoints are often deleted just after the new one is written.", JUDGED)
@@ -113,7 +114,7 @@ HOLDS_CHECKPOINTS = (
     'fstype!~"tmpfs|ramfs|devtmpfs|overlay|squashfs|erofs|iso9660|udf|fuse.lxcfs",'
     'mountpoint!~"/boot(/.*)?|/run/.*|/snap/.*"'
 )
-"""No memory, no image, no layer of a container, nothing that belongs to the system's start."""
+"""No memory, image, container layer or boot file systems."""
 
 _free = disks(f"node_filesystem_avail_bytes{{{HOLDS_CHECKPOINTS}}}")
 
@@ -121,7 +122,7 @@ _free = disks(f"node_filesystem_avail_bytes{{{HOLDS_CHECKPOINTS}}}")
 def _written(offset: str = "") -> Expression:
     """The most that was written within 10 minutes, in 12 hours.
 
-    Sampled each 5 minutes, so that a checkpoint that took 5 is seen whole.
+    Sampled every 5 minutes, so a checkpoint that takes 5 minutes is counted in full.
     """
     return disks(
         "max_over_time((node_filesystem_avail_bytes offset 10m - node_filesystem_avail_bytes)"
@@ -135,10 +136,10 @@ def _disk_low(severity: str, summary: str) -> Alert:
         DiskLow,
         severity,
         summary=summary,
-        action="delete old checkpoints, and those of runs that ended",
+        action="delete old checkpoints and checkpoints of ended runs",
         conditions=(
             Condition(
-                "free",
+                "free:",
                 _free
                 < smaller(
                     Limit(f"{severity}.free_ratio") * disks("node_filesystem_size_bytes"), Limit("enough")
@@ -146,9 +147,9 @@ def _disk_low(severity: str, summary: str) -> Alert:
                 "from its size",
             ),
             Condition(
-                "free",
+                "free:",
                 _free < smaller(checkpoints * _written(), checkpoints * _written(" offset 12h")),
-                "from the size of checkpoints",
+                "from the checkpoint size",
             ),
         ),
         sparing=disks("node_filesystem_readonly").equals(1),

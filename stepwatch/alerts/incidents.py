@@ -1,7 +1,7 @@
-"""Which alerts are one incident: while the cause fires, Alertmanager does not notify of its effects.
+"""Which alerts are one incident: while the cause fires, Alertmanager sends no notification of its effects.
 
-A cause whose severity is info inhibits nothing: no one is notified of it. One that is a warning inhibits no
-page, unless the pair says so.
+A cause whose severity is info inhibits nothing, because it sends no notification. A warning inhibits no
+critical alert, unless the pair says so.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from stepwatch.alerts.model.identity import DISK, GPU, HOST, NODE, RUN, SERVER, Labels
 
 _PRESENT = ("run", "gpu", "mountpoint", "job", "instance", "node")
-"""Of the labels that both have in common the first of these must be there: an absent label equals an absent
+"""The first of these labels that both have in common must be present: an absent label equals an absent
 label."""
 
 ENDED = "RunFailed|RunVanished|RunStopped"
 _ACTIONS = "ActionPending|ActionTaken"
-"""What the circuit breaker says; it may have ended the run itself."""
+"""Announcements of the circuit breaker, which may have ended the run itself."""
 _REPAIRS = "63|92|94"
 """Xid errors about memory that a reset repairs."""
 
@@ -27,7 +27,7 @@ class Pair(NamedTuple):
 
     Attributes:
         cause: Matchers of the cause.
-        effect: Matchers of what is not notified of meanwhile; no alert matches both.
+        effect: Matchers of the alerts that send no notification meanwhile; no alert matches both.
         same: The labels that both have in common.
         why: The reason, as the rendered file gives it.
         by_warning: Whether a cause that is a warning inhibits pages, too.
@@ -73,36 +73,36 @@ PAIRS = (
         (_named(ENDED),),
         (f'alertname!~"{ENDED}|{_ACTIONS}"',),
         RUN,
-        "How a run ended outweighs whatever else it did.",
+        "How a run ended outweighs its other alerts.",
         by_warning=True,
     ),
     Pair(
         (_named("Stalled"),),
         ('topic=~"reward|kl|entropy|length|gradient"',),
         RUN,
-        "The signals of a run that takes no steps are old. Its GPU and rollout alerts may be the cause.",
+        "The signals of a run without new steps are stale. Its GPU and rollout alerts may be the cause.",
         by_warning=True,
     ),
     Pair(
         ('severity="critical"', 'topic=~".+"'),
         ('severity="warning"', f'alertname!~"{ENDED}|{_ACTIONS}"', 'topic=~".+"'),
         (*RUN, "topic"),
-        "A topic's critical alert outweighs its warnings, but not RunStopped: a Stalled that still holds"
+        "A topic's critical alert outweighs its warnings, except RunStopped: a Stalled that still fires"
         " would inhibit it, and be inhibited by it.",
     ),
     _pair(
         "LengthCollapse",
         "SlowSteps",
         RUN,
-        "A step with few tokens still takes its fixed time, so short responses alone lower tokens per second."
-        " Slowness shortens no response.",
+        "Each step has a fixed overhead, so short responses alone lower tokens per second. Slow steps do"
+        " not shorten responses.",
     ),
     *(
         Pair(
             (_named(name), 'severity="critical"'),
             (_named(name), 'severity="warning"'),
             same,
-            "One fault: the critical alert says more than the warning of the same name.",
+            "One fault: the critical alert includes the warning of the same name.",
         )
         for name, same in (("DiskLow", DISK), ("GPUXid", GPU), ("GPURecoveryNeeded", GPU))
     ),
@@ -111,28 +111,28 @@ PAIRS = (
         "GPULost|GPURecoveryNeeded|GPURowRemapPending|GPURowRemapFailed|FabricDown|GPUECCUncorrectable"
         "|NVLinkErrors",
         GPU,
-        "The code says what failed; the others are what follows from it, or what the driver counted of it.",
+        "The Xid code names the failure; the other alerts are its effects, or its counters in the driver.",
         'severity="critical"',
     ),
     _pair(
         "GPUXid",
         "GPURowRemapPending",
         GPU,
-        "The code is the repair that waits for a reset.",
+        "The Xid code reports the same repair that waits for a reset.",
         f'xid=~"{_REPAIRS}"',
     ),
-    _pair("GPULost", "GPURecoveryNeeded", GPU, "A GPU that is lost is recovered before anything else."),
+    _pair("GPULost", "GPURecoveryNeeded", GPU, "A lost GPU must be recovered first."),
     _pair(
         "GPUECCUncorrectable",
         "GPURowRemapPending",
         GPU,
-        "The error is why memory waits for its repair, and pages.",
+        "The error, which pages, is the reason for the pending repair.",
     ),
     Pair(
         (_named("GPUECCUncorrectable"),),
         (_named("GPUXid"), 'severity="warning"', 'xid=~"63|94"'),
         GPU,
-        "The codes report the same error: that it was contained, and that its memory is replaced.",
+        "The Xid codes report the same error: it was contained, and its memory is remapped.",
     ),
     _pair(
         "GPURecoveryNeeded",
@@ -144,35 +144,35 @@ PAIRS = (
         "GPUThermalThrottle|GPUPowerBrake",
         "Straggler",
         GPU,
-        "They say what holds the clocks of the GPU down.",
+        "They name the reason for the low clocks of the GPU.",
     ),
     _pair(
         "NodeLost",
         "RayNodeLost|AgentBacklog",
         NODE,
-        "What a node that is lost runs is lost with it, and its last data came late.",
+        "A lost node takes its Ray node and agent with it, and its last data arrives late.",
     ),
-    _pair("GPUThermalThrottle", "GPUHot", GPU, "A GPU that throttles itself is hot."),
+    _pair("GPUThermalThrottle", "GPUHot", GPU, "A GPU that throttles because of heat is hot."),
     _pair(
         "EnginePreemptions",
         "EngineKVCacheFull",
         SERVER,
         "Requests are preempted because the cache is full; a full cache alone only delays them.",
     ),
-    _pair("ExporterDown", "TargetDown", SERVER, "The run exporter is a target, too."),
+    _pair("ExporterDown", "TargetDown", SERVER, "The run exporter is also a target."),
     _pair(
         "RuleFailures",
         "TSDBFailures",
         HOST,
-        "Rules that cannot be evaluated or stored page, and their error names the damage.",
+        "Rules that cannot be evaluated or stored page, and their error names the cause.",
     ),
     _pair(
         "AlertingBroken",
         "ExporterDown|TargetDown|GPUExporterStale|EngineGone|RayNodeLost|RuleFailures|TSDBFailures"
         "|StateDiskLow|NotifierDown|NodeLost",
         (),
-        "What Prometheus cannot store it takes for missing. The watchdog, which notifies of it, does not ask"
-        " Prometheus.",
+        "Prometheus treats data that it cannot store as missing. The watchdog, which sends AlertingBroken,"
+        " does not depend on Prometheus.",
         'fault!="notifications_dropped"',
         by_warning=True,
     ),

@@ -18,30 +18,30 @@ _alert = partial(Alert, topic="kl")
 
 
 class KLWarning(Section):
-    """KLHigh: for 3 steps above the start by both of a pair of limits."""
+    """KLHigh: for 3 steps above the start by both limits of a pair."""
 
     above_start: scalars.Limit = default(
-        0.5, "Nats per token above the start. Healthy runs stay below 0.26, sick ones exceed 1.4.", RUNS
+        0.5, "Nats per token above the start. Healthy runs stay below 0.26, unhealthy ones exceed 1.4.", RUNS
     )
     stddevs: scalars.Limit = default(
-        3, "And this many standard deviations above it, for batches of a few samples.", JUDGED
+        3, "And this many standard deviations above it, for small batches.", JUDGED
     )
     above: scalars.Limit | None = default(
         None,
-        "An absolute limit in nats per token. The 15 of textbooks would have missed all real explosions,"
-        " which peaked at 5.7.",
+        "Absolute limit in nats per token. The 15 of textbooks would have missed every real explosion: the"
+        " peak was 5.7.",
         RUNS,
     )
 
 
 class KLCritical(Section):
-    """KLExplosion: as the warning, or with less if the reward drops as well."""
+    """KLExplosion: as the warning, with lower limits while the reward drops."""
 
     above_start: scalars.Limit = default(1, "Nats per token above the start, as for the warning.", JUDGED)
     stddevs: scalars.Limit = default(6, "And this many standard deviations above it.", JUDGED)
     above_start_when_dropping: scalars.Limit = default(
         0.5,
-        "Or this far above the start while the reward drops: two signals, so less of each is enough.",
+        "Or this far above the start while the reward drops: with two signals, a lower limit is enough.",
         JUDGED,
     )
     stddevs_when_dropping: scalars.Limit = default(3, "And this many standard deviations above it.", JUDGED)
@@ -63,7 +63,7 @@ class KL(Block):
 def _risen(measured: str, signal: str, above_start: str, stddevs: str) -> Condition:
     """The signal is above its start for 3 steps."""
     return Condition(
-        f"{measured}, lowest of 3 steps,",
+        f"{measured}, lowest of 3 steps:",
         over("min", signal, 3) > start(signal) + larger(Limit(stddevs) * stddev(signal), Limit(above_start)),
         "from its start and standard deviation so far",
         signal=signal,
@@ -72,7 +72,7 @@ def _risen(measured: str, signal: str, above_start: str, stddevs: str) -> Condit
 
 
 def _above(level: str) -> Condition:
-    return Condition("KL, lowest of 3 steps,", over("min", "kl", 3) > Limit(f"{level}.above"), signal="kl")
+    return Condition("KL, lowest of 3 steps:", over("min", "kl", 3) > Limit(f"{level}.above"), signal="kl")
 
 
 KL_HIGH = _alert(
@@ -92,7 +92,7 @@ KL_EXPLOSION = _alert(
     conditions=(
         _risen("KL", "kl", "critical.above_start", "critical.stddevs"),
         Condition(
-            "KL, lowest of 3 steps,",
+            "KL, lowest of 3 steps:",
             over("min", "kl", 3)
             > start("kl")
             + larger(
@@ -110,16 +110,14 @@ KL_EXPLOSION = _alert(
 
 
 class KLSequenceWarning(Section):
-    """KLSequenceHigh: for 3 steps above the start by both of a pair of limits, per token."""
+    """KLSequenceHigh: for 3 steps above the start by both limits of a pair, per token."""
 
-    above_start: scalars.Limit = default(
-        0.5, "Nats per token above the start. As for KL, which is of the same kind.", JUDGED
-    )
-    stddevs: scalars.Limit = default(3, "And this many standard deviations above it, likewise.", JUDGED)
+    above_start: scalars.Limit = default(0.5, "Nats per token above the start, as for KL.", JUDGED)
+    stddevs: scalars.Limit = default(3, "And this many standard deviations above it, as for KL.", JUDGED)
     above: scalars.Limit | None = default(
         None,
-        "An absolute limit in nats per response. The 10 of textbooks is reached by step 36 of all three"
-        " healthy runs that it was tried on.",
+        "Absolute limit in nats per response. The 10 of textbooks: all three healthy runs tested reach it"
+        " by step 36.",
         RUNS,
     )
 
@@ -127,7 +125,7 @@ class KLSequenceWarning(Section):
 class KLSequence(Block):
     """KL to the reference, summed over the response (objective/kl), divided by the response length.
 
-    Silent where no length is logged.
+    Does not fire if no response length is logged.
     """
 
     names: ClassVar[Mapping[str, str]] = {"warning": "KLSequenceHigh"}
@@ -148,12 +146,12 @@ KL_SEQUENCE_HIGH = _alert(
     action="compare reward and entropy; raise the KL coefficient or lower the learning rate",
     conditions=(
         Condition(
-            "KL in nats/token, lowest of 3 steps,",
+            "KL in nats/token, lowest of 3 steps:",
             over("min", SEQUENCE, 3) / _length > _token_limit,
             "from its start and standard deviation so far",
         ),
         Condition(
-            "KL in nats/response, lowest of 3 steps,",
+            "KL in nats/response, lowest of 3 steps:",
             over("min", SEQUENCE, 3) > Limit("warning.above"),
             signal=SEQUENCE,
         ),
@@ -162,16 +160,18 @@ KL_SEQUENCE_HIGH = _alert(
 
 
 class KLTeacherWarning(Section):
-    """KLTeacherHigh: for 3 steps above the start by both of a pair of limits."""
+    """KLTeacherHigh: for 3 steps above the start by both limits of a pair."""
 
     above_start: scalars.Limit = default(
-        1, "Nats per token above the start; two healthy runs stay below 0.15, a sick one reaches 1.4.", RUNS
+        1,
+        "Nats per token above the start. Two healthy runs stay below 0.15; an unhealthy one reaches 1.4.",
+        RUNS,
     )
     stddevs: scalars.Limit = default(6, "And this many standard deviations above it.", JUDGED)
 
 
 class KLTeacher(Block):
-    """KL to the teacher of a distillation. It starts anywhere and falls; a rise is a fault."""
+    """KL to the teacher in distillation. It starts at any level and falls; a rise is a fault."""
 
     names: ClassVar[Mapping[str, str]] = {"warning": "KLTeacherHigh"}
 
@@ -182,7 +182,7 @@ KL_TEACHER_HIGH = _alert(
     KLTeacher,
     "warning",
     summary="Policy is moving away from its teacher",
-    action="lower the learning rate; check that the teacher's scores belong to the same tokens",
+    action="lower the learning rate; check that the teacher scores the same tokens",
     conditions=(_risen("KL to the teacher", "kl_teacher", "warning.above_start", "warning.stddevs"),),
     unit=NATS,
 )
@@ -193,12 +193,12 @@ class PolicyKLHighWarning(Section):
 
     above: scalars.Limit = default(0.1, "Nats per token; on-policy training stays below 0.006.", RUNS)
     times_start: scalars.Limit = default(
-        5, "And times the start, which spares off-policy mixes that start high.", JUDGED
+        5, "And this many times the start: off-policy mixes start high.", JUDGED
     )
 
 
 class PolicyKLHigh(Block):
-    """KL to the policy that sampled (actor/ppo_kl)."""
+    """KL to the policy that generated the samples (actor/ppo_kl)."""
 
     warning: PolicyKLHighWarning | None = PolicyKLHighWarning()
 
@@ -210,7 +210,7 @@ POLICY_KL_HIGH = _alert(
     action="lower the learning rate or the number of updates per batch",
     conditions=(
         Condition(
-            "KL between updates, lowest of 5 steps,",
+            "KL between updates, lowest of 5 steps:",
             over("min", "policy_kl", 5)
             > larger(Limit("warning.times_start") * size(start("policy_kl")), Limit("warning.above")),
             "from its start",

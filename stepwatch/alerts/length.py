@@ -19,21 +19,23 @@ class LengthRunawayWarning(Section):
     """For 5 steps far above the start, while responses are truncated or the reward drops."""
 
     times_start: scalars.Limit = default(
-        2, "Times the start. Growth alone is how reasoning is learnt, and never fires.", JUDGED
+        2,
+        "Multiple of the start. Growth alone never fires: responses get longer as a model learns to reason.",
+        JUDGED,
     )
     truncated_rise_ratio: scalars.Ratio = default(
         0.15,
-        "And truncation rose by this share of all responses. A healthy run rose by 0.11 while it learnt.",
+        "And the truncated share rose by this much. In a healthy run it rose by 0.11 while the run learned.",
         RUNS,
     )
     drop_ratio: scalars.Ratio = default(
         0.1,
-        "Or the reward is below its best by this share, and by 2 standard deviations: where truncation is not"
-        " logged, nothing else separates growth that pays from growth that does not.",
+        "Or the reward is below its best by this share and by 2 standard deviations: if truncation is not"
+        " logged, only the reward shows whether growth helps.",
         JUDGED,
     )
     above: scalars.Limit | None = default(
-        None, "An absolute limit in tokens, whatever is truncated. Lengths depend on the task.", JUDGED
+        None, "Absolute limit in tokens, regardless of truncation. Lengths depend on the task.", JUDGED
     )
 
 
@@ -45,7 +47,7 @@ class LengthRunaway(Block):
 
 def _growth(baseline: str, given: Expression) -> Condition:
     return Condition(
-        "response length, lowest of 5 steps,",
+        "response length, lowest of 5 steps:",
         over("min", LENGTH, 5) > Limit("warning.times_start") * start(LENGTH),
         baseline,
         given,
@@ -65,7 +67,7 @@ LENGTH_RUNAWAY = _alert(
         ),
         _growth("from its start while the reward drops", suffers("warning.drop_ratio")),
         Condition(
-            "response length, lowest of 5 steps,",
+            "response length, lowest of 5 steps:",
             over("min", LENGTH, 5) > Limit("warning.above"),
             signal=LENGTH,
         ),
@@ -76,13 +78,18 @@ LENGTH_RUNAWAY = _alert(
 
 
 class LengthCollapseWarning(Section):
-    """Suddenly against the last 64 steps, or slowly against the peak while the reward drops."""
+    """A sudden fall from the last 64 steps, or a slow fall from the peak while the reward drops."""
 
-    median_ratio: scalars.Ratio = default(0.25, "Suddenly: share of the median of the last 64 steps.", JUDGED)
-    peak_ratio: scalars.Ratio = default(0.1, "Or slowly: share of the peak, and `drop_ratio`.", JUDGED)
+    median_ratio: scalars.Ratio = default(
+        0.25, "Sudden fall: share of the median of the last 64 steps.", JUDGED
+    )
+    peak_ratio: scalars.Ratio = default(
+        0.1, "Slow fall: share of the peak, together with `drop_ratio`.", JUDGED
+    )
     drop_ratio: scalars.Ratio = default(
         0.1,
-        "And the reward is this share below its best. Agents that succeed get 8 times shorter, and gain.",
+        "And the reward is this share below its best. Responses of agents that succeed get 8 times shorter"
+        " while the reward rises.",
         RUNS,
     )
 
@@ -112,13 +119,13 @@ def _collapse(level: str, summary: str, action: str, given: Expression | None = 
         action=action,
         conditions=(
             Condition(
-                "response length, median of 5 steps,",
+                "response length, median of 5 steps:",
                 over("median", LENGTH, 5) < Limit("warning.median_ratio") * over("median", LENGTH, 64),
-                "from the median of 64",
+                "from the median of 64 steps",
                 signal=LENGTH,
             ),
             Condition(
-                "response length, median of 5 steps,",
+                "response length, median of 5 steps:",
                 over("median", LENGTH, 5) < Limit("warning.peak_ratio") * peak(LENGTH),
                 "from its peak",
                 lost("warning.drop_ratio"),
@@ -135,19 +142,19 @@ LENGTH_COLLAPSE = (
     _collapse(
         "warning",
         "Responses collapsed in length",
-        "read samples: empty answers, early stop tokens, or a scorer that pays for brevity",
+        "read samples: empty responses, early stop tokens, or a scorer that rewards brevity",
     ),
     _collapse(
         "critical",
         "Responses collapsed in length and the reward drops",
-        "stop the run or resume from a checkpoint before; then read samples of the last steps",
+        "stop the run or resume from an earlier checkpoint; then read samples of the last steps",
         suffers("critical.drop_ratio", "0.3"),
     ),
 )
 
 
 class TruncationWarning(Section):
-    """More truncated responses than at the start, or next to none that finish."""
+    """More truncated responses than at the start, or nearly all responses truncated."""
 
     mean_rise_ratio: scalars.Ratio = default(
         0.3,
@@ -157,7 +164,7 @@ class TruncationWarning(Section):
     )
     always_above_ratio: scalars.Ratio = default(
         0.9,
-        "Or this share in each of 10 steps: nothing ever finishes. Healthy runs start at up to 0.84.",
+        "Or this share in each of 10 steps: hardly any response finishes. Healthy runs start at up to 0.84.",
         RUNS,
     )
 
@@ -166,14 +173,14 @@ class TruncationCritical(Section):
     """For 3 steps above both limits, while the reward drops."""
 
     above_ratio: scalars.Ratio = default(0.5, "This share is truncated: most responses.", JUDGED)
-    rise_ratio: scalars.Ratio = default(0.3, "And that is this much more than at the start.", JUDGED)
+    rise_ratio: scalars.Ratio = default(0.3, "And the share rose by this much over the start.", JUDGED)
     drop_ratio: scalars.Ratio = default(
         0.3, "And the reward is below its best by this share, and by 2 standard deviations.", JUDGED
     )
 
 
 class Truncation(Block):
-    """Responses are cut at the length limit; limits are shares of all responses."""
+    """Responses are truncated at the length limit; limits are shares of all responses."""
 
     warning: TruncationWarning | None = TruncationWarning()
     critical: TruncationCritical | None = TruncationCritical()
@@ -187,13 +194,13 @@ TRUNCATION = (
         action="read truncated samples; raise the length limit, or penalize length",
         conditions=(
             Condition(
-                "share of truncated responses, mean of 10 steps,",
+                "share of truncated responses, mean of 10 steps:",
                 over("mean", TRUNCATED, 10) > start(TRUNCATED) + Limit("warning.mean_rise_ratio"),
                 "from the start",
                 signal=TRUNCATED,
             ),
             Condition(
-                "share of truncated responses, lowest of 10 steps,",
+                "share of truncated responses, lowest of 10 steps:",
                 over("min", TRUNCATED, 10) >= Limit("warning.always_above_ratio"),
                 signal=TRUNCATED,
             ),
@@ -206,7 +213,7 @@ TRUNCATION = (
         action="stop the run; raise the length limit or penalize length, and resume from before the rise",
         conditions=(
             Condition(
-                "share of truncated responses, lowest of 3 steps,",
+                "share of truncated responses, lowest of 3 steps:",
                 over("min", TRUNCATED, 3)
                 > larger(start(TRUNCATED) + Limit("critical.rise_ratio"), Limit("critical.above_ratio")),
                 "while the reward drops",

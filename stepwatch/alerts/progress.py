@@ -1,4 +1,4 @@
-"""Alerts on a run's progress: it hangs, slows down, ends, or starts again and again."""
+"""Alerts on a run's progress: it hangs, slows down, ends, or restarts repeatedly."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _alive = any_of(
         Formula("max(DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE))") > _in_use,
     )
 )
-"""A sign of life that the run exporter cannot see: a rollout server answers, or GPUs hold memory."""
+"""A sign of life that the run exporter cannot see: a rollout server answers, or GPU memory is in use."""
 
 _alert = partial(Alert, topic="progress")
 
@@ -42,13 +42,13 @@ _RETRY = Fact("rl_run_retry_info{%s}", "; {{.Labels.cause}}")
 
 
 class Stalled(Block):
-    """No step for long, though something is still alive: the log is held open, a GPU is in use."""
+    """No step for a long time, but something is still alive: the log is open, or a GPU is in use."""
 
     severity: scalars.Severity = default("critical", "Pages: a run that hangs holds its GPUs.")
     silence: scalars.PositiveSpan = default(Duration.parse("10m"), "No step for at least this long.", JUDGED)
     intervals: scalars.Limit = default(
         5,
-        "And for this many of the run's own typical step times, so that 30-minute steps do not page.",
+        "And for this many of the run's typical step times: 30-minute steps do not page.",
         JUDGED,
     )
 
@@ -56,12 +56,12 @@ class Stalled(Block):
 STALLED = _alert(
     Stalled,
     summary="Run hangs",
-    action="py-spy dump of the trainer; then logs of the rollout servers and `nvidia-smi`",
+    action="`py-spy dump` of the trainer; then check the rollout servers' logs and `nvidia-smi`",
     conditions=(
         Condition(
             "no step for",
             since_last_step() > larger(Limit("intervals") * _interval, Limit("silence")),
-            "by its usual steps, at least `silence`",
+            "from its usual step time, at least `silence`",
             signal="since_last_step",
         ),
         Condition("no step for", since_last_step() > Limit("silence"), sparing=_interval),
@@ -77,33 +77,33 @@ STALLED = _alert(
 
 
 class SlowStepsWarning(Section):
-    """Slow for each token; longer responses alone are not a fault."""
+    """Slower per token; longer responses alone do not fire."""
 
     median_ratio: scalars.Ratio = default(
         0.5,
-        "Tokens per second, per GPU or in all, for 5 steps: share of the median of 64. 14 runs that were not"
-        " sick stay above 0.78.",
+        "Tokens per second, per GPU or in total, for 5 steps: share of the median of 64 steps. 14 healthy"
+        " runs stay above 0.78.",
         RUNS,
     )
     times_median: scalars.Limit = default(
         3,
-        "Or seconds of generation per token, for 3 steps: times the median of 64. The same runs stay below"
-        " 1.5.",
+        "Or seconds of generation per token, for 3 steps: multiple of the median of 64 steps. The same runs"
+        " stay below 1.5.",
         RUNS,
     )
 
 
 class SlowSteps(Block):
-    """The run has become slow for each token."""
+    """The run has become slower per token."""
 
     warning: SlowStepsWarning | None = SlowStepsWarning()
 
 
 def _speed(words: str, signal: str) -> Condition:
     return Condition(
-        f"{words}, highest of 5 steps,",
+        f"{words}, highest of 5 steps:",
         over("max", signal, 5) < Limit("warning.median_ratio") * over("median", signal, 64),
-        "from the median of 64",
+        "from the median of 64 steps",
         signal=signal,
     )
 
@@ -117,9 +117,9 @@ SLOW_STEPS = _alert(
     action="look for throttled GPUs, a slow network or disk, and preempted rollout requests",
     conditions=(
         Condition(
-            "seconds of generation per token, lowest of 3 steps,",
+            "seconds of generation per token, lowest of 3 steps:",
             over("min", _GENERATION, 3) > Limit("warning.times_median") * over("median", _GENERATION, 64),
-            "from the median of 64",
+            "from the median of 64 steps",
             signal=_GENERATION,
         ),
         _speed("tokens/s per GPU", "tokens_per_second_per_gpu"),
@@ -131,31 +131,29 @@ SLOW_STEPS = _alert(
 class RunFailed(Block):
     """The log ends with a traceback or an exit status."""
 
-    severity: scalars.Severity = default("critical", "Pages: the run has ended before it was done.")
+    severity: scalars.Severity = default("critical", "Pages: the run ended before it was complete.")
 
 
 class RunVanished(Block):
-    """The writer is gone although steps were still to come."""
+    """The log's writer is gone before the run's last step."""
 
-    severity: scalars.Severity = default("critical", "Pages: the run has ended before it was done.")
+    severity: scalars.Severity = default("critical", "Pages: the run ended before it was complete.")
 
 
 class RunStopped(Block):
-    """The writer is gone or silent, and the log does not say how the run ended.
+    """The log's writer is gone or silent, and the log does not show how the run ended.
 
-    Not of a run that was stopped on request: the one who asked for it knows.
+    Does not fire for a run that was stopped on request.
     """
 
-    severity: scalars.Severity = default("warning", "Pages no one: the run may have been done.")
+    severity: scalars.Severity = default("warning", "Does not page: the run may have been complete.")
 
 
 class RunFinished(Block):
-    """The run is done."""
+    """The run completed."""
 
-    enabled: scalars.Switch = default(False, "Off: a run that is done needs nothing.")
-    severity: scalars.Severity = default(
-        "info", "For pages only; `warning` is sent like any other notification."
-    )
+    enabled: scalars.Switch = default(False, "Off: a completed run needs no action.")
+    severity: scalars.Severity = default("info", "Shown on dashboards only; `warning` sends a notification.")
 
 
 # As long as `last` remembers the end itself.
@@ -191,7 +189,7 @@ def _ended(
         conditions=(Condition(words, last("rl_run_state", state=state).equals(1), sparing=sparing),),
         style=NOTHING,
         facts=facts,
-        others=about == "run",  # nothing else is asked of a run that is done
+        others=about == "run",  # a completed run needs nothing else
         about=about,
         keep=False,
     )
@@ -201,24 +199,24 @@ RUN_FAILED = _ended(
     RunFailed,
     "failed",
     "Run failed",
-    "it ended with an error",
-    "read the end of the log from its first traceback on; then resume from the last checkpoint",
+    "ended with an error",
+    "read the end of the log from its first traceback; then resume from the last checkpoint",
 )
 
 RUN_VANISHED = _ended(
     RunVanished,
     "vanished",
     "Run vanished before its last step",
-    "its writer is gone",
-    "`dmesg` for the out-of-memory killer; the scheduler; then resume from the last checkpoint",
+    "the log's writer is gone",
+    "check `dmesg` for the out-of-memory killer, and the scheduler; then resume from the last checkpoint",
 )
 
 RUN_STOPPED = _ended(
     RunStopped,
     "stopped",
     "Run stopped for an unknown reason",
-    "its writer is gone or silent",
-    "see whether the run was done; if not, resume from the last checkpoint",
+    "the log's writer is gone or silent",
+    "check whether the run was complete; if not, resume from the last checkpoint",
     sparing=last("rl_run_state", state="stopped")
     .while_(_alive)
     .unless(last("rl_run_writer_present").equals(0))
@@ -229,7 +227,7 @@ RUN_FINISHED = _ended(
     RunFinished,
     "finished",
     "Run finished",
-    "done",
+    "completed",
     "no action needed",
     facts=(STEP, _TOOK, _BEST),
     about="end",
@@ -237,24 +235,25 @@ RUN_FINISHED = _ended(
 
 
 class NeverStarted(Block):
-    """A trainer writes its log and makes no step.
+    """A trainer writes its log but logs no step.
 
-    Judged where no run is running, and none has logged a step since that log appeared.
+    Evaluated while no run is running and no run has logged a step since that log appeared.
     """
 
     about_runs: ClassVar[bool] = False
 
-    severity: scalars.Severity = default("warning", "Pages no one: the trainer may still be loading.")
+    severity: scalars.Severity = default("warning", "Does not page: the trainer may still be loading.")
     silence: scalars.PositiveSpan = default(
         Duration.parse("30m"),
-        "Loading weights and compiling graphs takes minutes, first rollouts of long answers some more.",
+        "Loading weights and compiling graphs takes minutes; the first rollouts of long responses take"
+        " longer.",
         JUDGED,
     )
 
 
 NEVER_STARTED = _alert(
     NeverStarted,
-    summary="Trainer writes its log but makes no step",
+    summary="Trainer writes its log but logs no step",
     action="read the end of the log; `py-spy dump` of the trainer",
     conditions=(
         Condition(
@@ -271,24 +270,22 @@ NEVER_STARTED = _alert(
 
 
 class Restarting(Block):
-    """Started again and again: a crash loop, resumed or from scratch. Planned retries do not count."""
+    """The run restarts repeatedly: a crash loop, resumed or from scratch. Planned retries do not count."""
 
     severity: scalars.Severity = default(
         "critical",
-        "Pages: it costs GPU hours and may look well from outside, since after each start there are steps.",
+        "Pages: a crash loop wastes GPU hours and can look healthy, since each start makes some steps.",
     )
-    restarts: scalars.Count = default(
-        3, "Starts within an hour, beside the first. One or two are someone at work.", JUDGED
-    )
+    restarts: scalars.Count = default(3, "Restarts within an hour. One or two are usually manual.", JUDGED)
 
 
 RESTARTING = _alert(
     Restarting,
-    summary="Run restarts again and again",
-    action="stop what restarts it; read the end of the log before the last start",
+    summary="Run restarts repeatedly",
+    action="stop the process that restarts it; read the end of the log before the last start",
     conditions=(
         Condition(
-            "starts within 1 h, beside the first:",
+            "restarts within 1 h:",
             (
                 increased("rl_restarts_total") - increased("rl_run_retries_total")
                 | increased("rl_restarts_total")
@@ -302,11 +299,11 @@ RESTARTING = _alert(
 
 
 class ResumedWithLoss(Block):
-    """The run resumed at an earlier step, so that steps are made a second time; fires for an hour."""
+    """The run resumed at an earlier step and repeats steps; fires for an hour."""
 
-    severity: scalars.Severity = default("info", "For pages only: the run goes on by itself.")
+    severity: scalars.Severity = default("info", "Shown on dashboards only: the run continues by itself.")
     steps: scalars.Count = default(
-        1, "Lost steps. A run that saves every 50th step loses 25 at a usual crash.", JUDGED
+        1, "Lost steps. A run that saves every 50th step loses 25 steps in an average crash.", JUDGED
     )
 
 
@@ -316,7 +313,7 @@ RESUMED_WITH_LOSS = _alert(
     action="no action needed; save checkpoints more often if this happens often",
     conditions=(
         Condition(
-            "steps made a second time:",
+            "repeated steps:",
             metric("rl_resume_lost_steps") >= Limit("steps"),
             given=increased("rl_resumes_total") >= 1,
         ),
@@ -328,20 +325,21 @@ RESUMED_WITH_LOSS = _alert(
 
 
 class GPUIdleWhileRunning(Block):
-    """All GPUs of a run are idle while it should take a step: it waits for something else, or hangs.
+    """All GPUs of a run are idle during a step: the run waits for something else, or hangs.
 
-    Judged where GPU memory is in use. All watched GPUs count but those that only other runs are known to use.
+    Evaluated while GPU memory is in use, over all watched GPUs except those that only other runs use.
     """
 
-    severity: scalars.Severity = default("warning", "Pages no one: Stalled pages when no step follows.")
+    severity: scalars.Severity = default("warning", "Does not page: Stalled pages if no step follows.")
     below_ratio: scalars.Ratio = default(
         0.05,
-        "No GPU had work for more than this share of the time, at any moment of the last 10 minutes.",
+        "No GPU was utilized above this share at any moment of the last 10 minutes.",
         JUDGED,
     )
     intervals: scalars.Limit = default(
         2,
-        "And the step takes this many usual ones. Of 4000 steps of real runs, 2 % took longer than 2.",
+        "And the step takes this many times the usual step time. Of 4000 steps of real runs, 2 % took"
+        " longer than 2.",
         RUNS,
     )
 
@@ -359,13 +357,13 @@ _watched = Formula("max(gpu_utilization_ratio offset 10m or DCGM_FI_DEV_GPU_UTIL
 GPU_IDLE_WHILE_RUNNING = _alert(
     GPUIdleWhileRunning,
     topic="gpu",
-    summary="GPUs idle while the run should take a step",
-    action="see what the step waits for: scorer, tools, data, checkpoint; `py-spy dump` of the trainer",
+    summary="GPUs idle during a training step",
+    action="check what the step waits for: scorer, tools, data, checkpoint; `py-spy dump` of the trainer",
     conditions=(
         Condition(
-            "its GPUs idle for 10 min; no step for",
+            "GPUs idle for 10 min; no step for",
             since_last_step() > Limit("intervals") * _interval,
-            "by its usual steps",
+            "from its usual step time",
             signal="gpu_utilization_ratio",
             line=("<", Limit("below_ratio")),
         ),

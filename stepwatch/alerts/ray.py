@@ -1,4 +1,4 @@
-"""Alerts on Ray: workers that it kills, nodes that it loses, and where its objects go."""
+"""Alerts on Ray: killed workers, lost nodes, spilled objects and full disks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from stepwatch.schema.section import default
 class RayWorkerOOM(WarningBlock):
     """Ray killed a worker because its node ran out of memory. Fires for an hour.
 
-    A warning: Ray may start the worker again, and RunFailed and Stalled page if the run dies of it.
+    A warning: Ray may restart the worker; RunFailed or Stalled pages if the run fails or hangs.
     """
 
 
@@ -53,14 +53,14 @@ RAY_WORKER_OOM = server_alert(
 
 
 class RayNodeLost(WarningBlock):
-    """A node left Ray's list, or a part of it that discovery found does not answer, during a run.
+    """A node left Ray's list, or one of its discovered ports does not answer, during a run.
 
-    One alert for each address, whatever its ports. A warning, as EngineGone.
+    One alert per address, regardless of ports. A warning, like EngineGone.
     """
 
     for_: Span = hold(
         "2m",
-        "Ray drops a node some seconds after its last sign of life; its list may be written slowly.",
+        "Ray drops a node some seconds after its last heartbeat; its list may be updated slowly.",
         JUDGED,
     )
 
@@ -83,12 +83,12 @@ RAY_NODE_LOST = server_alert(
 
 
 class RayObjectStoreSpilling(WarningBlock):
-    """Ray's object store does not fit into memory, and objects go to disk."""
+    """Ray's object store does not fit into memory and spills objects to disk."""
 
     spilled: StorageSize = default(
         Size.parse("10GB"),
-        "Bytes on the disk of one node. At Ray's own example of 500 MB/s, 10GB take 20 s to write, and as"
-        " long to read, in each step.",
+        "Bytes on the disk of one node. At 500 MB/s (Ray's example), 10GB take 20 s to write and 20 s to"
+        " read in each step.",
         COMPUTED,
     )
     for_: Span = hold("5m", "One step that spills is not a fault.", JUDGED)
@@ -100,7 +100,7 @@ RAY_OBJECT_STORE_SPILLING = server_alert(
     action="raise `object_store_memory`, or keep fewer batches in flight; `ray memory` lists objects",
     conditions=(
         Condition(
-            "objects on disk", servers('ray_object_store_memory{Location="SPILLED"}') > Limit("spilled")
+            "objects on disk:", servers('ray_object_store_memory{Location="SPILLED"}') > Limit("spilled")
         ),
     ),
     style=BYTES,
@@ -111,7 +111,7 @@ RAY_OBJECT_STORE_SPILLING = server_alert(
 class RayDiskLow(WarningBlock):
     """The disk of a Ray node is nearly full.
 
-    On the disk that Ray watches, also where there is no node_exporter.
+    The disk that Ray monitors; does not need node_exporter.
     """
 
     used_ratio: scalars.Ratio = default(
@@ -119,7 +119,7 @@ class RayDiskLow(WarningBlock):
         "Share in use. Beyond 0.95 Ray refuses to create objects (local_fs_capacity_threshold).",
         DOCUMENTED,
     )
-    for_: Span = hold("5m", "Files that a step writes and deletes do not last as long.", JUDGED)
+    for_: Span = hold("5m", "Longer than the temporary files of a step exist.", JUDGED)
 
 
 RAY_DISK_LOW = server_alert(
@@ -128,7 +128,7 @@ RAY_DISK_LOW = server_alert(
     action="delete old sessions in /tmp/ray; at 95 % Ray refuses to create objects",
     conditions=(
         Condition(
-            "disk in use",
+            "disk in use:",
             servers("ray_node_disk_usage") / servers("ray_node_disk_usage + ray_node_disk_free")
             > Limit("used_ratio"),
         ),

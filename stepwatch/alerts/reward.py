@@ -1,4 +1,4 @@
-"""Alerts on the reward, on what it is worth, and on what it teaches."""
+"""Alerts on the reward, the validation score and the learning signal."""
 
 from __future__ import annotations
 
@@ -29,70 +29,72 @@ _alert = partial(Alert, topic="reward")
 
 
 class RewardWarning(Section):
-    """RewardDrop: the smoothed reward is below its best by all of a pair of limits."""
+    """RewardDrop: the smoothed reward is below its best by both limits of a pair."""
 
     stddevs: scalars.Limit = default(
         2.5,
-        "Standard deviations below the best, smoothed over some 5 steps. Six times what chance does to that"
-        " curve; of 139 healthy runs one got beyond 2.46, by a real loss. 3 for heavy-tailed rewards.",
+        "Standard deviations below the best, smoothed over about 5 steps. Six times the noise of that"
+        " curve. One of 139 healthy runs exceeded 2.46, because of a real loss. Use 3 for heavy-tailed"
+        " rewards.",
         RUNS,
     )
     slow_stddevs: scalars.Limit = default(
-        2, "The same for a slow fall, smoothed over some 20 steps: 9 times what chance does.", COMPUTED
+        2,
+        "The same for a slow fall, smoothed over about 20 steps: 9 times the noise of that curve.",
+        COMPUTED,
     )
     drop_ratio: scalars.Ratio = default(
         0.1,
-        "And at least this share of the best, so that a saturated reward with little noise is quiet.",
+        "And at least this share of the best: a saturated reward with little noise does not fire.",
         JUDGED,
     )
     quick_stddevs: scalars.Limit = default(
         3.5,
-        "Or for 3 steps of a curve that is smoothed less: 6 times what chance does to it, and"
-        " `quick_drop_ratio`.",
+        "Or for 3 steps of a less smoothed curve: 6 times its noise, together with `quick_drop_ratio`.",
         COMPUTED,
     )
     quick_drop_ratio: scalars.Ratio = default(
         0.25,
-        "A good part of the best. Of 120 simulated runs of 1500 steps, heavy tails included, it fired on"
-        " none, except where each step shares 60 % of the last one's noise (as the limits above do there).",
+        "And at least this share of the best. It fired on none of 120 simulated runs of 1500 steps, heavy"
+        " tails included, except with autocorrelated noise (0.6), where the limits above fire as well.",
         SIMULATED,
     )
     below_mean_ratio: scalars.Ratio | None = default(
         None,
-        "An absolute limit: this share below the mean of the last 32 steps, for 5 in a row, whatever the"
-        " noise. Tutorials say 0.2: one standard deviation of a batch of 8, eight of one of 512. On real runs"
-        " it found 3 of 21 sick ones, with 58 false alarms.",
+        "Absolute limit: this share below the mean of the last 32 steps, for 5 steps in a row, regardless"
+        " of noise. Tutorials recommend 0.2, which is one standard deviation for a batch of 8 and eight for"
+        " a batch of 512. On real runs it found 3 of 21 unhealthy ones, with 58 false alarms.",
         RUNS,
     )
 
 
 class RewardCritical(Section):
-    """RewardCollapse: as the warning, and most of what was gained is lost as well."""
+    """RewardCollapse: as the warning, and most of the run's gain is lost as well."""
 
     stddevs: scalars.Limit = default(
-        4, "The highest healthy run reached 2.99, the mildest sick one that had to page 6.4.", RUNS
+        4, "Healthy runs reach at most 2.99; the mildest collapse that had to page reached 6.4.", RUNS
     )
-    drop_ratio: scalars.Ratio = default(0.3, "Nearly a third must be lost before anyone is paged.", JUDGED)
+    drop_ratio: scalars.Ratio = default(0.3, "Nearly a third of the best must be lost before a page.", JUDGED)
     gain_drop_ratio: scalars.Ratio = default(
         0.6,
-        "And this share of what the run had gained over its start. A healthy run with a reward model fell"
-        " from 4.3 to 2, by 6.5 standard deviations, 51 to 55 % of its gain, and came back; sick ones lose"
-        " 180 % and more. The cost: a reward that is halved on the way up from 0 warns, and pages in half of"
-        " the runs only.",
+        "And this share of the run's gain over its start. A healthy run with a reward model fell from 4.3"
+        " to 2, by 6.5 standard deviations and 51 to 55 % of its gain, and recovered; unhealthy runs lose"
+        " 180 % or more. The cost: a reward that is halved while it rises from 0 warns, but pages in only"
+        " half of the runs.",
         RUNS,
     )
     quick_stddevs: scalars.Limit = default(
         4,
-        "Or within 3 steps: 7 times what chance does to that curve. Of four sick runs it was 2 to 3 steps"
-        " ahead on each; no healthy one got there.",
+        "Or within 3 steps: 7 times the noise of that curve. It fired 2 to 3 steps earlier on each of four"
+        " unhealthy runs, and on no healthy run.",
         RUNS,
     )
-    quick_drop_ratio: scalars.Ratio = default(0.5, "And half of all.", JUDGED)
+    quick_drop_ratio: scalars.Ratio = default(0.5, "And at least this share of the best.", JUDGED)
     below_mean_ratio: scalars.Ratio | None = default(None, "As for the warning.", RUNS)
 
 
 class Reward(Block):
-    """The reward fell from its best and stays down; or is dead: no positive sample in 20 steps."""
+    """The reward fell from its best and stays low, or is dead: no positive sample in 20 steps."""
 
     names: ClassVar[Mapping[str, str]] = {"warning": "RewardDrop", "critical": "RewardCollapse"}
 
@@ -106,7 +108,7 @@ def _fall(fall: Expression, *limits: Expression, measured: str, given: Expressio
 
 
 def _long_fall(fall: Expression, *limits: Expression) -> Condition:
-    """The same for 5 steps, of which the limit is drawn: those of other spans would hide the curve."""
+    """The same for 5 steps. Dashboards draw only this limit: those of other spans would hide the curve."""
     condition = _fall(fall, *limits, measured="reward below its best for 5 steps by")
     return replace(condition, signal=REWARD, line=("<", best() - larger(*limits)), legend="from its best")
 
@@ -115,17 +117,17 @@ def _below_mean(level: str) -> Condition:
     mean = over("mean", REWARD, 32)
     limit = mean - Limit(f"{level}.below_mean_ratio") * size(mean)
     return Condition(
-        "reward, highest of 5 steps,", over("max", REWARD, 5) < limit, "from its mean", None, REWARD
+        "reward, highest of 5 steps:", over("max", REWARD, 5) < limit, "from its mean", None, REWARD
     )
 
 
 def _dead(steps: int) -> tuple[Condition, ...]:
-    """No positive reward in the last steps, and all of them alike."""
+    """No positive reward in the last steps, and all rewards equal."""
     return tuple(
         Condition(
-            f"{words}, highest of {steps} steps,",
+            f"{words}, highest of {steps} steps:",
             over("max", signal, steps) <= 0,
-            "all alike",
+            "all equal",
             over("range", signal, steps).equals(0),
         )
         for signal, words in ((REWARD, "reward"), ("reward_max", "best sample"))
@@ -188,29 +190,29 @@ REWARD_COLLAPSE = _alert(
 
 
 class RewardStagnationWarning(Section):
-    """No new best for long. Slow is not stuck: a gain of 0.01 in 500 steps can look like this."""
+    """No new best for a long time. A slow gain, such as 0.01 in 500 steps, can fire as well."""
 
     steps: scalars.Count = default(
         300,
-        "Training steps since the last new best. At 210, healthy runs that gain slowly warn more often.",
+        "Training steps since the last new best. With 210, healthy runs that gain slowly warn more often.",
         RUNS,
     )
     run_ratio: scalars.Ratio = default(
-        0.5, "And this share of the run so far: patience grows with the run.", JUDGED
+        0.5, "And this share of the run so far: longer runs get more time.", JUDGED
     )
     records: scalars.Count = default(
-        64, "And this many logged records, for runs that log every 10th step.", JUDGED
+        64, "And this many logged records, for runs that log only every 10th step.", JUDGED
     )
     solved_ratio: scalars.Ratio = default(
         0.9,
-        "Silent where the reward has reached this share of the highest there is, or ranges over less than 3 %"
-        " in 10 steps at its best: that run is done.",
+        "Does not fire where the reward has reached this share of the highest samples, or varies by less"
+        " than 3 % in 10 steps at its best: that run has converged.",
         JUDGED,
     )
 
 
 class RewardStagnation(Block):
-    """No new best reward for long."""
+    """No new best reward for a long time."""
 
     warning: RewardStagnationWarning | None = RewardStagnationWarning()
 
@@ -241,33 +243,35 @@ REWARD_STAGNATION = _alert(
 
 
 class NoLearningSignalWarning(Section):
-    """The reward is dead, always the same though it never rose, stuck at a floor, or without contrast."""
+    """The reward is dead, constant without having risen, stuck at a floor, or equal within prompts."""
 
     zero_std_ratio: scalars.Ratio = default(
-        0.95, "Share of prompts whose answers all score alike. Healthy runs that solve 90 % reach 0.94.", RUNS
+        0.95,
+        "Share of prompts whose responses all get the same score. Healthy runs that solve 90 % reach 0.94.",
+        RUNS,
     )
     drop_ratio: scalars.Ratio = default(0.1, "And the reward is this share below its best.", JUDGED)
     range_ratio: scalars.Ratio = default(
         0.1,
-        "Stuck: over 32 steps a reward of 0 or less moved by no more than this share of its size.",
+        "Stuck: over 32 steps, a reward of 0 or less varied by at most this share of its magnitude.",
         JUDGED,
     )
     ceiling: scalars.Limit | None = default(
         None,
-        "The highest reward there is, where a reward that is always the same means success. If unknown, a"
-        " reward that rose and stays at its best has reached it, and one that is the same from the first step"
-        " on has not: a scorer that always says 1.0 looks like a solved task.",
+        "The highest possible reward: a constant reward at this level means success. If unset, a reward"
+        " that rose and stays at its best has reached it; a reward that is constant from the first step on"
+        " has not: a scorer that always returns 1.0 looks like a solved task.",
         JUDGED,
     )
 
 
 class NoLearningSignal(Block):
-    """Nothing to learn from."""
+    """The rewards contain no learning signal."""
 
     warning: NoLearningSignalWarning | None = NoLearningSignalWarning()
 
 
-_constant = Condition("reward, range of 20 steps,", over("range", REWARD, 20).equals(0), "all alike")
+_constant = Condition("reward, range of 20 steps:", over("range", REWARD, 20).equals(0), "all equal")
 _varies = (over("mean", "reward_std", 20) > 0) | (over("range", "reward_max", 20) > 0)
 _highest = over("max", REWARD, 20)
 
@@ -275,7 +279,7 @@ NO_LEARNING_SIGNAL = _alert(
     NoLearningSignal,
     "warning",
     summary="No learning signal in the rewards",
-    action="check the scorer on a few samples, and how hard the prompts are",
+    action="check the scorer on a few samples; check whether the prompts are too hard or too easy",
     conditions=(
         *_dead(10),
         replace(
@@ -285,13 +289,13 @@ NO_LEARNING_SIGNAL = _alert(
         ),
         replace(_constant, given=_highest < Limit("warning.ceiling"), sparing=_varies),
         Condition(
-            "reward, range of 32 steps,",
+            "reward, range of 32 steps:",
             over("range", REWARD, 32) <= Limit("warning.range_ratio") * size(over("median", REWARD, 32)),
-            "a share of its median, never above 0",
+            "a share of its median; never above 0",
             over("max", REWARD, 32) <= 0,
         ),
         Condition(
-            "prompts whose answers all score alike, mean of 20 steps,",
+            "prompts whose responses all score the same, mean of 20 steps:",
             over("mean", "zero_std_ratio", 20) >= Limit("warning.zero_std_ratio"),
             "while the reward is below its best",
             lost("warning.drop_ratio"),
@@ -306,14 +310,14 @@ class ValidationDropWarning(Section):
 
     drop: scalars.Limit = default(
         0.03,
-        "In units of the score, which is taken to lie between 0 and 1. With 1319 questions that is twice what"
-        " chance does (0.0137). A healthy run fell by just as much, but not by as many standard deviations.",
+        "In units of the score, which is assumed to be between 0 and 1. With 1319 questions that is twice"
+        " the standard error (0.0137). A healthy run fell by as much, but by fewer standard deviations.",
         RUNS,
     )
     stddevs: scalars.Limit = default(
         5,
-        "And this many standard deviations. The best is a maximum of many, so chance alone falls far below"
-        " it: of simulated flat runs with 43 evaluations, 30 % fall by 2.5, and 0.3 % by 5.",
+        "And this many standard deviations. The best is a maximum of many evaluations, so noise alone falls"
+        " far below it: of simulated flat runs with 43 evaluations, 30 % fall by 2.5 and 0.3 % by 5.",
         SIMULATED,
     )
 
@@ -324,14 +328,14 @@ class ValidationDropCritical(Section):
     drop: scalars.Limit = default(0.1, "A tenth of all questions.", JUDGED)
     stddevs: scalars.Limit = default(
         10,
-        "Slow wandering counts as chance, too: of such runs (each evaluation shares 60 % of the last one's"
-        " error), 1 % fall by 9.4 within 200 evaluations.",
+        "Slow drift can be noise as well: of runs with autocorrelated errors (0.6), 1 % fall by 9.4 within"
+        " 200 evaluations.",
         SIMULATED,
     )
 
 
 class ValidationDrop(Block):
-    """The validation score fell from its best; silent until there are 7 evaluations."""
+    """The validation score fell from its best. Needs at least 7 evaluations."""
 
     warning: ValidationDropWarning | None = ValidationDropWarning()
     critical: ValidationDropCritical | None = ValidationDropCritical()
@@ -343,7 +347,7 @@ VALIDATION = "validation_score"
 def _validation_fell(drop: str, stddevs: str) -> Condition:
     confirmed = metric("rl_confirmed_best", signal=VALIDATION)
     return Condition(
-        "better of the last two evaluations",
+        "better of the last two evaluations:",
         over("max", VALIDATION, 2) < confirmed - larger(Limit(stddevs) * stddev(VALIDATION), Limit(drop)),
         "from the best confirmed one and the standard deviation so far",
         signal=VALIDATION,
@@ -363,31 +367,33 @@ VALIDATION_DROP = tuple(
 
 
 class RewardHackSuspectWarning(Section):
-    """The reward rises, and what it stands for does not."""
+    """The reward rises, but the quality that it measures does not."""
 
     gain: scalars.Limit = default(
         0.05,
         "How far the smoothed reward is above its start. The two hacked runs had gained 0.11 and 0.42 at"
-        " their end.",
+        " the end.",
         RUNS,
     )
     stddevs: scalars.Limit = default(
-        2, "And standard deviations: nine times what chance does to that curve.", COMPUTED
+        2, "And this many standard deviations: nine times the noise of that curve.", COMPUTED
     )
     followed_ratio: scalars.Ratio = default(
         0.2,
-        "Share of that gain which the true reward must have made as well; on the hacked runs it made 0.05 at"
-        " most.",
+        "The true reward must have made at least this share of that gain. On the hacked runs it made at"
+        " most 0.05.",
         RUNS,
     )
     drop: scalars.Limit = default(
-        0.03, "Where no true reward is named: validation fell by this, as in ValidationDrop.", RUNS
+        0.03,
+        "Without a configured true reward: the validation score fell by this much, as in ValidationDrop.",
+        RUNS,
     )
     validation_stddevs: scalars.Limit = default(5, "And by this many standard deviations.", SIMULATED)
 
 
 class RewardHackSuspect(Block):
-    """The reward rises, and validation or its true part (`signals: true_reward: [...]`) does not."""
+    """The reward rises, but validation or the true reward (`signals: true_reward: [...]`) does not."""
 
     warning: RewardHackSuspectWarning | None = RewardHackSuspectWarning()
 
@@ -402,9 +408,9 @@ REWARD_HACK_SUSPECT = _alert(
     action="read samples with the highest rewards",
     conditions=(
         Condition(
-            "gain of the true reward",
+            "gain of the true reward:",
             _true_gain < Limit("warning.followed_ratio") * _gain,
-            "from the reward's",
+            "a share of the reward's gain",
         ),
         replace(_hollow, sparing=_true_gain, signal=""),
     ),

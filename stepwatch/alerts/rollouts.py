@@ -1,4 +1,4 @@
-"""Alerts on what rollouts are worth to the trainer, by the trainer's own log."""
+"""Alerts on the quality of rollouts, from the trainer's own log."""
 
 from __future__ import annotations
 
@@ -14,32 +14,38 @@ _alert = partial(Alert, topic="rollout")
 
 
 class RolloutMismatchWarning(Section):
-    """Any one of these for 5 steps in a row. fp8 rollouts and stale samples lie higher."""
+    """Any one of these limits for 5 steps in a row. fp8 rollouts and stale samples have higher values."""
 
     prob_diff: scalars.Ratio = default(
         0.01,
-        "Mean difference of probabilities. verl's documents: below 0.005 normal, above 0.01 a problem."
+        "Mean difference of probabilities. verl's documentation: normal below 0.005, a problem above 0.01."
         " Healthy runs reach 0.012 in single steps.",
         DOCUMENTED,
     )
     prob_error: scalars.Limit = default(
-        1.05, "Mean factor between them; NeMo-RL's documents say to look into 1.05.", DOCUMENTED
+        1.05,
+        "Mean ratio of probabilities. NeMo-RL's documentation recommends investigating at 1.05.",
+        DOCUMENTED,
     )
     correlation: scalars.Ratio = default(
         0.98,
-        "Correlation below this. Dense models have 0.999, a mixture of experts gone wrong had 0.6.",
+        "Correlation below this. Dense models have 0.999; a faulty mixture of experts had 0.6.",
         JUDGED,
     )
-    kl: scalars.Limit = default(0.01, "Nats per token. 0.001 is healthy, 0.1 is where verl warns.", JUDGED)
+    kl: scalars.Limit = default(0.01, "Nats per token. 0.001 is healthy; verl warns at 0.1.", JUDGED)
 
 
 class RolloutMismatchCritical(Section):
     """Any one of these for 5 steps in a row."""
 
     prob_diff: scalars.Ratio = default(0.02, "Twice the warning.", JUDGED)
-    kl: scalars.Limit = default(0.1, "Nats per token; verl's documents on rollout correction.", DOCUMENTED)
+    kl: scalars.Limit = default(
+        0.1, "Nats per token, from verl's documentation of rollout correction.", DOCUMENTED
+    )
     effective_sample_ratio: scalars.Ratio = default(
-        0.3, "Share of the samples that is left once they are weighted; the same documents.", DOCUMENTED
+        0.3,
+        "Effective sample size after weighting, as a share of the samples; from the same documentation.",
+        DOCUMENTED,
     )
 
 
@@ -51,14 +57,14 @@ class RolloutMismatch(Block):
 
 
 def _above(words: str, signal: str, key: str) -> Condition:
-    return Condition(f"{words}, lowest of 5 steps,", over("min", signal, 5) > Limit(key), signal=signal)
+    return Condition(f"{words}, lowest of 5 steps:", over("min", signal, 5) > Limit(key), signal=signal)
 
 
 def _below(words: str, signal: str, key: str) -> Condition:
-    return Condition(f"{words}, highest of 5 steps,", over("max", signal, 5) < Limit(key), signal=signal)
+    return Condition(f"{words}, highest of 5 steps:", over("max", signal, 5) < Limit(key), signal=signal)
 
 
-DIFFERENCE, FACTOR = "difference of probabilities", "factor between probabilities"
+DIFFERENCE, FACTOR = "difference of probabilities", "ratio of probabilities"
 DIVERGENCE = "KL between engine and trainer in nats/token"
 
 ROLLOUT_MISMATCH = (
@@ -97,15 +103,14 @@ class StalenessWarning(Section):
 
     versions: scalars.Limit = default(
         8,
-        "Weight versions. The loosest bound that a trainer sets itself (prime-rl 8; AReaL and TRL 4). Not"
-        " measured on a real run. For a run that is meant to be that far off-policy, set a higher one by"
-        " `overrides`.",
+        "Weight versions. The loosest bound among trainers (prime-rl 8; AReaL and TRL 4). Not measured on a"
+        " real run. For runs that are intentionally this far off-policy, raise it in `overrides`.",
         DOCUMENTED,
     )
 
 
 class Staleness(Block):
-    """Samples are old when they are trained on."""
+    """Samples are stale when the trainer uses them."""
 
     warning: StalenessWarning | None = StalenessWarning()
 
@@ -113,11 +118,11 @@ class Staleness(Block):
 STALENESS = _alert(
     Staleness,
     "warning",
-    summary="Samples are stale when they are trained on",
-    action="see whether rollouts or updates are the slower side; lower the number of batches in flight",
+    summary="Samples are stale when the trainer uses them",
+    action="check whether rollouts or updates are slower; lower the number of batches in flight",
     conditions=(
         Condition(
-            "age of samples, mean of 20 steps,",
+            "age of samples, mean of 20 steps:",
             over("mean", "staleness", 20) > Limit("warning.versions"),
             signal="staleness",
         ),

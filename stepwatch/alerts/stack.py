@@ -1,4 +1,4 @@
-"""Alerts on Stepwatch itself and on what it reads."""
+"""Alerts on Stepwatch itself and on its sources."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ EXPORTER_DOWN = _alert(
     action="`make status`; read the run exporter's log",
     conditions=(
         Condition("does not answer", servers('up{job="runs"}').equals(0)),
-        # By the time of the scrape: an exporter that had another port before is remembered for minutes.
+        # By scrape time: Prometheus remembers an exporter's previous port for minutes.
         Condition(
             "has not read the logs for more than 60 s", servers(f"timestamp({_polled}) - {_polled}") > 60
         ),
-        Condition("is not among the targets", Formula('absent(up{job="runs"})').equals(1)),
+        Condition("is not a scrape target", Formula('absent(up{job="runs"})').equals(1)),
     ),
     about="server",
 )
@@ -73,17 +73,17 @@ EXPORTER_DOWN = _alert(
 class TargetDown(WarningBlock):
     """A target under `scrape`, or one of Stepwatch's own, does not answer.
 
-    Rollout servers have EngineGone, Ray has RayNodeLost, trainers' pages have RunStopped. Targets that
-    discovery found end with their run, and have no alert here.
+    EngineGone covers rollout servers, RayNodeLost covers Ray, RunStopped covers trainers' metrics pages.
+    Discovered targets end with their run and are not covered.
     """
 
-    for_: Span = hold("5m", "Exporters of machines that restart are back by then.", JUDGED)
+    for_: Span = hold("5m", "Longer than a machine takes to restart its exporters.", JUDGED)
 
 
 TARGET_DOWN = _alert(
     TargetDown,
     summary="Scrape target is down",
-    action="read the error on Prometheus' page Targets",
+    action="read the error on Prometheus' Targets page",
     conditions=(
         Condition(
             "does not answer", servers('up{job!~"runs|notifier",role!~"rollout|ray|trainer"}').equals(0)
@@ -94,14 +94,12 @@ TARGET_DOWN = _alert(
 
 
 class SourceDown(WarningBlock):
-    """An MLflow server does not answer, or a page under `runs` never did.
+    """An MLflow server does not answer, or a page under `runs` has never answered.
 
-    A page that answered goes with its trainer, and RunStopped fires.
+    A page that has answered ends with its trainer; RunStopped covers it.
     """
 
-    for_: Span = hold(
-        "5m", "MLflow recycles workers that hang, which can take it minutes (mlflow #1760).", REPORTED
-    )
+    for_: Span = hold("5m", "MLflow can take minutes to restart workers that hang (mlflow #1760).", REPORTED)
 
 
 def _sources(inner: str) -> Formula:
@@ -111,7 +109,7 @@ def _sources(inner: str) -> Formula:
 SOURCE_DOWN = _alert(
     SourceDown,
     summary="Source of runs is down: its runs are not monitored",
-    action="read the run exporter's log: it gives the reason",
+    action="read the reason in the run exporter's log",
     conditions=(
         Condition("does not answer", _sources('stepwatch_target_up{source="mlflow"}').equals(0)),
         Condition(
@@ -125,26 +123,26 @@ SOURCE_DOWN = _alert(
 
 
 class GPUExporterStale(WarningBlock):
-    """The GPU exporter answers, but its last reading is old, or the driver never answered it.
+    """The GPU exporter answers, but its last reading is stale, or the driver does not answer it.
 
-    Silent where GPULost fires, and on machines without GPUs.
+    Does not fire where GPULost fires, or on machines without GPUs.
     """
 
     age: PositiveSpan = default(
         Duration.parse("1m"),
-        "Age of the last reading. It reads each second, or each 15 when no one asks.",
+        "Age of the last reading. The exporter reads every second, or every 15 if it is not scraped.",
         JUDGED,
     )
     within: PositiveSpan = default(
         Duration.parse("1d"), "A machine has GPUs if it had some within this time.", JUDGED
     )
-    for_: Span = hold("5m", "A driver that is being reloaded takes minutes.", JUDGED)
+    for_: Span = hold("5m", "Reloading a driver takes minutes.", JUDGED)
 
 
 GPU_EXPORTER_STALE = _alert(
     GPUExporterStale,
     summary="GPU metrics are stale",
-    action="on the machine: `nvidia-smi`, its clock, the GPU exporter's log",
+    action="on the machine, check `nvidia-smi`, the clock and the GPU exporter's log",
     conditions=(
         Condition(
             "the last reading is older than <age>",
@@ -168,26 +166,26 @@ class SeriesLimit(WarningBlock):
 
     raw_keys: scalars.Count = default(
         1000,
-        "Keys of one run beyond `runs.raw.limit`. No rule uses them, and 8 of 62 real runs have some, at most"
-        " 49: only a trainer that makes up new keys all the time fires.",
+        "Keys of one run beyond `runs.raw.limit`. No rule uses them, and 8 of 62 real runs have some, at"
+        " most 49: only a trainer that keeps creating new keys fires.",
         RUNS,
     )
-    for_: Span = hold("1m", "Longer than one odd scrape.", JUDGED)
+    for_: Span = hold("1m", "Longer than a single bad scrape.", JUDGED)
 
 
 SERIES_LIMIT = _alert(
     SeriesLimit,
     summary="Series limit reached; some data is dropped",
-    action="find what makes up new runs, keys or series, and filter it in config.yaml",
+    action="find what creates new runs, keys or series, and filter it in config.yaml",
     conditions=(
-        # A raw key too many is not a fault; many hundreds are made up at each step.
+        # One raw key too many is not a fault; hundreds are created at each step.
         Condition(
             "raw keys dropped:",
             Formula(f"max by ({written(identity.RUN)}) (rl_raw_keys_refused_total)") > Limit("raw_keys"),
             sparing=Formula(f'max by ({written(identity.RUN)}) (rl_run_state{{state="finished"}}) == 1'),
         ),
         Condition(
-            "records dropped within 1 h, of runs beyond the 200th of a log:",
+            "records dropped within 1 h, from runs beyond the 200th of a log:",
             servers(f"increase(stepwatch_events_refused_total[{EVENT_WINDOW}])") > 0,
         ),
         Condition(
@@ -195,7 +193,7 @@ SERIES_LIMIT = _alert(
         ),
         Condition("live runs beyond the 400th:", servers('stepwatch_left_out_runs{state="running"}') > 0),
         Condition(
-            "scrapes dropped within 1 h, of targets with too many series:",
+            "scrapes dropped within 1 h, from targets with too many series:",
             servers(f"increase(prometheus_target_scrapes_exceeded_sample_limit_total[{EVENT_WINDOW}])") > 0,
         ),
     ),
@@ -205,9 +203,9 @@ SERIES_LIMIT = _alert(
 
 
 class MountHung(WarningBlock):
-    """A file system does not answer the run exporter, as with a dead NFS server: its logs are not read.
+    """A file system does not answer, for example because its NFS server is down: its logs are not read.
 
-    Its runs keep their last values, and no other alert takes them for silent.
+    Its runs keep their last values, and no other alert treats them as silent.
     """
 
     silence: PositiveSpan = default(
@@ -220,7 +218,7 @@ class MountHung(WarningBlock):
 MOUNT_HUNG = _alert(
     MountHung,
     summary="File system hangs: its runs are not monitored",
-    action="`ls` of the mount in a shell of its own; the file server; `dmesg`",
+    action="run `ls` on the mount in a separate shell; check the file server and `dmesg`",
     conditions=(
         Condition(
             "no answer for",
@@ -235,20 +233,20 @@ MOUNT_HUNG = _alert(
 
 
 class ClockSkew(WarningBlock):
-    """The clock of a machine (node_exporter), the run exporter's or an agent's differs from Prometheus' own.
+    """The clock of a machine (node_exporter), the run exporter or an agent differs from Prometheus' clock.
 
-    Of a node with an agent, by how late its data come: rules do not see data that are five minutes late.
+    For an agent, the delay of its data counts: rules do not see data that is five minutes late.
     """
 
     offset: PositiveSpan = default(
-        Duration.parse("30s"), "Difference; a slow answer alone makes up to 10s of it.", JUDGED
+        Duration.parse("30s"), "Difference. A slow response alone adds up to 10s.", JUDGED
     )
     ahead: PositiveSpan = default(
         Duration.parse("5s"),
-        "The same of an agent's clock that is ahead: no data come before their time.",
+        "The same for an agent's clock that is ahead: data cannot arrive early.",
         JUDGED,
     )
-    for_: Span = hold("5m", "A clock that is being set is right by then.", JUDGED)
+    for_: Span = hold("5m", "Longer than a clock correction takes.", JUDGED)
 
 
 _delay = "stepwatch_agent_delay_seconds"
@@ -268,7 +266,7 @@ CLOCK_SKEW = _alert(
         Condition(
             "off by", servers("abs(node_time_seconds - timestamp(node_time_seconds))") > Limit("offset")
         ),
-        # The run exporter cannot have read in the future; where it read long ago, ExporterDown fires.
+        # The run exporter cannot have read in the future; if it read long ago, ExporterDown fires.
         Condition("off by", servers(f"{_polled} - timestamp({_polled})") > Limit("offset")),
         # What an agent scrapes has its own time; a delay that changes is a backlog.
         Condition("behind by", _agents(delay(_delay)) > Limit("offset"), given=_agents(STEADY_DELAY)),
@@ -282,13 +280,13 @@ CLOCK_SKEW = _alert(
 class RuleFailures(CriticalBlock):
     """Prometheus cannot evaluate rules: alerts may be missing."""
 
-    for_: Span = hold("1m", "Longer than a moment in which the machine is busy.", JUDGED)
+    for_: Span = hold("1m", "Longer than a brief load peak of the machine.", JUDGED)
 
 
 RULE_FAILURES = _alert(
     RuleFailures,
     summary="Prometheus fails to evaluate rules",
-    action="read the error on Prometheus' page Rules, or its log; check the load of its machine",
+    action="read the error on Prometheus' Rules page, or its log; check the load of its machine",
     conditions=tuple(
         Condition("evaluations failed or missed in 5 min:", hosts(f"increase({counter}[5m])") > 0)
         for counter in (
@@ -302,9 +300,9 @@ RULE_FAILURES = _alert(
 
 
 class NotificationFailures(CriticalBlock):
-    """Notifications do not get to Alertmanager, or from there to a receiver.
+    """Notifications do not reach Alertmanager, or do not get from there to a receiver.
 
-    Of receivers that the notifier delivers to: the robot refuses them, or they wait for it.
+    For receivers served by the notifier: the robot refuses them, or they wait in the queue.
     """
 
     waiting: PositiveSpan = default(
@@ -312,7 +310,7 @@ class NotificationFailures(CriticalBlock):
         "How long a notification waits in the notifier's queue. DingTalk blocks a robot for 10m.",
         JUDGED,
     )
-    for_: Span = hold("1m", "Both retry: one failure that is made good needs no alert.", JUDGED)
+    for_: Span = hold("1m", "Both retry: a failure that a retry fixes needs no alert.", JUDGED)
 
 
 _receivers = written(identity.RECEIVER)
@@ -334,7 +332,7 @@ NOTIFICATION_FAILURES = _alert(
                 (_of_receivers("alertmanager_notifications_failed_total"), None),
                 (_of_receivers("stepwatch_notifier_failures_total"), None),
                 (hosts("increase(prometheus_notifications_errors_total[5m])"), None),
-                # In the first seconds of a configuration Prometheus knows no Alertmanager: it sends again.
+                # In the first seconds of a configuration Prometheus knows no Alertmanager: it retries.
                 (
                     hosts("increase(prometheus_notifications_dropped_total[5m])"),
                     hosts("time() - prometheus_config_last_reload_success_timestamp_seconds") > 360,
@@ -354,7 +352,7 @@ NOTIFICATION_FAILURES = _alert(
 class NotifierDown(CriticalBlock):
     """The notifier does not answer: receivers of Feishu, DingTalk, WeCom and Apprise are not notified.
 
-    Alertmanager keeps what it cannot hand over. Only receivers of other types get this alert.
+    Alertmanager keeps undelivered notifications. Only receivers of other types get this alert.
     """
 
     for_: Span = hold("1m", "A restart takes some seconds.", JUDGED)
@@ -372,13 +370,13 @@ NOTIFIER_DOWN = _alert(
 class ConfigReloadFailed(WarningBlock):
     """Prometheus or Alertmanager rejected a new configuration and keeps the old one."""
 
-    for_: Span = hold("1m", "An edit that is corrected at once needs no alert.", JUDGED)
+    for_: Span = hold("1m", "An edit that is corrected immediately needs no alert.", JUDGED)
 
 
 CONFIG_RELOAD_FAILED = _alert(
     ConfigReloadFailed,
-    summary="New configuration rejected; the old one is in force",
-    action="read its log, which names the line; `python generate.py --check`",
+    summary="New configuration rejected; the old one stays active",
+    action="read its log, which names the line; run `python generate.py --check`",
     conditions=(
         Condition(
             "rejected its new configuration",
@@ -393,12 +391,12 @@ CONFIG_RELOAD_FAILED = _alert(
 
 
 class RemoteWriteFailing(WarningBlock):
-    """A system under `remote_write` does not take this machine's samples; here nothing is lost."""
+    """A system under `remote_write` does not accept this machine's samples; nothing is lost locally."""
 
     behind: PositiveSpan = default(
-        Duration.parse("5m"), "How old the newest sample is that it took; some seconds are usual.", JUDGED
+        Duration.parse("5m"), "Age of the newest accepted sample; some seconds are normal.", JUDGED
     )
-    for_: Span = hold("5m", "A system that restarts has caught up by then.", JUDGED)
+    for_: Span = hold("5m", "A system that restarts catches up sooner.", JUDGED)
 
 
 def _remote(inner: str) -> Formula:
@@ -410,13 +408,13 @@ _taken = "prometheus_remote_storage_queue_highest_sent_timestamp_seconds"
 
 REMOTE_WRITE_FAILING = _alert(
     RemoteWriteFailing,
-    summary="Central system does not take this machine's samples",
-    action="read Prometheus' log, which has the answer; open the address from this machine",
+    summary="Remote write target does not accept samples",
+    action="read the response in Prometheus' log; open the address from this machine",
     conditions=(
         Condition("behind by", _remote(f"timestamp({_taken}) - ({_taken} > 0)") > Limit("behind")),
-        # Prometheus 2 does not have the time before it is known.
+        # Prometheus 2 does not export the time before it is known.
         Condition(
-            "has taken nothing since Prometheus started",
+            "has accepted nothing since Prometheus started",
             _remote(f"0 * {_refused} unless {_taken} > 0").equals(0),
         ),
         Condition(
@@ -430,14 +428,15 @@ REMOTE_WRITE_FAILING = _alert(
 
 
 class TSDBNearLimit(WarningBlock):
-    """Prometheus uses up `retention.size` sooner than `retention.time`: it deletes history early."""
+    """Prometheus reaches `retention.size` before `retention.time`: it deletes history early."""
 
     used_ratio: scalars.Ratio = default(
         0.9,
-        "Share of the size that was in use within a day, while less than this share of the time is over.",
+        "Share of the size that was in use within a day, while the history covers less than this share of"
+        " the time.",
         JUDGED,
     )
-    for_: Span = hold("1m", "What changes over days needs no longer.", JUDGED)
+    for_: Span = hold("1m", "Disk usage changes over days; waiting longer is not necessary.", JUDGED)
 
 
 TSDB_NEAR_LIMIT = _alert(
@@ -446,7 +445,7 @@ TSDB_NEAR_LIMIT = _alert(
     action="raise `retention.size`, or lower `retention.time` to what fits",
     conditions=(
         Condition(
-            "quota in use",
+            "quota in use:",
             hosts("max_over_time(prometheus_tsdb_storage_blocks_bytes[1d])")
             / hosts("prometheus_tsdb_retention_limit_bytes > 0")
             > Limit("used_ratio"),
@@ -460,10 +459,10 @@ TSDB_NEAR_LIMIT = _alert(
 
 
 class AlertingBroken(CriticalBlock):
-    """Prometheus cannot store, evaluate or notify, as when its disk is full.
+    """Prometheus cannot store, evaluate or notify, for example because its disk is full.
 
-    The watchdog finds it and notifies Alertmanager itself, within a minute; no rule is involved. Resolved a
-    minute after the fault.
+    The watchdog detects it and sends the alert to Alertmanager itself, within a minute and without a rule.
+    Resolved a minute after the fault.
     """
 
 
@@ -473,15 +472,15 @@ ALERTING_BROKEN = _alert(
 
 
 class PeerDown(CriticalBlock):
-    """Another machine of `peers` cannot alert: its Watchdog is not renewed, or nothing answers there.
+    """Another machine of `peers` cannot alert: its Watchdog is stale, or its Alertmanager does not answer.
 
-    The watchdog of this machine asks it every 10 s and notifies Alertmanager itself; no rule is involved.
-    Resolved a minute after the fault.
+    The watchdog of this machine queries it every 10 s and sends the alert to Alertmanager itself, without a
+    rule. Resolved a minute after the fault.
     """
 
     for_: Span = hold(
         "2m",
-        "Silence. An Alertmanager that restarts lacks the Watchdog for up to a minute.",
+        "Time without a fresh Watchdog. A restarted Alertmanager lacks the Watchdog for up to a minute.",
         JUDGED,
     )
 
@@ -496,15 +495,15 @@ PEER_DOWN = _alert(
 
 
 class StateDiskLow(WarningBlock):
-    """A disk with Stepwatch's own state is nearly full. For one that node_exporter shows, DiskLow fires."""
+    """A disk with Stepwatch's own state is nearly full. DiskLow covers disks that node_exporter exports."""
 
-    free_ratio: scalars.Ratio = default(0.1, "Share of the disk that is free, of its inodes as well.", JUDGED)
+    free_ratio: scalars.Ratio = default(0.1, "Free share of the disk, and of its inodes.", JUDGED)
     enough: StorageSize = default(
         Size.parse("5GB"),
         "This much is enough on any disk: Prometheus writes less than that in a week.",
         JUDGED,
     )
-    for_: Span = hold("1m", "A file that is deleted at once needs no alert.", JUDGED)
+    for_: Span = hold("1m", "A file that is deleted immediately needs no alert.", JUDGED)
 
 
 def _state_disks(metric: str) -> Expression:
@@ -531,7 +530,7 @@ STATE_DISK_LOW = _alert(
             "from all inodes",
         ),
     ),
-    # Of any kind, tmpfs and overlay too, but not those for which DiskLow fires.
+    # Any file system, tmpfs and overlay too, except those that DiskLow covers.
     sparing=On(DISK, Formula(f"stepwatch_state_filesystem_free_bytes and on (device) {_shown}")),
     about="disk",
     style=BYTES,
@@ -539,12 +538,12 @@ STATE_DISK_LOW = _alert(
 
 
 class TSDBFailures(WarningBlock):
-    """Prometheus fails to write its data, or found them damaged at its start. Fires for an hour.
+    """Prometheus fails to write its data, or found it corrupted at startup. Fires for an hour.
 
     A warning: RuleFailures and DiskLow page if alerts are at risk.
     """
 
-    for_: Span = hold("1m", "Longer than one odd scrape.", JUDGED)
+    for_: Span = hold("1m", "Longer than a single bad scrape.", JUDGED)
 
 
 TSDB_FAILURES = _alert(
@@ -568,7 +567,7 @@ TSDB_FAILURES = _alert(
 
 
 class Watchdog(InfrastructureBlock):
-    """Always fires, and notifies no one: its absence shows a dead stack, to a checker (`deadman`) or peer."""
+    """Always fires, notifies no one: its absence shows a checker (`deadman`) or peer that the stack died."""
 
     names: ClassVar[Mapping[str, str]] = {"info": "Watchdog"}
 

@@ -1,11 +1,11 @@
 """The annotations of alerts, in Prometheus' template language.
 
-A description of what is not a run says who, the measured value, its limit, and for how long. A limit that is
-one number on every condition is written as text; else the description asks for the recorded limit of the
-condition that held (``PASSED``), or, about a run, for the PromQL of that limit (``ASKED``), which it then
-evaluates for that run. What a code of the driver means is recorded as well (``CODE_INFO``), so that a
-template stays short enough to be read in Prometheus' own page, and nothing but words depends on a recording
-rule. What to do first is an annotation of its own, ``action``.
+A description of anything but a run has the subject, the measured value, its limit, and for how long. A limit
+that is one number for every condition is written as text; otherwise the description queries the recorded
+limit of the condition that held (``PASSED``) or, for a run, the PromQL of that limit (``ASKED``), which it
+then evaluates for that run. The meaning of a driver's code is recorded as well (``CODE_INFO``): templates
+stay short enough to read on Prometheus' own pages, and only texts depend on a recording rule. What to do
+first is a separate annotation, ``action``.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ PASSED = "rl_limit_passed"
 """The limit of the first condition that holds, with what was measured and its baseline (label ``basis``)."""
 
 ASKED = "limit_info"
-"""The same of rules about runs, as PromQL that a message asks for one run; always 1.
+"""The same for rules about runs, as PromQL that a message evaluates for one run; always 1.
 
 Recorded for every run at every evaluation, the limits would cost twice what the rules themselves do.
 """
 
 CODE_INFO = "alert_code_info"
-"""The meaning of a code, and what to do first, as labels; always 1."""
+"""The meaning of a code, and the first action, as labels; always 1."""
 
 TEXT_INFO = "alert_text_info"
-"""What to do about an alert on runs, and what the runbook says of it, as labels; always 1."""
+"""The first action of an alert on runs, and its runbook texts, as labels; always 1."""
 
 FIRING = "rl_firing"
-"""What fires for a run, by ``name``, each once whatever its severity; always 1."""
+"""The alerts that fire for a run, by ``name``, each once regardless of severity; always 1."""
 
 _IN_A_URL = r"urlquery | reReplaceAll `\+` `%20`"
 """Escaped for a query; the pages that read it take a plus for a plus, not for a space."""
 
 _GPU = "or $labels.uuid $labels.gpu `N`"
-"""By its UUID where that is known: numbers change when a GPU is lost."""
+"""By its UUID if known: numbers change when a GPU is lost."""
 
 
 FAILURES = tuple(each.text for each in CLASSES.values())
-"""What the cause of a run's end may be in words, beside those of `_in_words`."""
+"""The causes of a run's end, besides those of `_in_words`."""
 
 
 class Subject(NamedTuple):
@@ -59,7 +59,7 @@ class Subject(NamedTuple):
         identity: The labels that identify one.
         who: How a description names it.
         unique: What identifies its recorded limit; ``identity`` if empty.
-        dashboard: What shows it.
+        dashboard: The dashboard that shows it.
         variable: The label that chooses what the dashboard shows, if it has such a variable.
     """
 
@@ -113,7 +113,7 @@ SUBJECTS = {
 }
 """What alerts are about, by name.
 
-The model of a GPU is asked for by its UUID: another card may have had its place before.
+The model of a GPU is queried by its UUID: another card may have been in its place before.
 """
 
 
@@ -214,7 +214,7 @@ _RUN = '{{$r:=printf "run=%q,cluster=%q" $labels.run $labels.cluster}}'
 
 
 def _about_run(alert: Alert, severity: str, translate: Catalogue) -> str:
-    """Return the measured value, the limit of the first condition that holds, and what else is known.
+    """Return the measured value, the limit of the first condition that holds, and the other facts.
 
     Every notification names the run.
     """
@@ -251,7 +251,7 @@ def _in_words(text: str, translate: Catalogue) -> str:
         # The longer first: one is the end of another.
         **{rf"\b{each}$": translate(each) for each in sorted(FAILURES, key=len, reverse=True)},
     }
-    own = {found: said for found, said in causes.items() if translate.texts}  # English needs none of it
+    own = {found: said for found, said in causes.items() if translate.texts}  # English needs no translation
     chain = "".join(f" | reReplaceAll `{found}` `{said}`" for found, said in own.items())
     return text.replace("{{.Labels.cause}}", f"{{{{.Labels.cause{chain}}}}}")
 
@@ -271,7 +271,7 @@ def compared(alert: Alert, measured: str, baseline: str, translate: Catalogue) -
 
 
 def in_brackets(translate: Catalogue, baseline: str) -> str:
-    """Return what a limit follows from, as it stands behind the limit; empty for nothing."""
+    """Return the baseline of a limit, in brackets; empty for none."""
     return baseline and translate(" ({baseline})", baseline=baseline)
 
 

@@ -336,7 +336,7 @@ def test_a_checkpoint_alone_is_announced_and_counts_as_an_action(tmp_path: Path)
     around = Around(tmp_path, replace(SAVING, do=("checkpoint",)))
     around.at(1120, firing=True)
     pending = next(each for each in around.posted if each["labels"]["alertname"] == "ActionPending")
-    assert pending["annotations"]["summary"] == "Run will be asked for a checkpoint unless you veto"
+    assert pending["annotations"]["summary"] == "Run will get a checkpoint request unless you veto"
     around.at(1420).apart[0]()
     around.at(1430)
     (action,) = around.breaker.actions()

@@ -146,7 +146,7 @@ def test_a_mail_comes_encrypted_by_login_when_it_fires_and_when_it_is_over(
             "text/html",
         }
         assert "Dashboard at that time: http" in mailed.part("plain")
-        assert ">Curves at that time</a>" in mailed.part("html")
+        assert ">Dashboard at that time</a>" in mailed.part("html")
     assert "- instance=n1:1:" in mails["TargetDown: 2 firing"].part("plain")
     assert ">instance=n1:1:" in mails["TargetDown: 2 firing"].part("html")
     assert LOGIN[1] not in log

@@ -181,8 +181,8 @@ def test_mails_and_slack_hold_no_english_words_of_ours(
 ) -> None:
     shown = re.sub("<[^>|]*", "", say(template, alert(annotations=NOTES), folder=chinese, kind=kind))
 
-    assert all(word in shown for word in ("首先：停止训练。", "当时的曲线", "静默 2 小时", "处置手册"))
-    assert not re.search("First|Curves|Silence|Runbook|since|Critical", shown)
+    assert all(word in shown for word in ("首先：停止训练。", "当时的仪表盘", "静默 2 小时", "处置手册"))
+    assert not re.search("First|Dashboard|Silence|Runbook|since|Critical", shown)
 
 
 def target_down(instance: str, **differing: Any) -> dict[str, Any]:
@@ -413,7 +413,7 @@ def test_a_mail_about_one_alert_says_what_the_text_says_and_links_behind_words(s
     ]
     text = say(TEXT, alert())
     assert page.links == {
-        "Curves at that time": link(text, "Dashboard"),
+        "Dashboard at that time": link(text, "Dashboard"),
         "Runbook": "https://example.org/runbook#klexplosion",
         "Silence for 2 h": link(text, "Silence"),
         "Was this right?": VERDICT,
@@ -431,7 +431,7 @@ def test_a_mail_about_many_alerts_is_a_list_of_what_differs(say: Say) -> None:
         ),
         "The first 20 of 22.",
     ]
-    assert list(page.links) == ["Curves at that time", "Runbook", "Silence for 2 h"]
+    assert list(page.links) == ["Dashboard at that time", "Runbook", "Silence for 2 h"]
 
 
 def test_a_mail_about_what_is_over_offers_no_silence(say: Say) -> None:
@@ -439,7 +439,7 @@ def test_a_mail_about_what_is_over_offers_no_silence(say: Say) -> None:
 
     assert page.lines[0].startswith("Resolved: KLExplosion")
     assert page.lines[-1] == "Was critical from 03:12 UTC, 21 Nov to 04:02 UTC, 21 Nov"
-    assert list(page.links) == ["Curves at that time", "Runbook", "Was this right?"]
+    assert list(page.links) == ["Dashboard at that time", "Runbook", "Was this right?"]
 
 
 def test_a_mail_fits_the_width_of_a_telephone_and_fetches_nothing(say: Say) -> None:
@@ -465,7 +465,7 @@ def test_a_mail_shows_any_run_name_as_it_is(say: Say, run: str) -> None:
     html = say(HTML, alert(labels={"run": run}), kind="html")
 
     assert Page(html).lines[0] == f"KLExplosion  {run}  The KL to the reference explodes."
-    assert parse_qs(urlsplit(Page(html).links["Curves at that time"]).query)["var-run"] == [run]
+    assert parse_qs(urlsplit(Page(html).links["Dashboard at that time"]).query)["var-run"] == [run]
 
 
 def test_slack_gets_the_words_of_the_text_and_links_behind_words(say: Say) -> None:
@@ -475,7 +475,7 @@ def test_slack_gets_the_words_of_the_text_and_links_behind_words(say: Say) -> No
     assert say(SLACK, alert()) == (
         "step 1204: KL 1.62 nats/token or more for 3 steps; limit start 0.02 + 1. Also firing: RewardDrop.\n"
         "Critical since 03:12 UTC, 21 Nov.\n"
-        f"<{link(text, 'Dashboard')}|Curves at that time>"
+        f"<{link(text, 'Dashboard')}|Dashboard at that time>"
         " · <https://example.org/runbook#klexplosion|Runbook>"
         f" · <{link(text, 'Silence')}|Silence for 2 h>"
         f" · <{VERDICT}|Was this right?>"

@@ -58,7 +58,7 @@ SAID: list[tuple[str, Values, list[str]]] = [
         {h.KL_MIN: 0.75},
         [
             (
-                "KL, lowest of 3 steps, 0.75, limit 0.625 nats/token "
+                "KL, lowest of 3 steps: 0.75, limit 0.625 nats/token "
                 "(from its start and standard deviation so far); step 640."
             )
         ],
@@ -66,22 +66,22 @@ SAID: list[tuple[str, Values, list[str]]] = [
     (
         "KLHigh",
         {h.KL_MIN: 64, h.KL_START: 64},
-        ["KL, lowest of 3 steps, 64, limit 16 nats/token; step 640."],
+        ["KL, lowest of 3 steps: 64, limit 16 nats/token; step 640."],
     ),
     (
         "LengthCollapse",
         {h.LENGTH_MEDIAN_5: 50},
-        ["response length, median of 5 steps, 50, limit 100 tokens (from the median of 64); step 640."],
+        ["response length, median of 5 steps: 50, limit 100 tokens (from the median of 64 steps); step 640."],
     ),
     (
         "Truncation",
         {h.TRUNCATED_MEAN_10: 0.75},
-        ["share of truncated responses, mean of 10 steps, 0.75, limit 0.425 (from the start); step 640."],
+        ["share of truncated responses, mean of 10 steps: 0.75, limit 0.425 (from the start); step 640."],
     ),
     (
         "Stalled",
         {h.LAST_STEP_AT: AGO},
-        ["no step for 17m 15s, limit 10m 0s (by its usual steps, at least `silence`); step 640."],
+        ["no step for 17m 15s, limit 10m 0s (from its usual step time, at least `silence`); step 640."],
     ),
     (
         "NonFinite",
@@ -91,22 +91,22 @@ SAID: list[tuple[str, Values, list[str]]] = [
     (
         "RunFailed",
         {h.STATE: "failed", h.LAST_STEP_AT: AGO},
-        ["it ended with an error; step 640, 17m 15s ago; out of memory."],
+        ["ended with an error; step 640, 17m 15s ago; out of memory."],
     ),
     (
         "RunFailed",
         {h.STATE: "failed", h.LAST_STEP_AT: None, h.STEP: None, h.EXIT: None},
-        ["it ended with an error before the first step."],
+        ["ended with an error before the first step."],
     ),
     (
         "RunVanished",
         {h.STATE: "vanished", h.LAST_STEP_AT: AGO, h.POLICY_KL_MIN: 1, h.EXIT: None},
-        ["its writer is gone; step 640, 17m 15s ago; PolicyKLHigh fires."],
+        ["the log's writer is gone; step 640, 17m 15s ago; PolicyKLHigh fires."],
     ),
     (
         "RunFinished",
         {h.STATE: "finished", h.LAST_STEP_AT: AGO},
-        ["done; step 640 after 5h 16m 40s; best reward 2."],
+        ["completed; step 640 after 5h 16m 40s; best reward 2."],
     ),
 ]
 
@@ -124,14 +124,14 @@ def test_a_message_of_a_hub_says_on_which_node_a_run_is(
 ) -> None:
     hub, sick = rules({"role": "hub"}), Phase(0, {h.LENGTH_MEDIAN_5: 50})
     (said,) = _descriptions(promtool, tmp_path, "LengthCollapse", sick, of=hub, target={**EXPORTER, **node})
-    assert said.startswith(f"{where}response length, median of 5 steps, 50, limit 100 tokens")
+    assert said.startswith(f"{where}response length, median of 5 steps: 50, limit 100 tokens")
 
 
 def test_a_run_that_vanished_with_its_agent_keeps_its_last_step(promtool: Path, tmp_path: Path) -> None:
     lived = {STATE: "vanished", h.LAST_STEP_AT: 0}
     phases = Phase(0, lived), Phase(60, lived, STALE)
     (said,) = _descriptions(promtool, tmp_path, "RunVanished", *phases, look=301)
-    assert said == "its writer is gone; step 640, 5m 0s ago."
+    assert said == "the log's writer is gone; step 640, 5m 0s ago."
 
 
 def test_a_message_says_what_else_fires_and_not_that_it_does_itself(promtool: Path, tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_message_says_what_else_fires_and_not_that_it_does_itself(promtool: Pa
     measured, step, *others = said.removesuffix(".").split("; ")
     assert (
         measured
-        == "KL, lowest of 3 steps, 2, limit 1.125 nats/token (from its start and standard deviation so far)"
+        == "KL, lowest of 3 steps: 2, limit 1.125 nats/token (from its start and standard deviation so far)"
     )
     assert others.pop(0) == "resume from global_step_600 (before the first warning at 640)"
     assert step == "step 640"

@@ -35,9 +35,9 @@ def test_killed_trainers_vanish_and_a_loader_that_raises_fails_and_nothing_else_
             alert = stack.wait_sent(run, {"RunVanished", "RunStopped", "Stalled"})
             print(run, alert["labels"]["alertname"], round(time.monotonic() - killed, 1))
             assert (alert["labels"]["alertname"], alert["labels"]["severity"]) == ("RunVanished", "critical")
-            assert alert["annotations"]["description"].startswith("its writer is gone; step ")
+            assert alert["annotations"]["description"].startswith("the log's writer is gone; step ")
         alert = stack.wait_sent("crash", {"RunFailed", "RunStopped", "RunVanished"})
         assert (alert["labels"]["alertname"], alert["labels"]["severity"]) == ("RunFailed", "critical")
-        assert alert["annotations"]["description"] == "it ended with an error before the first step."
+        assert alert["annotations"]["description"] == "ended with an error before the first step."
         assert stack.sent("healthy") == []
         assert all(stack.sent(run) == [("RunVanished", "critical")] for run in KILLED)

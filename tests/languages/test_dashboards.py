@@ -148,7 +148,7 @@ def test_a_text_after_its_code_is_translated_without_the_code() -> None:
 def test_a_text_of_two_meanings_is_translated_for_its_dashboard(each: dict[str, dict[str, Json]]) -> None:
     assert {panel["title"] for panel in each["zh"]["nodes.json"]["panels"]} >= {"内存"}
     assert {panel["title"] for panel in each["zh"]["training.json"]["panels"]} >= {"显存"}
-    assert catalogue("zh").within("host")("memory in use") == "内存占用"
+    assert catalogue("zh").within("host")("memory in use:") == "内存占用"
 
 
 OWN = """

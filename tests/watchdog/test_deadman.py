@@ -233,12 +233,12 @@ def test_a_dead_prometheus_alertmanager_or_network_stops_the_pings_and_is_notifi
     goes_on()
 
     first.alertmanager.kill()
-    stops("Alertmanager", time.time(), "it answers 502: the Alertmanager behind that address is down")
+    stops("Alertmanager", time.time(), "status 502: the Alertmanager behind that address is down")
     first.alertmanager.start()
     goes_on()
 
     first.prometheus.kill()
-    stops("Prometheus", time.time(), "its Prometheus sends nothing any more", "has no alert Watchdog")
+    stops("Prometheus", time.time(), "its Prometheus no longer sends alerts", "has no alert Watchdog")
     first.prometheus.start()
     goes_on()
 

@@ -87,7 +87,7 @@ def test_a_full_disk_is_reported_within_a_minute_and_a_sick_run_as_soon_as_there
         (alert,) = reported.alerts
         assert in_time(reported.at - full, 60)
         assert (alert["labels"]["fault"], alert["labels"]["name"]) == ("disk_full", str(stack.state))
-        assert "no run is watched" in alert["annotations"]["description"]
+        assert "no run is monitored" in alert["annotations"]["description"]
         assert alert["annotations"]["runbook_url"].endswith("#alertingbroken")
         _is_shown(stack)
         _takes_the_exporter_for_missing(stack)

@@ -67,9 +67,9 @@ def test_parts_on_one_file_system_are_one_finding_that_says_what_each_does_witho
 
     assert (found.fault, found.name, found.parts) == ("disk_full", "/data", ("prometheus", "alertmanager"))
     assert found.description == (
-        "/data: 0 B free of 100.0 GiB. Prometheus stores no scrape, so no run is watched; Alertmanager "
-        "forgets silences and sent messages if it restarts. First: free space there; recovery needs no "
-        "restart."
+        "/data: 0 B free of 100.0 GiB. Prometheus stores no samples, so no run is monitored; Alertmanager "
+        "loses silences and sent notifications if it restarts. First: free space there; no restart is "
+        "needed."
     )
 
 

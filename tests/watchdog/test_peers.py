@@ -72,17 +72,17 @@ def found_at(url: str, *, seconds: float = 10.0) -> str:
 @pytest.mark.parametrize(
     ("status", "body", "says"),
     [
-        (401, "", "it answers 401: it asks for a login; name username and password_file"),
-        (403, "", "it answers 403: it refuses this host name; set links.alertmanager there"),
-        (302, "", "it answers 302, a redirect: name the address that it leads to"),
-        (502, "", "it answers 502: the Alertmanager behind that address is down"),
-        (404, "", "it answers 404: what is there is no Alertmanager"),
-        (200, "<html>Sign in</html>", "what answers is no Alertmanager: the answer is not a list of alerts"),
-        (200, '[{"a": 1}]', "what answers is no Alertmanager"),
-        (200, "{}", "what answers is no Alertmanager"),
-        (200, "[]", "its Alertmanager has no alert Watchdog: Prometheus there is down, or does not reach it"),
-        (200, watchdog()[:-9], "what answers is no Alertmanager"),
-        (200, watchdog(end="soon"), "what answers is no Alertmanager"),
+        (401, "", "status 401: it requires a login; set username and password_file"),
+        (403, "", "status 403: it refuses this host name; set links.alertmanager there"),
+        (302, "", "status 302, a redirect: set the address that it redirects to"),
+        (502, "", "status 502: the Alertmanager behind that address is down"),
+        (404, "", "status 404: not an Alertmanager"),
+        (200, "<html>Sign in</html>", "not an Alertmanager: the response is not a list of alerts"),
+        (200, '[{"a": 1}]', "not an Alertmanager"),
+        (200, "{}", "not an Alertmanager"),
+        (200, "[]", "its Alertmanager has no Watchdog alert: its Prometheus is down or cannot reach it"),
+        (200, watchdog()[:-9], "not an Alertmanager"),
+        (200, watchdog(end="soon"), "not an Alertmanager"),
     ],
 )
 def test_each_answer_that_is_not_that_of_a_peer_that_works_says_what_it_is(
@@ -94,14 +94,14 @@ def test_each_answer_that_is_not_that_of_a_peer_that_works_says_what_it_is(
 
 def test_no_answer_and_half_an_answer_say_so() -> None:
     said = found_at(f"http://127.0.0.1:{free_port()}")
-    assert "never well since the watchdog started: it does not answer (Connection refused)" in said
-    assert "First: `make status` there" in said
+    assert "not healthy since the watchdog started: no response (Connection refused)" in said
+    assert "First: run `make status` there" in said
     with raw(b"HTTP/1.1 200 OK\r\nContent-Length: 300\r\n\r\n[]") as url:
-        assert "it does not answer (The answer ends too early)" in found_at(url)
+        assert "no response (The response ends too early)" in found_at(url)
     with raw(b"") as url:
-        assert "it does not answer (The answer is not HTTP)" in found_at(url)
+        assert "no response (The response is not HTTP)" in found_at(url)
     with Answering(body=watchdog(), delay=30) as server:
-        assert "it does not answer (timed out)" in found_at(server.url, seconds=0.2)
+        assert "no response (timed out)" in found_at(server.url, seconds=0.2)
 
 
 def test_it_is_well_while_its_watchdog_is_sent_again_whatever_its_clock_says(clock: Clock) -> None:
@@ -125,7 +125,7 @@ def test_a_watchdog_that_stays_as_it_was_is_down_after_its_patience_and_well_at_
         clock.now += 2
         peer.look()
         (finding,) = peer.findings()
-        assert "its Alertmanager answers, but its Prometheus sends nothing any more; for 121 s" in (
+        assert "its Alertmanager answers, but its Prometheus no longer sends alerts; for 121 s" in (
             finding.description
         )
         server.body = watchdog(LATER)
@@ -200,4 +200,4 @@ def test_a_password_that_is_no_text_is_a_finding_and_not_silence(tmp_path: Path)
 
 def test_a_time_that_is_no_text_is_no_answer_of_an_alertmanager() -> None:
     with Answering(body='[{"updatedAt": null, "endsAt": 3}]') as server:
-        assert "is no Alertmanager" in found_at(server.url)
+        assert "not an Alertmanager" in found_at(server.url)

@@ -212,5 +212,5 @@ def test_an_alertmanager_that_refuses_an_alert_is_reported_with_its_words(clock:
     (found,) = alertmanager.look()
     assert (found.fault, found.description) == (
         "alertmanager_refuses",
-        "400 bad alert. First: the log of Alertmanager.",
+        "400 bad alert. First: read Alertmanager's log.",
     )

@@ -36,16 +36,16 @@ class InfrastructureBlock(Block):
 
 
 class WarningBlock(InfrastructureBlock):
-    """The limits of an alert that can wait for the morning."""
+    """The limits of an alert that does not page."""
 
-    severity: Severity = default("warning", "Can wait for the morning: what pages is a run that suffers.")
+    severity: Severity = default("warning", "Does not page: if a run is affected, another alert pages.")
 
 
 class CriticalBlock(InfrastructureBlock):
     """The limits of an alert that pages."""
 
     severity: Severity = default(
-        "critical", "Pages: runs fail, hang or compute wrong results, or no one watches them."
+        "critical", "Pages: runs fail, hang, compute wrong results, or are not monitored."
     )
 
 

@@ -1,7 +1,7 @@
-"""PromQL as objects: the table of alerts writes a formula once, and every reader renders it for itself.
+"""PromQL as objects: the table of alerts has each formula once, and each user renders it.
 
-Operands about runs, GPUs or servers are aggregated to the labels of their subject, so that plain vector
-matching joins them and a second exporter that sees the same run breaks no join.
+Operands about runs, GPUs or servers are aggregated to the labels of their subject, so plain vector matching
+joins them, even if a second exporter sees the same run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which labels identify what alerts are about, in rules, inhibition, silences and links alike.
 
-The label ``cluster`` is empty where one Prometheus watches one cluster, and then part of no label set: two
-machines that have one name in two clusters are never taken for one.
+The label ``cluster`` is empty if one Prometheus monitors one cluster, and then part of no label set. Two
+machines with the same name in two clusters are never treated as one.
 """
 
 from __future__ import annotations

@@ -20,12 +20,12 @@ from stepwatch.alerts.model.identity import RUN, written
 REWARD = "reward"
 
 SUFFERS_STDDEVS = 2
-"""How many standard deviations a smoothed reward must be below its best to have suffered: five (alpha
-0.3) to nine times (0.1) what chance does to that mean. For a batch of 8, a share of the best is chance."""
+"""How many standard deviations a smoothed reward must be below its best to count as a drop: five (alpha 0.3)
+to nine times (0.1) the noise of that mean. For a batch of 8, a share of the best alone is noise."""
 
 SATURATED = 0.03
-"""The range of 10 rewards, as a share of the best, that is left at a ceiling. A batch of 512 ranges over
-14 % with half of its answers right, over 1.4 % with 99 % of them."""
+"""The range of 10 rewards that remains at a ceiling, as a share of the best. With a batch of 512 it is 14 %
+if half of the responses are correct, and 1.4 % if 99 % are."""
 
 
 def metric(name: str, **labels: str) -> Expression:
@@ -94,12 +94,12 @@ def lost(ratio: str, alpha: str = "0.1") -> Expression:
 
 
 def suffers(ratio: str, alpha: str = "0.1") -> Expression:
-    """Return the same where it is also more than chance makes of it."""
+    """Return the same where the drop also exceeds noise."""
     return lost(ratio, alpha) & (drawdown(alpha) > SUFFERS_STDDEVS * stddev())
 
 
 def solved(ratio: str) -> Expression:
-    """Return where the reward is near the largest of the samples, or at a level that it does not leave."""
+    """Return where the reward is near the highest samples, or constant at its best."""
     highest = over("median", "reward_max", 64)
     near = (smoothed(REWARD) > Limit(ratio) * highest) & (highest > 0)
     still = over("range", REWARD, 10) < SATURATED * best()
@@ -189,13 +189,13 @@ def recording_rule() -> dict[str, str]:
 
 
 CLOCK_RATIO = "rl_gpu_clock_ratio"
-"""The highest SM clock of a GPU at work within 5 minutes, as a share of what it can be.
+"""The highest SM clock of a busy GPU within 5 minutes, as a share of its maximum.
 
-Once for each group of its peers: ``cluster``, ``run``, ``peers`` (a machine, where its run is not known)
-and ``model`` name it.
+One series per group of peers, named by ``cluster``, ``run``, ``peers`` (a machine if the run is unknown) and
+``model``.
 
-The highest, since it is the same whatever a card does, if nothing holds it down: rollout and training draw
-different power, and so have different clocks most of the time."""
+The highest clock, since it does not depend on the load of a card that is not throttled: rollout and training
+draw different power, and so have different clocks most of the time."""
 
 _AT_WORK = 0.3  # share of the time with a kernel: idle cards lower their clocks
 
@@ -247,7 +247,7 @@ def power_rule() -> dict[str, str]:
 
 
 _SICK = "RewardDrop|RewardCollapse|ValidationDrop|KL.*|PolicyKLHigh|Entropy.*|GradNorm.*|NonFinite"
-"""Alerts that say that the weights themselves may have suffered, as a pattern of PromQL."""
+"""Alerts that indicate damaged weights, as a pattern of PromQL."""
 
 GOOD_CHECKPOINT = "rl_run_good_checkpoint"
 """The last checkpoint of a run that is older than the first sign of trouble; its value is that step."""
@@ -262,14 +262,14 @@ SHOWN_STATE = "rl_run_shown_state"
 """The state of a run as people see it, as its place in ``SHOWN_STATES``; for dashboards."""
 
 SHOWN_STATES = ("failed", "vanished", "stopped", "stalled", "finished", "running")
-"""The worst comes first: it is what is shown should two exporters disagree."""
+"""The worst comes first: it is shown if two exporters disagree."""
 
 
 def state_rule() -> dict[str, str]:
     """Return the rule that records the state of each run as one number, from 1.
 
-    A stalled run still shows signs of life, but the alert about its steps fires. Recorded, a week of 100 runs
-    is one series a run to read, and not seven.
+    A stalled run still shows signs of life, but Stalled fires. As a recorded number, a week of 100 runs is
+    one series per run instead of seven.
     """
     stalls = f'and on ({_RUN}) ALERTS{{alertname="Stalled",alertstate="firing"}}'
     codes = []
@@ -280,15 +280,15 @@ def state_rule() -> dict[str, str]:
 
 
 _SHOWN = written(("alertname", "severity", "topic", *RUN, "instance", "gpu", "mountpoint", "name"))
-"""By what tables and marks tell alerts apart, and choose them."""
+"""The labels by which tables and marks distinguish and select alerts."""
 
 
 def onset_rules() -> list[dict[str, str]]:
     """Return the rules that record the onset of each alert, and its step.
 
-    Each continues itself while the alert is pending or fires. So a Prometheus that was started again, which
-    takes every alert for a new one (``ALERTS_FOR_STATE``), goes on with the onset of before. They stand
-    behind the alerts about runs, in their group, for the step is to be that of the same evaluation.
+    Each continues itself while the alert is pending or fires. So a restarted Prometheus, which treats every
+    alert as new (``ALERTS_FOR_STATE``), keeps the earlier onset. The rules follow the alerts on runs in their
+    group, so the step is that of the same evaluation.
     """
     labels = written(("alertname", "severity", *RUN))
     active = f'max by ({labels}) (ALERTS{{run!=""}})'
@@ -308,9 +308,9 @@ def onset_rules() -> list[dict[str, str]]:
 
 
 def checkpoint_rule() -> dict[str, str]:
-    """Return the rule that records the checkpoint to resume from, so that a message has a short question.
+    """Return the rule that records the checkpoint to resume from, so messages need only a short query.
 
-    While nothing fires it is the last one, so that it is there when the first alert is sent.
+    While nothing fires it is the last checkpoint, so it is available when the first alert is sent.
     """
     run = written(RUN)
     first = f'(min by ({run}) ({ONSET_STEP}{{alertname=~"{_SICK}"}}) or max by ({run}) (rl_step))'

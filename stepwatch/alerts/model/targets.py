@@ -25,12 +25,12 @@ SETTLED = "2h"
 
 
 def gpus(inner: str, function: str = "max") -> Formula:
-    """Return one value for each GPU, whatever else its series are labelled with."""
+    """Return one value for each GPU, regardless of other labels."""
     return Formula(f"{function} by ({GPU}) ({inner})")
 
 
 def gpu(metric: str, **labels: str) -> Series:
-    """Return the same of one metric, for the GPUs that a scope selects."""
+    """Return the same for one metric, for the GPUs that a scope selects."""
     return Series(metric, labels, by=GPU)
 
 
@@ -50,7 +50,7 @@ def servers(inner: str, function: str = "max") -> Formula:
 
 
 def ray_nodes(inner: str, function: str = "max") -> Formula:
-    """Return one value for each address, whatever its ports: a Ray node has up to three."""
+    """Return one value for each address, regardless of ports: a Ray node has up to three."""
     address = '"node", "$1", "instance", "(.+?)(?::[0-9]+)?"'
     return Formula(f"{function} by ({written(identity.RAY_NODE)}) (label_replace({inner}, {address}))")
 
@@ -82,16 +82,16 @@ SILENT = (
 
 
 def counted(counter: str) -> Expression:
-    """Return by how much a counter of each GPU rose of late: whole numbers, unlike ``increase``."""
+    """Return how much a counter of each GPU rose recently: whole numbers, unlike ``increase``."""
     return gpus(f"{counter} - min_over_time({counter}[{EVENT_WINDOW}])")
 
 
 def events(counter: str) -> str:
-    """Return the PromQL of what a counter counted of late, if anything.
+    """Return the PromQL of a counter's recent events, if any.
 
-    A counter that rose has counted. So has one that appeared, which ``increase`` does not see: it is not in
-    every successful scrape of the last hour, as it would be had it been there before Prometheus was, and
-    in none of the hour before, as it would be had it only been away for a while.
+    A counter that rose has events. So does a counter that appeared, which ``increase`` does not see: it is
+    missing from some successful scrapes of the last hour, so it did not exist before Prometheus started, and
+    from all scrapes of the hour before, so it was not only absent for a while.
     """
     return (
         f"\n  increase({counter}[{EVENT_WINDOW}]) > 0\n"
@@ -112,19 +112,19 @@ server_alert = partial(Alert, topic="rollout", about="server")
 def gone(
     measured: str, answers: Expression, was_listed: Expression, listed: Expression, silent: Expression
 ) -> tuple[Condition, Condition]:
-    """Return the conditions of a server to be missing while a run is running.
+    """Return the conditions of a server that is missing while a run is running.
 
     Args:
-        measured: What does not answer.
+        measured: The text for a server that does not answer.
         answers: 0 for a server that does not answer.
-        was_listed: 1 for each server that was a target of late.
+        was_listed: 1 for each server that was recently a target.
         listed: The targets.
         silent: The targets of agents that do not write: for these NodeLost fires.
     """
     return (
         Condition(measured, answers.equals(0), given=RUN_LAST_IN_PROGRESS),
         Condition(
-            "left the list of targets",
+            "left the target list",
             was_listed.unless(listed | silent).equals(1),
             given=RUN_IN_PROGRESS,
             sparing=RUNS_CHANGED,
@@ -137,12 +137,12 @@ def _running(selector: str) -> Expression:
 
 
 RUN_IN_PROGRESS = _running('rl_run_state{state="running"}')
-"""To be put behind ``and``: while a run is running. Runs and servers share no label but perhaps `cluster`,
-which users may set on some jobs only: joined by it, alerts on these would never fire."""
+"""The right side of ``and``: while a run is running. Runs and servers share at most the label `cluster`,
+which users may set on some jobs only: joined by it, alerts on these jobs would never fire."""
 
 RUN_LAST_IN_PROGRESS = _running(f'last_over_time(rl_run_state{{state="running"}}[{LAST_KNOWN}])')
 """The same, as far as the exporter's last answer says."""
 
 RUNS_CHANGED = On("", Formula(f'max by (run) (changes(rl_run_state{{state="running"}}[{SETTLED}])) > 0'))
-"""To be put behind ``unless``: a run began or ended of late. Its servers come and go with it, and nothing
-says which were whose."""
+"""The right side of ``unless``: a run started or ended recently. Its servers come and go with it, and no
+label shows which servers belong to it."""
