@@ -143,8 +143,7 @@ class Links(Section):
     alertmanager: Link | None = default(None, "Alertmanager, as people reach it.")
     actions: Link | None = default(None, "The circuit breaker's page, where announcements lead for a veto.")
     notifier: Link | None = default(
-        None,
-        "The notifier's pages. If set, the link of its messages that silences an alert leads to one of them.",
+        None, "The notifier's pages, where links of its messages that silence an alert lead."
     )
     runbook: Page = default(
         "docs/runbook.md",
