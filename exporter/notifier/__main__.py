@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logger.error("%s", problem)  # noqa: TRY400 - a user's mistake
         return 2
     addresses = Addresses(
-        options.exporter_link, options.alertmanager_link, options.grafana_link, options.link
+        options.exporter_link, options.alertmanager_link, options.link, options.grafana_link
     )
     wording = Wording(addresses, options.texts, options.waits)
     world = World(

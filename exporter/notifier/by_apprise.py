@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
+from threading import Lock
 from typing import Any
 
 from exporter.notifier.channel import Outcome, SecretFileError, Secrets, Window, plain
@@ -16,7 +17,9 @@ MOST_BYTES = 3000
 
 _FACT_BYTES = 700
 _NOT_INSTALLED = "the package apprise is not installed. Fix: pip install 'stepwatch[apprise]'"
-_STATUS = re.compile(r"\berror[= ](\d{3})\b|\b(401|403|404|410|429)\b")
+_STATUS = re.compile(r"\berror[= ](\d{3})\b")
+_LOGGING = Lock()
+"""Held while Apprise sends: all of its channels log to one logger."""
 _TYPES = {"critical": "failure", "warning": "warning", "info": "info", "resolved": "success"}
 
 
@@ -67,9 +70,8 @@ class Apprise:
         # What it logs holds bodies and URLs: only we read it.
         own = logging.getLogger("apprise")
         own.propagate = False
-        with apprise.LogCapture(  # type: ignore[no-untyped-call]
-            level=apprise.logging.WARNING, fmt="%(message)s"
-        ) as log:
+        capture = apprise.LogCapture(level=apprise.logging.WARNING, fmt="%(message)s")  # type: ignore[no-untyped-call]
+        with _LOGGING, capture as log:
             if not target.add(url):
                 return Outcome("secret_file", "url_file does not hold an Apprise URL that this version knows")
             done = target.notify(
@@ -82,7 +84,7 @@ class Apprise:
         if done:
             return Outcome(text="Apprise reports success; it does not show what the service answered")
         found = _STATUS.search(said)
-        status = int(next(filter(None, found.groups()))) if found else 0
+        status = int(found[1]) if found else 0
         if status == 429:
             return Outcome("rate_limit", said, 60.0)
         if status in (401, 403, 404, 410):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import ssl
 import time
@@ -102,6 +103,14 @@ class Secrets:
             SecretFileError: It cannot be read.
         """
         return _read(self.url_file)
+
+    @property
+    def address(self) -> str:
+        """What its limits are counted by: the same for all receivers with one URL, which it does not tell."""
+        try:
+            return hashlib.sha256(self.url().encode()).hexdigest()
+        except SecretFileError:
+            return str(self.url_file)
 
     def secret(self) -> str:
         """Return the secret for signatures, empty without one.

@@ -77,6 +77,8 @@ class Delivery:
         self.counts = Counts()
         self.problem: Outcome | None = None
         """What the last attempt got, while messages wait because of it."""
+        self.failure: tuple[Outcome, float] | None = None
+        """The last attempt that failed, and when (Unix seconds)."""
         self._robot, self._secrets, self._outbox, self._wording = robot, secrets, outbox, wording
         self._ask, self._draw = ask, draw
         self._news, self._over = Event(), False
@@ -120,8 +122,9 @@ class Delivery:
         if not waiting:
             self.problem = None
             return _IDLE_SECONDS
-        if self._resume > now and self._secrets.changed() <= self._changed:
-            return self._resume - now
+        paused = self._resume - time.monotonic()
+        if paused > 0 and self._secrets.changed() <= self._changed:
+            return paused
         free, wait, scarce = self._free(now)
         if wait > 0:
             return wait
@@ -141,9 +144,10 @@ class Delivery:
         drawn = self._robot.takes_picture and single and free > 2 and not found[0].is_test
         picture = self._draw(found[0]) if drawn else None
         self._changed = self._secrets.changed()
-        numbers = [self._outbox.attempt(self.name, batch, time.time())]
+        address = self._secrets.address
+        numbers = [self._outbox.attempt(address, batch, time.time())]
         if picture:
-            numbers.append(self._outbox.attempt(self.name, (), time.time()))
+            numbers.append(self._outbox.attempt(address, (), time.time()))
         try:
             outcome = self._robot.send(message, picture)
         except SecretFileError as problem:
@@ -151,6 +155,8 @@ class Delivery:
         for number in numbers:
             self._outbox.attempted(number, time.time())
         self.counts.requests[self.name] += 1
+        if outcome.ended is not Ended.DELIVERED:
+            self.failure = outcome, time.time()
         self._note(batch, found[:held], outcome)
         return 0.0
 
@@ -199,7 +205,7 @@ class Delivery:
         self._pause(pause)
 
     def _pause(self, seconds: float) -> None:
-        self._resume = time.time() + seconds
+        self._resume = time.monotonic() + seconds
 
     def _fail(self, entries: Sequence[Entry], outcome: Outcome) -> None:
         """Take messages out of the queue that will not be delivered."""
@@ -244,7 +250,7 @@ class Delivery:
         free, wait, scarce = 1 << 30, 0.0, False
         for most, seconds in self._robot.windows:
             span = seconds + _MARGIN_SECONDS * (seconds > _MARGIN_SECONDS)
-            made = self._outbox.attempts(self.name, now - span)
+            made = self._outbox.attempts(self._secrets.address, now - span, now)
             left = most - len(made)
             if left <= 0:
                 wait = max(wait, made[-most] + span - now)

@@ -42,7 +42,7 @@ CREATE TABLE IF NOT EXISTS message (
 CREATE INDEX IF NOT EXISTS by_state ON message (state, channel, id);
 CREATE INDEX IF NOT EXISTS by_group ON message (channel, grouped, id);
 CREATE INDEX IF NOT EXISTS by_test ON message (test);
-CREATE TABLE IF NOT EXISTS attempt (channel TEXT NOT NULL, at REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS attempt (address TEXT NOT NULL, at REAL NOT NULL);
 """
 _COLUMNS = "id, channel, test, received, payload, state, alone, attempts, reason, answer, ended"
 
@@ -155,14 +155,14 @@ class Outbox:
             ).fetchall()
         return {channel: (count, oldest) for channel, count, oldest in rows}
 
-    def attempt(self, channel: str, entries: Sequence[Entry], now: float) -> int:
-        """Note, before it is made, that a request is made now: it counts against the channel's limits.
+    def attempt(self, address: str, entries: Sequence[Entry], now: float) -> int:
+        """Note, before it is made, that a request is made now: it counts against the limits of this address.
 
         Returns:
             The number by which ``attempted`` knows it.
         """
         with self._transaction():
-            made = self._db.execute("INSERT INTO attempt VALUES (?, ?)", (channel, now)).lastrowid
+            made = self._db.execute("INSERT INTO attempt VALUES (?, ?)", (address, now)).lastrowid
             self._db.executemany(
                 "UPDATE message SET attempts = attempts + 1 WHERE id = ?", [(each.id,) for each in entries]
             )
@@ -173,11 +173,15 @@ class Outbox:
         with self._transaction():
             self._db.execute("UPDATE attempt SET at = ? WHERE rowid = ?", (now, number))
 
-    def attempts(self, channel: str, since: float) -> list[float]:
-        """Return when requests were made after a time, the earliest first."""
+    def attempts(self, address: str, since: float, now: float) -> list[float]:
+        """Return when requests were made after a time, the earliest first.
+
+        None that is later than now: the clock was set back.
+        """
         with self._lock:
             rows = self._db.execute(
-                "SELECT at FROM attempt WHERE channel = ? AND at > ? ORDER BY at", (channel, since)
+                "SELECT at FROM attempt WHERE address = ? AND at > ? AND at <= ? ORDER BY at",
+                (address, since, now),
             ).fetchall()
         return [at for (at,) in rows]
 

@@ -26,6 +26,8 @@ from exporter.notifier.world import SILENCE_HOURS, World
 
 logger = logging.getLogger(__name__)
 
+PROBLEM_SECONDS = 900.0
+"""For how long a metric says why an attempt failed: the alert looks back 5 minutes and lasts 10 longer."""
 _REASONS = initial()
 
 
@@ -235,6 +237,16 @@ class Site:
             "notifier_failures_total",
             "Attempts that failed for good, or until the settings are changed.",
             by_reason("failures"),
+        )
+        yield own(
+            "notifier_problem_info",
+            "What the channel answered to the last attempt that failed, for 15 minutes; always 1.",
+            [
+                ({**_labels(each, each.name), "reason": outcome.reason, "text": outcome.text}, 1)
+                for each in channels
+                for outcome, failed in filter(None, (each.failure,))
+                if 0 <= now - failed < PROBLEM_SECONDS
+            ],
         )
         yield own(
             "notifier_queue_length",

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from exporter.actions.messages import TOPIC
 from exporter.notifier.notification import Alert, Notification
 from exporter.watchdog.finding import Text
 
@@ -70,12 +71,12 @@ NOTHING_KNOWN = Known()
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where links lead: base URLs without a slash at their end; ``notifier`` and ``grafana`` may be empty."""
+    """Where links lead: base URLs without a slash at their end; ``grafana`` may be empty."""
 
     exporter: str
     alertmanager: str
+    notifier: str
     grafana: str = ""
-    notifier: str = ""
 
 
 class Wording:
@@ -114,7 +115,7 @@ class Wording:
             shared = notification.labels
             items = tuple(self._item(alert, shared) for alert in (*notification.firing, *_over(alerts)))
             if known.others:
-                facts = [self._others(known)]
+                facts = [self._others(known.others)]
         return Card(
             title=title,
             state=state if state in (*SEVERITIES, "resolved") else "info",
@@ -122,7 +123,7 @@ class Wording:
             items=items,
             more=notification.truncated,
             links=tuple(self._links(notification, first, number)),
-            line=f"{title} ({self._when(first)})",
+            line=self._line(title, notification, first),
         )
 
     def merged(self, cards: Sequence[Card]) -> Card:
@@ -168,8 +169,8 @@ class Wording:
                 if known.step
                 else self.translate("Run {run}", run=run)
             )
-        if known.others:
-            facts.append(self._others(known))
+        if others := tuple(name for name in known.others if name not in (said or "")):
+            facts.append(self._others(others))
         facts.append(self._when(alert))
         where = alert.annotations.get("runbook_url", "")
         if where and not _is_address(where):
@@ -178,9 +179,21 @@ class Wording:
             facts.append(self.translate("Runbook: {where}", where=place))
         return facts
 
-    def _others(self, known: Known) -> str:
-        shown = ", ".join(known.others[:_MOST_OTHERS])
-        left = len(known.others) - _MOST_OTHERS
+    def _line(self, title: str, notification: Notification, first: Alert) -> str:
+        """Return a notification as one line among others, which names each alert of a group."""
+        line = f"{title} ({self._when(first)})"
+        if len(notification.alerts) == 1:
+            return line
+        shared = notification.labels
+        names = (
+            " ".join(value for name, value in sorted(alert.labels.items()) if name not in shared)
+            for alert in notification.alerts
+        )
+        return one_line(f"{line}: {clipped(', '.join(names), _MOST_SUMMARY)}")
+
+    def _others(self, others: Sequence[str]) -> str:
+        shown = ", ".join(others[:_MOST_OTHERS])
+        left = len(others) - _MOST_OTHERS
         return self.translate(
             "Also firing: {names}", names=f"{shown}, {self.and_more(left)}" if left > 0 else shown
         )
@@ -218,13 +231,10 @@ class Wording:
         links = [Link(translate("Dashboard at that time"), self._dashboard(alert))]
         if _is_address(book := alert.annotations.get("runbook_url", "")):
             links.append(Link(translate("Runbook"), book))
+        if alert.labels.get("topic") == TOPIC:  # a silence vetoes nothing, and no rule was right or wrong
+            return links
         if notification.firing and not notification.is_test:
-            silence = (
-                f"{where.notifier}/silence/{number}"
-                if where.notifier
-                else f"{where.alertmanager}/#/silences/new?filter={escaped(_matchers(notification.labels))}"
-            )
-            links.append(Link(translate("Silence for 2 h"), silence))
+            links.append(Link(translate("Silence for 2 h"), f"{where.notifier}/silence/{number}"))
         if run := alert.labels.get("run"):
             query = f"alert={escaped(alert.name)}&run={escaped(run)}&since={self._onset(alert):.0f}"
             links.append(Link(translate("Was this right?"), f"{where.exporter}/verdict?{query}"))
@@ -249,21 +259,16 @@ class Wording:
         return f"{where.grafana}/d/{page}from={1000 * begin:.0f}&to={1000 * end:.0f}"
 
 
-SILENCED_BY = ("alertname", "cluster", "run", "job", "instance", "gpu", "mountpoint", "name")
-"""The labels by which an alert, or a group of them, is silenced."""
+SILENCED_BY = (
+    *("alertname", "cluster", "run", "job", "instance", "gpu", "mountpoint", "mount", "name", "node"),
+    *("device", "port", "url", "log", "integration", "receiver_name"),
+)
+"""The labels by which an alert, or a group of them, is silenced: all that identify what alerts are about."""
 
 
 def silenced_by(labels: Mapping[str, str]) -> dict[str, str]:
     """Return the labels by which a group is silenced."""
     return {name: labels[name] for name in SILENCED_BY if labels.get(name)}
-
-
-def _matchers(labels: Mapping[str, str]) -> str:
-    def quoted(value: str) -> str:
-        inside = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        return f'"{inside}"'
-
-    return "{" + ",".join(f"{name}={quoted(value)}" for name, value in silenced_by(labels).items()) + "}"
 
 
 def escaped(text: str) -> str:

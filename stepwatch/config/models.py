@@ -146,8 +146,7 @@ class Links(Section):
         None, "The circuit breaker's page, the target of veto links in announcements."
     )
     notifier: Link | None = default(
-        None,
-        "The notifier's pages. If set, the silence link in its messages opens one of them.",
+        None, "The notifier's pages, the target of silence links in its messages."
     )
     runbook: Page = default(
         "docs/runbook.md",

@@ -264,7 +264,7 @@ def _notifier(config: Config, deployment: Deployment) -> Settings:
         "alertmanager": f"http://{deployment.backend('alertmanager')}",
         "exporter": f"http://{deployment.address('exporter')}",
         "password_file": deployment.password_file or None,
-        "link": config.links.notifier or "",
+        "link": config.link("notifier"),
         "exporter_link": config.link("exporter"),
         "alertmanager_link": config.link("alertmanager"),
         "grafana_link": config.link("grafana") if has_grafana(config, deployment) else "",

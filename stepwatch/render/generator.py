@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from exporter.gpu.contract import CLOCK_EVENTS
 from exporter.installation import INSTALLED, adapt
+from exporter.notifier.wording import SILENCED_BY
 from exporter.runs.overview.onset import ONSET, ONSET_STEP
 from stepwatch.alerts import gpu_health, gpu_load, host, incidents
 from stepwatch.alerts.catalogue import TABLE
@@ -193,6 +194,7 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "on_show": partial(lines.on_show, config),
         "onset_time": ONSET,
         "waits": alerting.waits(config, TABLE),
+        "silenced_by": SILENCED_BY,
         "onset_step": ONSET_STEP,
         "text_info": messages.TEXT_INFO,
         "shown_state": SHOWN_STATE,

@@ -106,7 +106,9 @@ SUBJECTS = {
     "receiver": Subject(
         identity.RECEIVER,
         "{{$labels.instance}}{{with $labels.integration}} to {{.}}{{end}}"
-        "{{with $labels.receiver_name}} of receiver {{.}}{{end}}",
+        "{{with $labels.receiver_name}} of receiver {{.}}{{end}}"
+        "{{range query (printf `stepwatch_notifier_problem_info{instance=%q,receiver_name=%q}`"
+        " $labels.instance $labels.receiver_name)}} ({{.Labels.reason}}: {{.Labels.text}}){{end}}",
     ),
     "log": Subject((*identity.HOST, "log"), "{{$labels.log}} at {{$labels.instance}}"),
     "stack": Subject(identity.ALL, "Prometheus"),

@@ -53,7 +53,7 @@ PAYLOADS: Mapping[str, bytes] = {
 }
 KNOWN = Known("42", ("EntropyCollapse", "RewardDrop"))
 ADDRESSES = Addresses(
-    "http://127.0.0.1:9410", "http://127.0.0.1:9093", "https://grafana.example", "https://notifier.example"
+    "http://127.0.0.1:9410", "http://127.0.0.1:9093", "https://notifier.example", "https://grafana.example"
 )
 
 

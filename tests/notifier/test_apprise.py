@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,20 @@ def test_a_mail_has_the_curve_attached(tmp_path: Path) -> None:
     assert attached.get_content() == picture
     assert "KL 1.2, limit 0.5" in str(with_it.get_body())
     assert list(without.iter_attachments()) == []
+
+
+@pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
+def test_channels_that_send_at_once_read_their_own_answers(tmp_path: Path) -> None:
+    def outcomes(status: int) -> set[str]:
+        with Answering(status=status) as server:
+            file = tmp_path / str(status)
+            file.write_text(f"json://127.0.0.1:{server.port}")
+            channel = Apprise(Secrets(file), golden.wording("en"))
+            message, _ = channel.compose([golden.card("one")])
+            return {channel.send(message, None).reason for _ in range(20)}
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(outcomes, (404, 500))) == [{"http"}, {"server"}]
 
 
 def test_without_the_package_messages_wait_and_the_fix_is_named(

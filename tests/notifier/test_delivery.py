@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
+from exporter.notifier.outbox import Outbox
+from stepwatch.system import http_client
 from tests.notifier.stack import Notifier, alert, payload
 from tests.real import eventually
-from tests.real.robots import TOKEN, DingTalk, Feishu, Robot, WeCom
+from tests.real.robots import KINDS, TOKEN, DingTalk, Feishu, Robot, WeCom
 
 SECRET = "SECs3cret-of-the-robot"
 
@@ -84,6 +87,10 @@ def test_a_corrected_secret_file_is_tried_at_once_and_what_waited_arrives(tmp_pa
         for run in ("r1", "r2"):
             notifier.post(alert(run=run))
         eventually(lambda: notifier.metric("failures_total", reason="signature") >= 1, seen=notifier.seen)
+        words = KINDS["dingtalk"].answers["signature"]["errmsg"]
+        page = http_client.read(f"{notifier.url}/metrics") or ""
+        (problem,) = re.findall(r'^stepwatch_notifier_problem_info{.*text="(.*)"} 1', page, re.MULTILINE)
+        assert words[:20] in problem
         time.sleep(0.05)
         (tmp_path / "chat.secret").write_text(SECRET)
         eventually(lambda: arrived(robot, "r1") and arrived(robot, "r2"), seen=notifier.seen)
@@ -102,6 +109,26 @@ def test_a_burst_is_merged_within_the_limit_and_every_alert_is_named(tmp_path: P
     for robot in robots.values():
         assert robot.over_limit == 0
         assert [arrived(robot, run) for run in runs] == [1] * len(runs)
+
+
+def test_receivers_of_one_robot_share_its_limit(tmp_path: Path) -> None:
+    with DingTalk() as robot:
+        urls = {"day": robot.url, "night": robot.url}
+        kinds, secrets = dict.fromkeys(urls, "dingtalk"), dict.fromkeys(urls, robot.secret)
+        with Notifier(tmp_path, urls, kinds=kinds, secrets=secrets) as notifier:
+            names = [f"{to}-{number:02d}" for number in range(15) for to in urls]
+            for name in names:
+                notifier.post(alert(run=name), to=name.partition("-")[0])
+            eventually(lambda: all(arrived(robot, name) for name in names), seen=notifier.seen)
+    assert robot.over_limit == 0
+
+
+def test_a_clock_that_was_set_back_holds_nothing_up(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path, 60.0)
+    for at in (1000.0, 1010.0, 4600.0):
+        outbox.attempted(outbox.attempt("robot", (), at), at)
+    assert outbox.attempts("robot", 940.0, 1015.0) == [1000.0, 1010.0]
+    outbox.close()
 
 
 def test_the_rate_limit_is_known_over_a_restart(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from exporter.notifier.channel import encoded
 from exporter.notifier.notification import parse
-from exporter.notifier.wording import Known, silenced_by
+from exporter.notifier.wording import SILENCED_BY, Known, silenced_by
+from stepwatch.rules.messages import SUBJECTS
 from tests.notifier import golden
 from tests.notifier.golden import FOLDER, HOSTILE, PAYLOADS, ROBOTS, card, messages, robot, wording
 from tests.notifier.stack import alert, payload
@@ -114,14 +115,30 @@ def test_a_hostile_name_is_plain_text_of_a_card_and_whole_in_links() -> None:
     assert all(re.fullmatch(r"[\w:/.?&=%#~-]+", link) for link in links)
 
 
-def test_without_an_address_of_ours_the_silence_is_alertmanagers_and_names_the_alert() -> None:
+def test_a_silence_has_all_labels_that_identify_what_alerts_are_about() -> None:
+    assert {name for subject in SUBJECTS.values() for name in subject.identity} <= set(SILENCED_BY)
     notification, _ = parse(payload(alert(run='a "b" c')))
-    card_ = golden.Wording(golden.Addresses("http://e", "http://a")).card(notification, 1, Known())
-    (link,) = (link.url for link in card_.links if "silence" in link.url)
-    assert link.startswith(
-        "http://a/#/silences/new?filter=%7Balertname%3D%22KLExplosion%22%2Crun%3D%22a%20%5C%22b"
-    )
     assert silenced_by(notification.labels) == {"alertname": "KLExplosion", "run": 'a "b" c'}
+
+
+def test_what_the_circuit_breaker_says_offers_no_silence_and_no_verdict() -> None:
+    notification, _ = parse(payload(alert("ActionPending", topic="actions")))
+    links = wording("en").card(notification, 1).links
+    assert [link.words for link in links] == ["Curves at that time", "Runbook"]
+
+
+def test_what_the_description_names_is_not_named_again() -> None:
+    said = {"description": "KL 1.2, limit 0.5; step 40; RewardDrop fires."}
+    notification, _ = parse(payload(alert(annotations=said)))
+    card_ = wording("en").card(notification, 1, Known("42", ("EntropyCollapse", "RewardDrop")))
+    assert "Also firing: EntropyCollapse" in card_.facts
+
+
+def test_a_group_among_others_is_a_line_that_names_each_alert() -> None:
+    notification, _ = parse(PAYLOADS["many"])
+    line = wording("en").card(notification, 1).line
+    assert line.startswith("RewardDrop: 3 firing, 1 resolved (Warning since ")
+    assert line.endswith("): run-0, run-1, run-2, run-9")
 
 
 def test_a_keyword_is_added_where_a_message_lacks_it() -> None:

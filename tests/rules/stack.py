@@ -80,6 +80,10 @@ REFUSED, OTHER_REASON, TEST_REFUSED = (
     )
 )
 WAITS = selector("stepwatch_notifier_queue_oldest_seconds", **NOTIFIER, **CHAT)
+ANSWER = selector(
+    "stepwatch_notifier_problem_info",
+    **{**NOTIFIER, **CHAT, "reason": "rate_limit", "text": "errcode 11232 frequency limited psm"},
+)
 PROMETHEUS_LOADED = selector("prometheus_config_last_reload_successful", **PROMETHEUS)
 ALERTMANAGER_LOADED = selector("alertmanager_config_last_reload_successful", **ALERTMANAGER)
 
@@ -207,7 +211,7 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
         Scenario("a test of a robot", {TEST_REFUSED: ONE_FAILURE}, {122: [], 352: []}),
         Scenario(
             "a notification waits for more than 15 minutes",
-            {WAITS: "840+5x200"},
+            {WAITS: "840+5x200", ANSWER: "1+0x200"},
             {
                 62: [],
                 117: [],
