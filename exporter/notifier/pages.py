@@ -239,7 +239,7 @@ class Site:
             by_reason("failures"),
         )
         yield own(
-            "notifier_problem_info",
+            "notifier_error_info",
             "What the channel answered to the last attempt that failed, for 15 minutes; always 1.",
             [
                 ({**_labels(each, each.name), "reason": outcome.reason, "text": outcome.text}, 1)

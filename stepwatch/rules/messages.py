@@ -105,10 +105,10 @@ SUBJECTS = {
     "series": Subject((*identity.RUN, "job", "instance"), "{{or $labels.run $labels.instance}}"),
     "receiver": Subject(
         identity.RECEIVER,
-        "{{$labels.instance}}{{with $labels.integration}} to {{.}}{{end}}"
-        "{{with $labels.receiver_name}} of receiver {{.}}{{end}}"
-        "{{range query (printf `stepwatch_notifier_problem_info{instance=%q,receiver_name=%q}`"
-        " $labels.instance $labels.receiver_name)}} ({{.Labels.reason}}: {{.Labels.text}}){{end}}",
+        "{{$labels.instance}}{{with $labels.integration}} by {{.}}{{end}}"
+        "{{with $labels.receiver_name}} to {{.}}"
+        "{{range printf `stepwatch_notifier_error_info{receiver_name=%q}` .|query}} ({{.Labels.text}}){{end}}"
+        "{{end}}",
     ),
     "log": Subject((*identity.HOST, "log"), "{{$labels.log}} at {{$labels.instance}}"),
     "stack": Subject(identity.ALL, "Prometheus"),

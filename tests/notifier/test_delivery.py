@@ -89,7 +89,7 @@ def test_a_corrected_secret_file_is_tried_at_once_and_what_waited_arrives(tmp_pa
         eventually(lambda: notifier.metric("failures_total", reason="signature") >= 1, seen=notifier.seen)
         words = KINDS["dingtalk"].answers["signature"]["errmsg"]
         page = http_client.read(f"{notifier.url}/metrics") or ""
-        (problem,) = re.findall(r'^stepwatch_notifier_problem_info{.*text="(.*)"} 1', page, re.MULTILINE)
+        (problem,) = re.findall(r'^stepwatch_notifier_error_info{.*text="(.*)"} 1', page, re.MULTILINE)
         assert words[:20] in problem
         time.sleep(0.05)
         (tmp_path / "chat.secret").write_text(SECRET)

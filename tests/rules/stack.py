@@ -81,7 +81,7 @@ REFUSED, OTHER_REASON, TEST_REFUSED = (
 )
 WAITS = selector("stepwatch_notifier_queue_oldest_seconds", **NOTIFIER, **CHAT)
 ANSWER = selector(
-    "stepwatch_notifier_problem_info",
+    "stepwatch_notifier_error_info",
     **{**NOTIFIER, **CHAT, "reason": "rate_limit", "text": "errcode 11232 frequency limited psm"},
 )
 PROMETHEUS_LOADED = selector("prometheus_config_last_reload_successful", **PROMETHEUS)
