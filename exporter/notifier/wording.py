@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from exporter.alert_labels import ABOUT
 from exporter.notifier.notification import Alert, Notification
 from exporter.watchdog.finding import Text
 
@@ -249,13 +250,9 @@ class Wording:
         return f"{where.grafana}/d/{page}from={1000 * begin:.0f}&to={1000 * end:.0f}"
 
 
-SILENCED_BY = ("alertname", "cluster", "run", "job", "instance", "gpu", "mountpoint", "name")
-"""The labels by which an alert, or a group of them, is silenced."""
-
-
 def silenced_by(labels: Mapping[str, str]) -> dict[str, str]:
     """Return the labels by which a group is silenced."""
-    return {name: labels[name] for name in SILENCED_BY if labels.get(name)}
+    return {name: labels[name] for name in ("alertname", *ABOUT) if labels.get(name)}
 
 
 def _matchers(labels: Mapping[str, str]) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
+from exporter.alert_labels import ABOUT
 from exporter.gpu.contract import CLOCK_EVENTS
 from exporter.installation import INSTALLED, adapt
 from exporter.runs.overview.onset import ONSET, ONSET_STEP
@@ -191,6 +192,7 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "subjects": lines.subjects(TABLE),
         "notices": panels.notices(config, runbook.entries(RESOURCES / "docs/runbook.md")),
         "on_show": partial(lines.on_show, config),
+        "about": ABOUT,
         "onset_time": ONSET,
         "waits": alerting.waits(config, TABLE),
         "onset_step": ONSET_STEP,

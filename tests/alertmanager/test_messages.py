@@ -306,6 +306,13 @@ def test_the_cluster_of_a_dashboard_is_that_of_the_rules_own_link(say: Say, clus
     assert "var-cluster" not in link(say(TEXT, alert(labels={"cluster": "here"})), "Dashboard")
 
 
+def test_a_silence_names_what_the_alert_is_about(say: Say) -> None:
+    lost = target_down("") | {"labels": {"alertname": "NodeLost", "node": "n1", "cluster": "east"}}
+
+    silence = link(say(TEXT, lost), "Silence")
+    assert unquote(silence).endswith('?filter={alertname="NodeLost",cluster="east",node="n1"}')
+
+
 def test_links_stand_unharmed_in_the_html_of_a_mail(say: Say) -> None:
     one = alert(labels={"run": 'a "b"/强 <i>'})
     pages = (

@@ -95,6 +95,12 @@ def test_the_cluster_of_a_dashboard_is_that_of_the_rules_own_link(cluster: str) 
     assert f"/d/stepwatch-training?var-run=a%20b&var-cluster={cluster}&from=" in link.url
 
 
+def test_a_silence_names_what_the_alert_is_about() -> None:
+    notification, _ = parse(payload(alert("NodeLost", "", node="n1", topic="stack")))
+
+    assert silenced_by(notification.labels) == {"alertname": "NodeLost", "node": "n1"}
+
+
 @pytest.mark.parametrize("kind", ["dingtalk", "wecom"])
 def test_a_hostile_name_is_no_markup(kind: str) -> None:
     message = messages(kind)["hostile run name"]
