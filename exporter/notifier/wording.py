@@ -243,10 +243,13 @@ class Wording:
         if run:
             page = f"stepwatch-training?var-run={escaped(run)}&"
         # By the rule's own link: on a hub, Alertmanager's label may be one that series do not have.
-        if found := re.search(r"[?&](var-cluster=[\w.~%-]*)", alert.annotations.get("dashboard_url", "")):
+        own = alert.annotations.get("dashboard_url", "")
+        if found := re.search(r"[?&](var-cluster=[\w.~%-]*)", own):
             page += f"{found[1]}&"
         onset = self._onset(alert)
         begin, end = onset - 6 * _HOURS, (onset if alert.firing else alert.ended) + _HOURS
+        if found := re.search(r"[?&]from=(\d{13})(?:&|$)", own):  # the start of the run
+            begin = max(begin, int(found[1]) / 1000)
         return f"{where.grafana}/d/{page}from={1000 * begin:.0f}&to={1000 * end:.0f}"
 
 

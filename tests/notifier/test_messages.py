@@ -95,6 +95,18 @@ def test_the_cluster_of_a_dashboard_is_that_of_the_rules_own_link(cluster: str) 
     assert f"/d/stepwatch-training?var-run=a%20b&var-cluster={cluster}&from=" in link.url
 
 
+@pytest.mark.parametrize(
+    ("start", "shown"),
+    [("1767365000123", "1767365000123"), ("1767340000000", "1767344340000"), ("1", "1767344340000")],
+)
+def test_a_dashboard_begins_6_h_before_the_onset_or_at_the_start_of_the_run(start: str, shown: str) -> None:
+    one = alert(annotations={"dashboard_url": f"https://g/d/x?var-run=a&from={start}&to=now"})
+    notification, _ = parse(payload(one))
+    (link, *_) = wording("en").card(notification, 1).links
+
+    assert link.url.endswith(f"/d/stepwatch-training?var-run=a&from={shown}&to=1767369540000")
+
+
 def test_a_silence_names_what_the_alert_is_about() -> None:
     notification, _ = parse(payload(alert("NodeLost", "", node="n1", topic="stack")))
 
