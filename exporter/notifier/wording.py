@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from exporter.actions.messages import TOPIC
+from exporter.alert_labels import ABOUT
 from exporter.notifier.notification import Alert, Notification
 from exporter.watchdog.finding import Text
 
@@ -252,23 +253,19 @@ class Wording:
         if run:
             page = f"stepwatch-training?var-run={escaped(run)}&"
         # By the rule's own link: on a hub, Alertmanager's label may be one that series do not have.
-        if found := re.search(r"[?&](var-cluster=[\w.~%-]*)", alert.annotations.get("dashboard_url", "")):
+        own = alert.annotations.get("dashboard_url", "")
+        if found := re.search(r"[?&](var-cluster=[\w.~%-]*)", own):
             page += f"{found[1]}&"
         onset = self._onset(alert)
         begin, end = onset - 6 * _HOURS, (onset if alert.firing else alert.ended) + _HOURS
+        if found := re.search(r"[?&]from=(\d{13})(?:&|$)", own):  # the start of the run
+            begin = max(begin, int(found[1]) / 1000)
         return f"{where.grafana}/d/{page}from={1000 * begin:.0f}&to={1000 * end:.0f}"
-
-
-SILENCED_BY = (
-    *("alertname", "cluster", "run", "job", "instance", "gpu", "mountpoint", "mount", "name", "node"),
-    *("device", "port", "url", "log", "integration", "receiver_name"),
-)
-"""The labels by which an alert, or a group of them, is silenced: all that identify what alerts are about."""
 
 
 def silenced_by(labels: Mapping[str, str]) -> dict[str, str]:
     """Return the labels by which a group is silenced."""
-    return {name: labels[name] for name in SILENCED_BY if labels.get(name)}
+    return {name: labels[name] for name in ("alertname", *ABOUT) if labels.get(name)}
 
 
 def escaped(text: str) -> str:

@@ -10,9 +10,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
+from exporter.alert_labels import ABOUT
 from exporter.gpu.contract import CLOCK_EVENTS
 from exporter.installation import INSTALLED, adapt
-from exporter.notifier.wording import SILENCED_BY
 from exporter.runs.overview.onset import ONSET, ONSET_STEP
 from stepwatch.alerts import gpu_health, gpu_load, host, incidents
 from stepwatch.alerts.catalogue import TABLE
@@ -192,9 +192,9 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "subjects": lines.subjects(TABLE),
         "notices": panels.notices(config, runbook.entries(RESOURCES / "docs/runbook.md")),
         "on_show": partial(lines.on_show, config),
+        "about": ABOUT,
         "onset_time": ONSET,
         "waits": alerting.waits(config, TABLE),
-        "silenced_by": SILENCED_BY,
         "onset_step": ONSET_STEP,
         "text_info": messages.TEXT_INFO,
         "shown_state": SHOWN_STATE,

@@ -195,7 +195,8 @@ def dashboard_url(config: Config, deployment: Deployment, subject: str) -> str:
         cluster = f"{{{{with $labels.cluster}}}}?cluster={{{{. | {_IN_A_URL}}}}}{{{{end}}}}"
         page = f"run/{label}{cluster if config.several_clusters else ''}" if name == "run" else ""
         return f"{config.link('exporter')}/{page}"
-    chosen = f"?var-{name}={label}{_var_cluster(config)}" if name else ""
+    since = _RUN + _each_of_run(_RUN_START, '&from={{printf "%.0f" .Value}}&to=now') if name == "run" else ""
+    chosen = f"?var-{name}={label}{since}{_var_cluster(config)}" if name else ""
     return f"{config.link('grafana')}/d/{shown.dashboard}{chosen}"
 
 
@@ -211,6 +212,9 @@ def _var_cluster(config: Config) -> str:
         return f"&var-cluster={{{{or $labels.cluster $externalLabels.cluster | {_IN_A_URL}}}}}"
     return ""
 
+
+_RUN_START = "1000*max(rl_run_start_timestamp_seconds{%s})"
+"""In milliseconds. Messages begin no earlier, by the link that the rule makes of it."""
 
 _RUN = '{{$r:=printf "run=%q,cluster=%q" $labels.run $labels.cluster}}'
 

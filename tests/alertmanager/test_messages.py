@@ -306,6 +306,28 @@ def test_the_cluster_of_a_dashboard_is_that_of_the_rules_own_link(say: Say, clus
     assert "var-cluster" not in link(say(TEXT, alert(labels={"cluster": "here"})), "Dashboard")
 
 
+@pytest.mark.parametrize(
+    ("start", "shown"),
+    [("1763690000123", "1763690000123"), ("1763600000000", "1763673125500"), ("1", "1763673125500")],
+)
+def test_a_dashboard_begins_6_h_before_the_alert_or_at_the_start_of_the_run(
+    say: Say, start: str, shown: str
+) -> None:
+    one = alert()
+    one["annotations"]["dashboard_url"] = f"https://g/d/x?var-run=a&from={start}&to=now&var-cluster=a"
+
+    assert link(say(TEXT, one), "Dashboard").endswith(
+        f"?var-run=ppo%2Fgsm8k&var-cluster=a&from={shown}&to=1763698325500"
+    )
+
+
+def test_a_silence_names_what_the_alert_is_about(say: Say) -> None:
+    lost = target_down("") | {"labels": {"alertname": "NodeLost", "node": "n1", "cluster": "east"}}
+
+    silence = link(say(TEXT, lost), "Silence")
+    assert unquote(silence).endswith('?filter={alertname="NodeLost",cluster="east",node="n1"}')
+
+
 def test_links_stand_unharmed_in_the_html_of_a_mail(say: Say) -> None:
     one = alert(labels={"run": 'a "b"/强 <i>'})
     pages = (

@@ -136,9 +136,42 @@ def test_the_table_of_runs_is_the_tallest_panel_and_the_name_its_widest_column(
 
 
 def test_silences_and_rules_are_grafanas_own_pages(dashboard: Json) -> None:
-    assert {link["title"]: link["url"] for link in dashboard["links"] if link["type"] == "link"} == {
+    assert {
+        link["title"]: link["url"]
+        for link in dashboard["links"]
+        if link.get("url", "").startswith("/alerting")
+    } == {
         "Silences": "/alerting/silences?alertmanager=Stepwatch%20Alertmanager",
         "Rules": "/alerting/list",
+    }
+
+
+def test_each_dashboard_is_one_click_away_once(default: dict[str, Json]) -> None:
+    for dashboard in default.values():
+        row, compare, *_ = dashboard["links"]
+        tagged = {each["title"] for each in default.values() if set(row["tags"]) <= set(each["tags"])}
+
+        assert tagged | {compare["title"]} == {each["title"] for each in default.values()}
+        assert compare["title"] not in tagged
+        for link in (row, compare):
+            assert (link["keepTime"], link["includeVars"], link["targetBlank"]) == (True, True, False)
+
+
+@pytest.mark.parametrize("name", ["training", "diagnose", "tutorial"])
+def test_the_run_on_show_is_compared(default: dict[str, Json], dashboards: Dashboards, name: str) -> None:
+    def arrives(all_: dict[str, Json]) -> dict[str, str]:
+        link = next(each for each in all_[f"stepwatch-{name}"]["links"] if each["title"] == "Compare")
+        path, _, query = link["url"].partition("?")
+        uid = path.removeprefix("/d/")
+        there = {f"var-{each['name']}" for each in all_[uid]["templating"]["list"]}
+        passed = dict(part.split("=") for part in query.split("&"))
+        assert set(passed) <= there
+        return passed
+
+    assert arrives(default) == {"var-runs": "${run:percentencode}"}
+    assert arrives(dashboards("role: hub")) == {
+        "var-runs": "${run:percentencode}",
+        "var-clusters": "${cluster:percentencode}",
     }
 
 

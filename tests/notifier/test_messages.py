@@ -11,8 +11,7 @@ import pytest
 
 from exporter.notifier.channel import encoded
 from exporter.notifier.notification import parse
-from exporter.notifier.wording import SILENCED_BY, Known, silenced_by
-from stepwatch.rules.messages import SUBJECTS
+from exporter.notifier.wording import Known, silenced_by
 from tests.notifier import golden
 from tests.notifier.golden import FOLDER, HOSTILE, PAYLOADS, ROBOTS, card, messages, robot, wording
 from tests.notifier.stack import alert, payload
@@ -96,6 +95,24 @@ def test_the_cluster_of_a_dashboard_is_that_of_the_rules_own_link(cluster: str) 
     assert f"/d/stepwatch-training?var-run=a%20b&var-cluster={cluster}&from=" in link.url
 
 
+@pytest.mark.parametrize(
+    ("start", "shown"),
+    [("1767365000123", "1767365000123"), ("1767340000000", "1767344340000"), ("1", "1767344340000")],
+)
+def test_a_dashboard_begins_6_h_before_the_onset_or_at_the_start_of_the_run(start: str, shown: str) -> None:
+    one = alert(annotations={"dashboard_url": f"https://g/d/x?var-run=a&from={start}&to=now"})
+    notification, _ = parse(payload(one))
+    (link, *_) = wording("en").card(notification, 1).links
+
+    assert link.url.endswith(f"/d/stepwatch-training?var-run=a&from={shown}&to=1767369540000")
+
+
+def test_a_silence_names_what_the_alert_is_about() -> None:
+    notification, _ = parse(payload(alert("NodeLost", "", node="n1", topic="stack")))
+
+    assert silenced_by(notification.labels) == {"alertname": "NodeLost", "node": "n1"}
+
+
 @pytest.mark.parametrize("kind", ["dingtalk", "wecom"])
 def test_a_hostile_name_is_no_markup(kind: str) -> None:
     message = messages(kind)["hostile run name"]
@@ -115,8 +132,7 @@ def test_a_hostile_name_is_plain_text_of_a_card_and_whole_in_links() -> None:
     assert all(re.fullmatch(r"[\w:/.?&=%#~-]+", link) for link in links)
 
 
-def test_a_silence_has_all_labels_that_identify_what_alerts_are_about() -> None:
-    assert {name for subject in SUBJECTS.values() for name in subject.identity} <= set(SILENCED_BY)
+def test_a_silence_names_the_alert_and_what_it_is_about() -> None:
     notification, _ = parse(payload(alert(run='a "b" c')))
     assert silenced_by(notification.labels) == {"alertname": "KLExplosion", "run": 'a "b" c'}
 

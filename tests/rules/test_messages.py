@@ -75,13 +75,13 @@ def test_message_leaves_out_what_the_trainer_does_not_log(alert: str, promtool: 
     assert not _holes(written), written.annotations["description"]
 
 
-def test_links_lead_to_the_run_whatever_its_name(promtool: Path, tmp_path: Path) -> None:
+def test_links_lead_to_the_run_whatever_its_name_from_its_start(promtool: Path, tmp_path: Path) -> None:
     for alert in _written(promtool, tmp_path, CONDITIONS):
         name, notes = alert.labels["alertname"], alert.annotations
         assert notes["runbook_url"] == f"docs/runbook.md#{name.lower()}"
         shown = urllib.parse.urlsplit(notes["dashboard_url"])
         assert shown.path == "/d/stepwatch-training"
-        assert urllib.parse.unquote(shown.query) == f"var-run={AWKWARD}"
+        assert urllib.parse.unquote(shown.query) == f"var-run={AWKWARD}&from=-20000000&to=now"
         silenced = notes["silence_url"].partition("/#/silences/new?filter=")[2]
         assert urllib.parse.unquote(silenced) == f'{{alertname="{name}",run="实验/a b\\"c"}}'
         for url in (notes["dashboard_url"], notes["silence_url"]):

@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 
 import orjson
 
+from exporter.alert_labels import ABOUT
 from exporter.drawing.chart import Point, rank
 from exporter.runs.files.notice import Once
 from exporter.runs.overview import agents
@@ -52,7 +53,7 @@ _CURVE = "curve"
 """The label that distinguishes the parts of a union."""
 
 _OF_RUN = ("run", "cluster", "alertname", "severity")
-_TOLD_APART_BY = (*_OF_RUN, "instance", "gpu", "mountpoint", "name")
+_TOLD_APART_BY = ("alertname", "severity", *ABOUT)
 
 _ONSETS = " or ".join(
     f'label_replace(max by ({", ".join(labels)}) ({metric}), "{_CURVE}", "{metric}", "", "")'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from exporter.alert_labels import ABOUT
 from exporter.runs.overview.onset import ONSET, ONSET_STEP
 from stepwatch.alerts.model.alert import Fact
 from stepwatch.alerts.model.expression import (
@@ -279,7 +280,7 @@ def state_rule() -> dict[str, str]:
     return {"record": SHOWN_STATE, "expr": "\nor ".join(codes)}
 
 
-_SHOWN = written(("alertname", "severity", "topic", *RUN, "instance", "gpu", "mountpoint", "name"))
+_SHOWN = written(("alertname", "severity", "topic", *ABOUT))
 """The labels by which tables and marks distinguish and select alerts."""
 
 
