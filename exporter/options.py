@@ -46,7 +46,7 @@ class CommandLine:
         arguments: Sequence[str] | None = None,
         together: Callable[[argparse.Namespace], None] = lambda _: None,
     ) -> None:
-        text = f" {FILE_FLAG} names a file of settings, which is read again when it is replaced."
+        text = f" {FILE_FLAG} names a settings file, which is reloaded when it is replaced."
         self._parser = argparse.ArgumentParser(prog=prog, description=description + text, allow_abbrev=False)
         self._parser.add_argument(
             FILE_FLAG, dest="config_file", metavar="FILE", help='JSON: {"forget_after": 3600}; flags win'
@@ -82,7 +82,7 @@ class CommandLine:
         """Add the flags of the address to serve on, and of the names that requests may use for it."""
         self.add("port", port, usual, "port to serve on")
         self.add("listen", text, "127.0.0.1", "address to serve on")
-        others = "names besides the machine's own that requests may use, separated by commas"
+        others = "further host names that requests may use, separated by commas"
         self.add("hosts", hosts, (), others)
 
     def options(self) -> argparse.Namespace:
@@ -104,7 +104,7 @@ class CommandLine:
         try:
             return self._options()
         except (ConfigFileError, ArgumentTypeError) as problem:
-            logger.error("%s The running settings stay in force.", problem)  # noqa: TRY400 - a user's mistake
+            logger.error("%s The running settings stay in effect.", problem)  # noqa: TRY400 - a user's mistake
             return None
 
     def _options(self) -> argparse.Namespace:
@@ -169,14 +169,14 @@ def not_negative(value: object) -> float:
     """Check a finite number from 0 on."""
     found = _finite(value)
     if found < 0:
-        raise ArgumentTypeError(f"{value!r} is not a number from 0 on. Expected one such as 0 or 2.5.")
+        raise ArgumentTypeError(f"{value!r} is not a number of 0 or more. Expected one such as 0 or 2.5.")
     return found
 
 
 def switch(value: object) -> bool:
     """Check true or false."""
     if not isinstance(value, bool) and value not in ("true", "false"):
-        raise ArgumentTypeError(f"{value!r} is not a switch. Expected true or false.")
+        raise ArgumentTypeError(f"{value!r} is not a boolean. Expected true or false.")
     return value is True or value == "true"
 
 
@@ -247,5 +247,5 @@ def start_again(module: str, stop: Event) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)  # ends the process from here on: an event would be lost
     if not stop.is_set():
-        logger.info("New settings: starting again with them.")
+        logger.info("New settings: restarting to apply them.")
         os.execv(sys.executable, [sys.executable, "-m", module, *sys.argv[1:]])  # noqa: S606

@@ -149,7 +149,7 @@ def test_a_new_level_and_format_apply_without_a_restart(tmp_path: Path) -> None:
     line = exporter.process.stderr.readline()
     exporter.end()
 
-    assert json.loads(line)["message"] == "New settings: reading goes on with them."
+    assert json.loads(line)["message"] == "New settings: applied without a restart."
 
 
 UNCAUGHT = """

@@ -19,7 +19,7 @@ from exporter.secret_shapes import masked
 
 NAME = "audit.jsonl"
 MOST_BYTES = 64 << 20
-"""Of the end of the file that are read: a hundred thousand actions."""
+"""Bytes read from the end of the file: a hundred thousand actions."""
 
 
 class AuditError(Exception):
@@ -46,8 +46,8 @@ class Audit:
                 os.write(self._file, b"\n")  # after half a line of a full disk, or of a killed process
         except BlockingIOError:
             raise AuditError(
-                f"{self.path}: another process writes it. Expected: one circuit breaker for each state "
-                "folder. Fix: stop the other one."
+                f"{self.path}: another process writes to it. Expected: one circuit breaker per state folder. "
+                "Fix: stop the other one."
             ) from None
         except OSError as problem:
             raise AuditError(

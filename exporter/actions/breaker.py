@@ -269,7 +269,9 @@ class Breaker:
         now = self._clock()
         if not self._world.post([self._messages.pending(action, now + self.limits.veto, now)]):
             self.failures["post"] += 1
-            logger.warning("Alertmanager does not take the announcement of action %s: it waits.", action.id)
+            logger.warning(
+                "Alertmanager does not accept the announcement of action %s. The action waits.", action.id
+            )
             return
         with self._lock:
             if not action.outcome:

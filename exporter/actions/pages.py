@@ -23,7 +23,7 @@ from exporter.http.webhook import WebhookError
 MOST_SHOWN = 200
 _SHOWN_SECONDS = 7 * 86400.0
 """How long an action is a mark on dashboards."""
-_GONE = "There is no such action. GET / lists those that there are.\n"
+_GONE = "No such action. GET / lists all actions.\n"
 
 
 class Site:
@@ -64,7 +64,7 @@ class Site:
         try:
             done = self._breaker.veto(request.name, request.client)
         except OSError as problem:
-            words = f"The veto cannot be written down: {problem.strerror}. Fix: POST /off, or free space.\n"
+            words = f"The veto cannot be saved: {problem.strerror}. Fix: POST /off, or free space.\n"
             return text("500 Internal Server Error", words)
         if not done:
             return text("409 Conflict", f"Too late: the action is {known[request.name].outcome}.\n")
@@ -85,12 +85,12 @@ class Site:
             for action in self._breaker.actions()[:MOST_SHOWN]
         )
         switch = (
-            "<p><strong>The kill switch is on: nothing is done.</strong> Fix: <code>python -m stepwatch "
+            "<p><strong>The kill switch is on: no action is taken.</strong> Fix: <code>python -m stepwatch "
             "actions --kill-switch off</code></p>"
             if self._breaker.off
             else '<form method="post" action="off"><button>Stop all actions (kill switch)</button></form>'
         )
-        dry = "<p>Dry run: nothing is done to any run.</p>" if self._breaker.limits.dry_run else ""
+        dry = "<p>Dry run: no run is changed.</p>" if self._breaker.limits.dry_run else ""
         table = (
             f"<table><tr><th>opened</th><th>run</th><th>alert</th><th>steps</th><th>state</th></tr>{rows}"
             "</table>"
@@ -161,15 +161,15 @@ def samples(breaker: Breaker, now: float) -> Iterator[Metric]:
         for action in actions[:MOST_SHOWN]
         if action.closed is not None and now - action.closed < _SHOWN_SECONDS
     ]
-    yield own("actions_total", "Actions that are closed, by outcome.", ended)
-    yield own("actions_open", "Actions that are open.", sum(not action.outcome for action in actions))
+    yield own("actions_total", "Closed actions by outcome.", ended)
+    yield own("actions_open", "Open actions.", sum(not action.outcome for action in actions))
     yield own("action_timestamp_seconds", "When an action on a run was closed.", marks)
-    yield own("actions_watched_alerts", "Alerts that fire and that a policy is about.", breaker.watched)
-    yield own("actions_looks_total", "Looks at these alerts and at the runs.", breaker.looks)
+    yield own("actions_watched_alerts", "Firing alerts that a policy covers.", breaker.watched)
+    yield own("actions_looks_total", "Checks of these alerts and of the runs.", breaker.looks)
     yield own("actions_dry_run", "1 in a dry run.", breaker.limits.dry_run)
     yield own("actions_off", "1 while the kill switch is on.", breaker.off)
     failures: list[Sample] = [({"what": what}, count) for what, count in sorted(breaker.failures.items())]
-    yield own("actions_failures_total", "Posts to Alertmanager and writes that failed.", failures)
+    yield own("actions_failures_total", "Failed posts to Alertmanager and failed writes.", failures)
 
 
 def _document(action: Action) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class Steps:
             return self._collect(action)
         target = self._world.target(action.run)
         if target is None or target.attempt != action.attempt or target.gone:
-            return Result(done=False, text="the attempt that the alert is about does not run any more")
+            return Result(done=False, text="the attempt that the alert is about has ended")
         try:
             done = target.save(self._saving, action) if step == CHECKPOINT else target.send(step, action)
             return Result(done=True, text=safe(done))

@@ -169,7 +169,7 @@ class Group(Unsaved):
 
     def send(self, step: str, action: Action) -> str:  # noqa: ARG002  (part of every target)
         if Group.read(self.file) != self:
-            raise TargetError(f"{self.file} names another process by now")
+            raise TargetError(f"{self.file} now names another process")
         try:
             os.killpg(self.pid, _SIGNALS[step])
         except OSError as problem:

@@ -39,7 +39,7 @@ MOST_HANDSHAKES = 64
 """Together with the connections of people they stay below the usual limit of 1024 open files."""
 HANDSHAKE_SECONDS = 10.0
 BODY_SECONDS = 120.0
-"""As long as an agent waits: on a slow line a request that is given up is sent anew, and fills it."""
+"""The timeout of agents: on a slow link, dropping a request earlier would make the agent send it again."""
 MOST_BODIES, MOST_BODIES_OF_NODE = 8, 2
 """Requests whose bodies are in memory. The others wait, and their senders with them."""
 
@@ -212,20 +212,20 @@ class WriteDoor:
             ),
             own(
                 "agent_delay_seconds",
-                "Arrival of a request minus its newest sample's time, the smallest of 15 s.",
+                "Arrival of a request minus the time of its newest sample, minimum over 15 s.",
                 by_label(NODE, delays),
             ),
             own(
                 "agent_samples_total",
-                "Samples that were accepted.",
+                "Samples accepted.",
                 by_label(NODE, {name: node.samples for name, node in nodes.items()}),
             ),
             own(
                 "agent_received_bytes_total",
-                "Bytes of bodies as they were sent.",
+                "Bytes of request bodies as sent, compressed.",
                 by_label(NODE, {name: node.received for name, node in nodes.items()}),
             ),
-            own("agent_refused_total", "Requests that were refused.", list(refused)),
+            own("agent_refused_total", "Requests refused.", list(refused)),
         ]
         if self._certificate:
             text = "When the certificate for agents expires."
@@ -271,13 +271,15 @@ class WriteDoor:
         try:
             headers = {**_FIXED, "Authorization": backend_access.authorization(self._password)}
         except OSError as error:
-            return self._failure("cannot be asked", f"{self._password}, its password: {error.strerror}")
+            return self._failure(
+                "cannot be queried", f"{self._password}, its password file: {error.strerror}"
+            )
         url = f"http://{self._backend.address}{WRITE_PATH}"
         try:
             async with self._session.post(url, data=body, headers=headers, allow_redirects=False) as answer:
                 if answer.status in (401, 404) or 300 <= answer.status < 400:
                     # An agent drops what is answered so, and it is no fault of the agent.
-                    return self._failure("takes no writes", f"it answers {answer.status}")
+                    return self._failure("accepts no writes", f"it answers {answer.status}")
                 reason = await answer.content.read(4096)
                 return Answer(f"{answer.status} {answer.reason}", "text/plain; charset=utf-8", reason)
         except ServerTimeoutError:
@@ -291,15 +293,15 @@ class WriteDoor:
         )
         return text(
             "503 Service Unavailable",
-            f"The hub's Prometheus {fault}. Expected: the one that `make up` starts there. Fix: `make "
-            "status` on the hub shows how it is.\n",
+            f"The hub's Prometheus {fault}. Expected: the one that `make up` starts there. Fix: run `make "
+            "status` on the hub.\n",
         )
 
     def _refuse(self, name: str, refused: _Refused, client: str | None) -> web.Response:
         (self._nodes[name].refused if name in self._nodes else self._strangers)[refused.reason] += 1
         who = f"node {name}" if name else f"a client at {client}"
         self._say(
-            name, refused.reason, "Refused a request of %s (%s): %s.", who, refused.reason, refused.seen
+            name, refused.reason, "Refused a request from %s (%s): %s.", who, refused.reason, refused.seen
         )
         return response(refused.answer)
 
@@ -331,7 +333,7 @@ class WriteDoor:
             and self._expiry_said != (expired := self._certificate.expires)
         ):
             self._expiry_said = expired
-            logger.error("%s has expired: agents do not connect. Fix: replace it with a new one.", file)
+            logger.error("%s has expired: agents cannot connect. Fix: replace the certificate.", file)
 
     def _listen(self) -> None:
         settings = self._settings
@@ -354,7 +356,9 @@ class WriteDoor:
         self._listening.setblocking(False)  # noqa: FBT003  (its only argument)
         self._begin(self._accept(self._listening))
         logger.info(
-            "%s takes writes of %s nodes for Prometheus", settings.url, len(self._credentials.nodes())
+            "%s receives remote write from %s nodes for Prometheus",
+            settings.url,
+            len(self._credentials.nodes()),
         )
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
@@ -371,7 +375,7 @@ class WriteDoor:
                 client, _ = await asyncio.get_running_loop().sock_accept(listening)
             except OSError as error:  # too many open files, or the client has hung up
                 self._handshakes.release()
-                self._say("", "accept", "Cannot take a connection: %s.", error.strerror)
+                self._say("", "accept", "Cannot accept a connection: %s.", error.strerror)
                 await asyncio.sleep(0.5)
                 continue
             self._begin(self._connect(client))
@@ -392,14 +396,14 @@ class WriteDoor:
             )
         except OSError as error:  # a handshake that fails or takes too long
             client.close()
-            logger.debug("No connection with an agent: %s", error)
+            logger.debug("Connection with an agent failed: %s", error)
         finally:
             self._handshakes.release()
 
 
 def _check_path(request: web.BaseRequest) -> None:
     if request.raw_path != WRITE_PATH:
-        answer = text("404 Not Found", f"Agents write to {WRITE_PATH}; there is nothing else here.\n")
+        answer = text("404 Not Found", f"Not found. Agents write to {WRITE_PATH}, the only path here.\n")
         raise _Refused("path", answer, f"it asks for {request.raw_path[:100]!r}")
     if request.method != "POST":
         answer = text("405 Method Not Allowed", "Expected: POST.\n", ("Allow", "POST"))
@@ -412,7 +416,8 @@ def _check_head(request: web.BaseRequest) -> None:
         if not expected.fullmatch(found):
             answer = text(
                 "415 Unsupported Media Type",
-                f"{header}: {found[:100]!r} is not taken. Expected: {_FIXED[header]}, remote write 1.0. Fix: "
+                f"{header}: {found[:100]!r} is not supported. Expected: {_FIXED[header]}, remote write 1.0. "
+                "Fix: "
                 "leave protobuf_message out of remote_write.\n",
             )
             raise _Refused("format", answer, f"{header} is {found[:100]!r}")
@@ -426,8 +431,8 @@ def _check_time(contents: Contents, arrived: float) -> None:
         answer = text(
             "400 Bad Request",
             f"The newest sample is {ahead:.0f} s ahead of the hub's clock. Expected: at most "
-            f"{MOST_AHEAD_SECONDS:.0f} s, or Prometheus takes none. Fix: set the clock of the node, or the "
-            "hub's.\n",
+            f"{MOST_AHEAD_SECONDS:.0f} s, because Prometheus drops samples further ahead. Fix: correct the clock of the "
+            "node or of the hub.\n",
         )
         raise _Refused("clock", answer, f"its newest sample is {ahead:.0f} s ahead of this machine's clock")
 
@@ -490,7 +495,7 @@ def _too_long() -> _Refused:
 def _malformed(problem: str) -> _Refused:
     answer = text(
         "400 Bad Request",
-        f"The body is not a write request: {problem}. Expected: remote write 1.0, packed with snappy. Fix: "
-        "write with Prometheus itself.\n",
+        f"The body is not a write request: {problem}. Expected: remote write 1.0, compressed with snappy. "
+        "Fix: send it with Prometheus.\n",
     )
     return _Refused("format", answer, problem)

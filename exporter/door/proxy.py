@@ -46,8 +46,8 @@ _REPLACED = frozenset({"host", "authorization", "content-length", "expect"})
 
 _NO_WRITES = text(
     "403 Forbidden",
-    "No samples are taken at this address. Expected: an agent that writes to the hub's own port for agents, "
-    "9415 by default. Fix: set hub.url in its config.yaml.\n",
+    "This address accepts no samples. Expected: the hub's port for agents, 9415 by default. Fix: set hub.url "
+    "in the agent's config.yaml.\n",
 )
 
 MOST_CLIENTS = 256
@@ -166,7 +166,7 @@ class Proxy:
             authorization = backend_access.authorization(self.password)
         except OSError as error:
             return self._failure(
-                "502 Bad Gateway", f"cannot be asked: {self.password}, the password for it: {error.strerror}"
+                "502 Bad Gateway", f"cannot be queried: its password file {self.password}: {error.strerror}"
             )
         headers = _end_to_end(request.headers, _REPLACED)
         headers["Authorization"] = authorization
@@ -179,7 +179,7 @@ class Proxy:
             return self._failure("504 Gateway Timeout", "does not answer in time")
         except ClientError as error:
             number = error.os_error.errno if isinstance(error, ClientConnectorError) else None
-            cause = os.strerror(number) if number else "it hung up"
+            cause = os.strerror(number) if number else "it closed the connection"
             return self._failure("502 Bad Gateway", f"does not answer: {cause}")
         async with answer:
             if answer.status == web.HTTPUnauthorized.status_code:
@@ -212,8 +212,8 @@ class Proxy:
             text(
                 status,
                 f"{self.backend.title} at {address} {fault}. Expected: the one that `make up` starts. Fix: "
-                f"`make status` shows how {name} is and where its log lies (in containers `docker compose "
-                f"logs {name}`); `make up` starts it again.\n",
+                f"run `make up`, which restarts it; `make status` shows the state of {name} and its log (in "
+                f"containers: `docker compose logs {name}`).\n",
             )
         )
 

@@ -53,13 +53,13 @@ def unpack(body: bytes) -> bytes:
     try:
         length, _ = _varint(body, 0, len(body))
     except IndexError:
-        raise FormatError("no length of snappy") from None
+        raise FormatError("no snappy length") from None
     if length > MOST_PLAIN:
         raise SizeError
     try:
         return bytes(snappy.decompress_raw(body, output_len=length))
     except (DecompressionError, ValueError):
-        raise FormatError("not a block of snappy") from None
+        raise FormatError("not a snappy block") from None
 
 
 def pack(message: bytes) -> bytes:
@@ -98,7 +98,7 @@ def contents(message: bytes, name: bytes, value: bytes) -> Contents:
                 raise FormatError("an unknown field")
             at += size
     except IndexError:
-        raise FormatError("it ends within a field") from None
+        raise FormatError("a field is truncated") from None
     return Contents(samples, newest / 1000 if newest else None)
 
 
@@ -193,7 +193,7 @@ def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
         if shift > 63:
             raise FormatError("a number of more than 64 bits")
     if shift and not byte:
-        raise FormatError("a number that is longer than it must be")
+        raise FormatError("a number with an overlong encoding")
     return number, at
 
 

@@ -80,7 +80,7 @@ class Front:
         self.restart_policy.patience = options.restart_after
         self.pages.hosts = (*options.hosts, options.listen)
         self.supervisor.renew(partial(_start, options), _limits(options), time.monotonic())
-        logger.info("New settings: reading goes on with them.")
+        logger.info("New settings: applied without a restart.")
 
     def tick(self) -> None:
         """Do what is due."""
@@ -98,9 +98,9 @@ class Front:
         over = self.restart_policy.lasts(reason, now)
         if over:
             logger.error(
-                "No GPU could be read for %s s (%s), though they could before. Ending, to be started again: "
-                "a container then gets its devices, and the library of the present driver. "
-                "Fix if that does not help: make the container anew.",
+                "No GPU could be read for %s s (%s), though they could be read before. Exiting to be "
+                "restarted: a restarted container gets its devices and the library of the current driver. "
+                "Fix if that does not help: recreate the container.",
                 self.restart_policy.patience,
                 reason,
             )

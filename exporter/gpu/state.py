@@ -202,9 +202,7 @@ class ChangeLog:
         reason = self._state.reason(now)
         if reason != self._nvml:
             level = _CALM.get(reason, logging.ERROR)
-            logger.log(
-                level, "NVML %s: %s", reason, contract.NVML_REASONS.get(reason, "an error of the driver.")
-            )
+            logger.log(level, "NVML %s: %s", reason, contract.NVML_REASONS.get(reason, "a driver error."))
             self._nvml = reason
         for gpu, why in (self._state.gpus if reason == OK else {}).items():
             if why != self._gpus.get(gpu, OK):

@@ -63,7 +63,7 @@ class Interval:
 
 
 OPENING_SECONDS = 60.0
-"""Without persistence mode the driver needs seconds for each GPU before it answers."""
+"""Without persistence mode the driver takes seconds per GPU to answer."""
 END_SECONDS = 1.0
 """From SIGTERM to SIGKILL: time enough to release the devices."""
 STUCK_SECONDS = 3.0

@@ -91,10 +91,10 @@ def _series(metric: str, label: str, labels: tuple[tuple[str, str], ...]) -> str
 
 
 PATIENCE = 0.8
-"""Share of an interval for which a cycle waits for GPUs that take their time."""
+"""Share of an interval for which a cycle waits for slow GPUs."""
 END_SECONDS = 0.4
 HEAD_START_SECONDS = 0.02
-"""Threads that begin together wait for each other at every call: one after the other takes half as long."""
+"""Threads that start together wait for each other at every call; staggered, they take half as long."""
 EVENT_SECONDS = 0.4
 STORM_SECONDS = 0.05
 """A GPU may report errors by the thousand: those within so long are reported together."""

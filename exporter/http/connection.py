@@ -19,11 +19,11 @@ LONGEST_HEAD = 16384
 BLOCK = 65536
 IDLE_SECONDS = 60.0
 REQUEST_SECONDS = 15.0
-"""From a request's first byte to its last: who sends a byte now and then would stay for ever."""
+"""From a request's first byte to its last: a client that sends a byte now and then must not stay forever."""
 ANSWER_SECONDS = 60.0
 LINGER_SECONDS = 2.0
 MOST_UNHEARD = 1 << 20
-"""What a client whose body was refused may still send: to cut it off would cost it the answer."""
+"""What a client whose body was refused may still send: without it, the client would miss the answer."""
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 

@@ -32,7 +32,7 @@ def require(headers: Mapping[str, str], file: Path | None) -> None:
     except (OSError, ValueError):
         password = ""
     if not password:
-        words = "There is no password to compare with. Fix: name its file with --password-file.\n"
+        words = "No password is set. Fix: name its file with --password-file.\n"
         raise WebhookError(text("503 Service Unavailable", words))
     expected = f"Basic {b64encode(f'{USER}:{password}'.encode()).decode()}"
     if not hmac.compare_digest(headers.get("authorization", "").encode(), expected.encode()):

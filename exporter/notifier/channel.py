@@ -20,7 +20,7 @@ from exporter import __version__, secret_shapes
 from exporter.notifier.wording import Card
 
 SECONDS = 15.0
-"""That an answer may take as a whole."""
+"""Timeout for a whole answer."""
 _STEP_SECONDS = 10.0
 _LARGEST = 64 << 10
 _SHOWN = 200
@@ -34,11 +34,11 @@ class Ended(Enum):
 
     DELIVERED = "delivered"
     RETRY = "retry"
-    """It passes: the message waits for another attempt."""
+    """A transient error: the message waits for another attempt."""
     REFUSED = "refused"
     """A fault of the channel's settings: messages wait until these are changed."""
     REJECTED = "rejected"
-    """A fault of this message: it will never be taken."""
+    """A fault of this message: it will never be accepted."""
 
 
 REASONS: Mapping[str, Ended] = {

@@ -102,7 +102,7 @@ class Delivery:
             try:
                 wait = self._step()
             except sqlite3.Error as problem:
-                logger.error("The queue cannot be used: %s. The next look is in 10 s.", problem)  # noqa: TRY400
+                logger.error("Cannot use the queue: %s. The next attempt is in 10 s.", problem)  # noqa: TRY400
                 wait = 10.0
             except Exception:  # an unforeseen one must not end deliveries
                 logger.exception("A delivery to %s failed. The next attempt is in 60 s.", self.name)
@@ -159,7 +159,7 @@ class Delivery:
         if outcome.ended is Ended.DELIVERED:
             self._outbox.end(batch, DELIVERED, "", outcome.text)
             if self.problem is not None:
-                logger.info("%s (%s) takes messages again.", self.name, self.kind)
+                logger.info("%s (%s) accepts messages again.", self.name, self.kind)
             self.problem, self._failed, self._resume = None, 0, 0.0
             for entry, each in zip(batch, found, strict=True):
                 self.counts.delivered[each.receiver] += 1
@@ -188,7 +188,7 @@ class Delivery:
         if others or outcome.ended is Ended.RETRY:
             if self.problem is None or self.problem.reason != outcome.reason:
                 logger.warning(
-                    "%s (%s) did not take a message (%s): %s The next attempt is in %.0f s.",
+                    "%s (%s) did not accept a message (%s): %s The next attempt is in %.0f s.",
                     self.name,
                     self.kind,
                     outcome.reason,
@@ -229,7 +229,7 @@ class Delivery:
         ]
         for entry in late:
             # One that had no attempt of its own waited for what keeps the channel back.
-            known = self.problem or Outcome("expired", "the robot's limits held it back")
+            known = self.problem or Outcome("expired", "delayed by the robot's rate limit")
             reason = (entry.reason or known.reason) if entry.test else "expired"
             said = f"given up after {now - entry.received:.0f} s; last: {entry.answer or known.text}"
             self._fail([entry], Outcome(reason, said))

@@ -95,7 +95,7 @@ class World:
             "startsAt": now.isoformat(),
             "endsAt": (now + timedelta(hours=SILENCE_HOURS)).isoformat(),
             "createdBy": "notifier",
-            "comment": f"From the link of a notification, asked for by {client}",
+            "comment": f"From the link in a notification, requested by {client}",
         }
         try:
             reply = self._alertmanager.post("/api/v2/silences", "application/json", json.dumps(document))

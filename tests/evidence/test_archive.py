@@ -176,7 +176,7 @@ def test_servers_that_hang_or_are_down_cost_their_own_parts(tmp_path, runs):
         assert "gives no answer: timed out" in found.problem("exporter")
         assert "gives no answer: timed out" in found.problem("timeline")
         assert "Connection refused" in found.problem("notifications")
-        assert "The run exporter gave no names: no answer within 3 s." in found.readme
+        assert "The run exporter returned no names: no answer within 3 s." in found.readme
         assert len(found.rows()) == 3
         assert in_time(found.seconds, SECONDS)
 

@@ -26,7 +26,7 @@ def test_without_the_library_it_stays_up_says_so_and_finds_one_later(driver: Dri
     driver.install()
     exporter.until(all_ok)
 
-    assert "NVML library_not_found: There is no libnvidia-ml.so.1. Fix: " in exporter.end()[1]
+    assert "NVML library_not_found: libnvidia-ml.so.1 was not found. Fix: " in exporter.end()[1]
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_the_signal_does_the_same_for_a_minute(driver: Driver, exporter: Exporte
     assert driver.calls()["Shutdown", -1] == 1
     assert exporter.ask(f"{RELEASE}?seconds=0", "POST")[0] == 200
     exporter.until(all_ok)
-    assert "NVML released: The devices are released, as asked." in exporter.end()[1]
+    assert "NVML released: The devices are released on request." in exporter.end()[1]
 
 
 def test_errors_that_were_counted_stay(driver: Driver, exporter: Exporter) -> None:

@@ -170,7 +170,7 @@ def test_settings_that_cannot_be_used_change_nothing(exporter, file):
     lines = iter(exporter.process.stderr.readline, "")
     said = next(text for line in lines if (text := records(line)[0]["message"]).startswith(f"{file}: "))
     assert "forget_after: 'soon' is not a positive number. Expected one such as 15 or 0.5. Fix: " in said
-    assert said.endswith("The running settings stay in force.")
+    assert said.endswith("The running settings stay in effect.")
     assert exporter.scrape().value("rl_step", run="a") == 5
     assert exporter.process.poll() is None
     replace(file, SHORT)
