@@ -68,14 +68,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="URL",
         nargs="?",
         const="",
-        help="have Alertmanager (at this address, or where config.yaml has it) read its new settings",
+        help="reload Alertmanager (at this address, or that of config.yaml)",
     )
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--check", action="store_true", help="write nothing; exit 1 if files are stale")
     instead.add_argument(
         "--discover",
         choices=("docker",),
-        help="render nothing; have Prometheus scrape the running containers labelled stepwatch.scrape=PORT",
+        help="render nothing; let Prometheus scrape the running containers labelled stepwatch.scrape=PORT",
     )
     return parser
 

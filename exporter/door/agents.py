@@ -431,8 +431,8 @@ def _check_time(contents: Contents, arrived: float) -> None:
         answer = text(
             "400 Bad Request",
             f"The newest sample is {ahead:.0f} s ahead of the hub's clock. Expected: at most "
-            f"{MOST_AHEAD_SECONDS:.0f} s, because Prometheus drops samples further ahead. Fix: correct the clock of the "
-            "node or of the hub.\n",
+            f"{MOST_AHEAD_SECONDS:.0f} s, because Prometheus drops samples further ahead. Fix: correct the "
+            "clock of the node or of the hub.\n",
         )
         raise _Refused("clock", answer, f"its newest sample is {ahead:.0f} s ahead of this machine's clock")
 

@@ -121,8 +121,8 @@ class Watchdog:
             for known in self._findings.present
         ]
         metrics = [
-            own("watchdog_finding", "What is wrong now.", found),
-            own("watchdog_last_look_timestamp_seconds", "The last look.", self._looked),
+            own("watchdog_finding", "Current findings.", found),
+            own("watchdog_last_look_timestamp_seconds", "When the last check ended.", self._looked),
             *disks.samples(self._folders),
             *peers.samples(self._peers),
             *process.samples(),
@@ -134,7 +134,7 @@ class Watchdog:
             try:
                 self._look()
             except Exception:  # an unforeseen one must not end the looks
-                logger.exception("A look at the stack failed. The next one is in %.0f s.", LOOK_SECONDS)
+                logger.exception("A check of the stack failed. The next one is in %.0f s.", LOOK_SECONDS)
             time.sleep(LOOK_SECONDS)
 
     def _look(self) -> None:
@@ -163,7 +163,7 @@ def log_changes(findings: Findings, found: Iterable[Finding], now: float) -> lis
     """Take the findings of a look at this Unix time, and log what is new. Returns what is over."""
     over = findings.update(found, now)
     for finding in over:
-        logger.info("over: %s: %s", finding.summary, finding.name)
+        logger.info("resolved: %s: %s", finding.summary, finding.name)
     for known in findings.present:
         if known.since == now:
             logger.error("%s: %s", known.finding.summary, known.finding.description)
@@ -181,7 +181,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     flags.add("state", _state, (), "state folders of parts, each PART=FOLDER", many=True)
     flags.add("prometheus", text, "http://127.0.0.1:9090", "URL of Prometheus")
     flags.add("alertmanager", text, "http://127.0.0.1:9093", "URL of Alertmanager")
-    flags.add("password-file", text, None, "file with the password that both ask the user stepwatch for")
+    flags.add("password-file", text, None, "file with the password of the user stepwatch of both")
     flags.add("supervisor", text, None, "socket of the supervisord that runs the parts, if there is one")
     flags.add("scrape-interval", positive, 5.0, "seconds between two scrapes of the run exporter")
     flags.add("rules-interval", positive, 5.0, "seconds between two evaluations of the rules about runs")

@@ -87,7 +87,7 @@ class Peer:
         except _Fault as fault:
             self.problem = fault.text
         except Exception:  # an unforeseen one must not keep it from being judged
-            logger.exception("A look at the peer %s failed.", self.name)
+            logger.exception("A check of the peer %s failed.", self.name)
             self.problem = Text("it could not be asked; the log of the watchdog here says why")
         else:
             # Prometheus lets an alert count for four times as long as it takes to send it again.
@@ -151,12 +151,12 @@ def samples(every: Sequence[Peer]) -> list[Metric]:
     return [
         own(
             "watchdog_peer_down",
-            "Whether a peer has been silent for too long.",
+            "1 if a peer has been silent for too long.",
             [({"peer": each.name}, float(each.down)) for each in every],
         ),
         own(
             "watchdog_peer_silence_seconds",
-            "Since a peer was last known to be well.",
+            "Seconds since a peer was last known to be well.",
             [({"peer": each.name}, each.silence) for each in every],
         ),
     ]

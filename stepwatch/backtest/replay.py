@@ -22,8 +22,8 @@ from exporter.runs.stats.catalogue import JUDGED
 from stepwatch.backtest.server import START, Tick
 from stepwatch.operate import logfiles
 
-MISSING = "there is no such file or folder"
-EMPTY = "there is no log in it. Fix: name logs or their folder: `make backtest RUNS=/path/to/logs`"
+MISSING = "no such file or folder"
+EMPTY = "no log found in it. Fix: name logs or their folder: `make backtest RUNS=/path/to/logs`"
 
 SAMPLES = ".samples"
 """How the names of the files of samples end."""

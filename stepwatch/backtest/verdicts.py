@@ -88,14 +88,14 @@ def verdicts(options: argparse.Namespace, config: Path, say: Say) -> int:
                 say(f"  no proposal: {found}")
                 code = 1
                 continue
-            say(f"  {found.key}: {found.now:g} -> {found.value:g} keeps it quiet, by the log of the run.")
-            say(f"  In config.yaml, below overrides:\n    {found.line}")
+            say(f"  {found.key}: {found.now:g} -> {found.value:g} would not have fired on this run's log.")
+            say(f"  In config.yaml, under overrides:\n    {found.line}")
             wanted.append(found)
     if wanted and options.write:
         add(config, wanted)
-        say(f"\n{config} has them now. In force after `make up`.")
+        say(f"\nAdded to {config}. Fix: apply them with `make up`.")
     elif wanted:
-        say("\nTo have them written into config.yaml: --write.")
+        say("\nTo write them to config.yaml: --write.")
     return code
 
 
@@ -123,7 +123,7 @@ def _proposals(run: str, alerts: dict[str, bool], config: Config) -> Iterator[tu
     logs = [str(found.path) for name, found in names if name == run]
     for alert, right in alerts.items():
         if right:
-            yield alert, "the same alert was right on this run another time"
+            yield alert, "the same alert was judged right on this run at another time"
         elif not logs:
             yield alert, f"the run's log is no longer below {config.runs.path}"
     judged = [alert for alert, right in alerts.items() if logs and not right]
@@ -139,9 +139,9 @@ def _proposals(run: str, alerts: dict[str, bool], config: Config) -> Iterator[tu
         if choices:
             yield alert, min(choices, key=lambda each: abs(each.value - each.now) / each.now)
         elif fired:
-            yield alert, "no single limit, from 1/8 to 8 times what it is, keeps it quiet"
+            yield alert, "no single limit, from 1/8 to 8 times its value, avoids it"
         else:
-            yield alert, "with today's limits it does not fire on the log of this run"
+            yield alert, "with today's limits it does not fire on this run's log"
 
 
 def _quiet(tried: Suggestion, run: str) -> Iterator[Proposal]:

@@ -135,7 +135,7 @@ class BestFolder:
             )
         if any(size == NOT_REGULAR for _, size, _ in checkpoint.files.values()):
             raise NotKept(
-                f"{checkpoint.path} holds a link, so it is not kept: it might lead to what changes."
+                f"{checkpoint.path} contains a link, so it is not kept: the target of the link may change."
             )
         self._has_room(checkpoint.bytes)
         new = self._new
@@ -171,7 +171,9 @@ class BestFolder:
         self._save()
         self._clear(self._old)
         if foreign:
-            raise NotKept(f"{path} is no longer kept, but left there: it holds what Stepwatch did not make.")
+            raise NotKept(
+                f"{path} is no longer kept, but not deleted: it contains files that Stepwatch did not make."
+            )
 
     @property
     def _new(self) -> Path:

@@ -348,7 +348,7 @@ class Config(Section):
             known, fix = one_of(tuple(policies)), instead(name, policies)
         if not fix.startswith("did you mean"):
             fix = "add it to retry in config.yaml, see docs/actions.md."
-        raise Refused(f"--retry {name}: there is no such policy. Expected: {known}. Fix: {fix}")
+        raise Refused(f"--retry {name}: no such policy. Expected: {known}. Fix: {fix}")
 
     def address(self, part: str) -> str:
         """Return host:port at which a part (a key below ports) is reached."""
@@ -516,8 +516,8 @@ def _action_faults(config: Config) -> Iterator[Fault]:
     changed = [policy for policy in actions.policies if not set(DISRUPTIVE).isdisjoint(policy.do)]
     if changed and not actions.dry_run and actions.veto.milliseconds and not config.receivers:
         yield Fault(
-            "would announce to no one that a run is to be changed",
-            expected="a receiver, so that someone can veto",
+            "would change runs without announcing it to anyone",
+            expected="a receiver, so that a person can veto",
             fix="add one below receivers, or set veto: 0s",
             at=("actions", "dry_run"),
             value=actions.dry_run,

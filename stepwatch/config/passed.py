@@ -329,7 +329,7 @@ def _faults(kind: Kind, written: Mapping[str, Any], info: ValidationInfo) -> Ite
                 "is a secret that would be written to generated files",
                 at=path,
                 value=NOTHING,
-                expected=f"no key here: {kind.title} finds AWS's own files, environment or role",
+                expected=f"no key here: {kind.title} reads AWS's own files, environment or role",
                 fix="delete access_key and secret_key, and name a profile or role_arn",
             )
         elif path[0] in ("http_config", "tls_config") and key in _HTTP_SECRETS:

@@ -64,9 +64,9 @@ def to_start(config: Path, place: State, say: Say, *, native: bool, as_service: 
         return processes
     if as_service:
         raise Refused(
-            "SERVICE=1: units of systemd are for plain processes, and a Docker daemon answers here. Docker "
-            "itself starts containers again after a reboot. Fix: leave SERVICE=1 out and have Docker start "
-            "at boot (`sudo systemctl enable docker`), or add NATIVE=1."
+            "SERVICE=1: systemd units are for plain processes, but a Docker daemon answers here; Docker "
+            "restarts containers after a reboot. Fix: omit SERVICE=1 and let Docker start at boot (`sudo "
+            "systemctl enable docker`), or add NATIVE=1."
         )
     return Containers(config, place, say)
 

@@ -127,7 +127,7 @@ class Attempt:
                 if not file.stat().st_size:
                     file.unlink()
             reason = os.strerror(report.errno) if report and report.errno else "its parent was killed"
-            fix = "activate the environment that has Ray" if self._job else "check the command behind --"
+            fix = "activate the environment that has Ray" if self._job else "check the command after --"
             raise Refused(f"{self._command[0]} cannot be started: {reason}. Fix: {fix}.")
         self._pid = report.pid
         self._record.start(self._command, self._retry)
@@ -213,7 +213,7 @@ class Attempt:
         if self._job:
             return "a Ray job gets no signals"
         if not self._listing:
-            return "it is not known where the trainer saves; name the folder with --checkpoints"
+            return "the checkpoint folder of the trainer is unknown; name it with --checkpoints"
         if self._paused:
             return "the trainer is paused"
         if self._pid is None or not handles(self._pid, signal.Signals[name]):

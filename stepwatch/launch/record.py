@@ -34,8 +34,8 @@ class LaunchRecord:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Refused(
-                f"{log} is written by another `stepwatch run`. Fix: wait for its end, or name this run "
-                "otherwise with --name."
+                f"{log} is written by another `stepwatch run`. Fix: wait for its end, or choose another "
+                "--name."
             ) from None
         except OSError as error:
             raise Refused(

@@ -93,7 +93,7 @@ class Retries:
         command, changes = replaced(self._command, rule.replace or {})
         if rule.replace and not changes:
             names = ", ".join(rule.replace)
-            return f"no retry: policy {self._policy.name} cannot change {names} any further"
+            return f"no retry: policy {self._policy.name} cannot change {names} further"
         attempt = end.cause, end.step, tuple(self._command)
         again, self._seen = attempt in self._seen, self._seen | {attempt}
         if again and not changes:

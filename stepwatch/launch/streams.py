@@ -159,7 +159,7 @@ class Log:
             if not self._failed:
                 self._failed = True
                 sys.stderr.write(
-                    f"stepwatch: {self._path} cannot be written: {error.strerror}. The training goes on.\n"
+                    f"stepwatch: {self._path} cannot be written: {error.strerror}. The training continues.\n"
                 )
 
     def close(self) -> None:

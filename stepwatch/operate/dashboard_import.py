@@ -77,7 +77,7 @@ def import_dashboard(file: Path, config: Path, title: str | None, say: Say, *, f
             raise refusal(
                 str(other),
                 f"has the uid of {file} ({dashboard['uid']})",
-                expected="one template for a uid",
+                expected="one template per uid",
                 fix="delete the template that you no longer need; or change the uid of one",
             )
     output.replace_file(path, text.encode())

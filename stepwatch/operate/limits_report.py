@@ -37,8 +37,8 @@ def unmatched(config: Config) -> list[str]:
     if not known or http_client.metric(page, "stepwatch_unread_bytes"):
         return []
     return [
-        f"overrides[{number}].runs: {override.runs} fits no run that there is. "
-        f"The nearest: {', '.join(nearest(override.runs, known))}."
+        f"overrides[{number}].runs: {override.runs} matches no known run. Similar names: "
+        f"{', '.join(nearest(override.runs, known))}."
         for number, override in enumerate(config.overrides)
         if override not in DEMO and not any(fits(override.runs, name) for name in known)
     ]

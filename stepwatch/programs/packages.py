@@ -61,7 +61,7 @@ def unpack(tool: str, package: str) -> Path:
         PackageError: there is no apt here, or it does not have the package.
     """
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
-        raise PackageError("this machine has no apt-get to take it from")
+        raise PackageError("this machine has no apt-get to install it")
     tools = tools_folder()
     tools.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=tools, prefix=f".{tool}-") as name:

@@ -104,7 +104,7 @@ def find(name: str) -> Program | None:
     if named := os.environ.get(wanted.variable):
         version = read_version(Path(named))
         if version is None or version < wanted.tool.least:
-            found = f"version {written(version)}" if version else "no program that tells a version"
+            found = f"version {written(version)}" if version else "not a program that prints its version"
             raise ProgramError(
                 f"{wanted.variable}: {named} is {found}. Expected: {wanted.needed}. "
                 "Fix: name another one, or unset the variable and let Stepwatch look for it."
@@ -213,7 +213,7 @@ def _from_release(wanted: Wanted, say: Say) -> Program | None:
     try:
         folder = releases.obtain(release, say)
     except releases.ReleaseError as problem:
-        say(f"  it cannot be had: {problem}. Going on with the distribution's package.")
+        say(f"  download failed: {problem}. Using the distribution's package.")
         return None
     return next(_in(folder, wanted, Source.RELEASE), None)
 

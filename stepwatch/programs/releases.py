@@ -163,8 +163,8 @@ def _fetch(release: Release, folder: Path, say: Say) -> Path:
         raise ReleaseError(f"{url}: {error}", f"try again, or name a mirror in {VARIABLE}") from None
     if found != published:
         raise ReleaseError(
-            f"{url} is not what was published: its SHA-256 is {found}, expected {published}",
-            "try again; if it stays so, it was changed on its way: do not use it",
+            f"{url} differs from what was published: its SHA-256 is {found}, expected {published}",
+            "try again; if this repeats, the file was changed in transit: do not use it",
         )
     say("  its SHA-256 is the published one")
     return folder / name

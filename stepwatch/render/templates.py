@@ -168,8 +168,8 @@ def render_own(
         names = _names(dashboard)
         for word, value in sorted(names & taken.keys()):
             raise RenderError(
-                f"{path}: {word}: {value} is that of {taken[word, value]}. Expected: a {word} of its own, "
-                f"without which Grafana updates neither. Fix: change `{word}`, or delete one of the two."
+                f"{path}: {word}: {value} is already used by {taken[word, value]}. Expected: a unique "
+                f"{word}; otherwise Grafana updates neither. Fix: change `{word}`, or delete one of the two."
             )
         taken |= dict.fromkeys(names, str(path))
     return files

@@ -39,7 +39,7 @@ _FATAL = {
 }
 
 _LOSS = {
-    "chunks_head": "nothing: Prometheus makes it anew from its write-ahead log",
+    "chunks_head": "nothing: Prometheus rebuilds it from its write-ahead log",
     "wal": "the samples since the last block, of three hours at most",
     "nflog": "which notifications were sent: alerts that fire are sent once more",
     "silences": "all silences",
@@ -58,8 +58,8 @@ class Damage:
         """What the user reads of it; ``place`` is the data folder, as the user would name it."""
         loss = _LOSS.get(self.name, "the samples of this block")
         return (
-            f"{place}/{self.name} is damaged ({self.reason}), and {self.part} cannot start with it. To do "
-            f"without it loses {loss}. Fix: run `make up REPAIR=1`, which moves it to {place}/{ASIDE} and "
+            f"{place}/{self.name} is damaged ({self.reason}), and {self.part} cannot start with it. Removing "
+            f"it loses {loss}. Fix: run `make up REPAIR=1`, which moves it to {place}/{ASIDE} and "
             f"starts {self.part}; it deletes nothing."
         )
 

@@ -138,31 +138,35 @@ class HealthReport:
                 yield f"{count:.0f} {text}"
         yield from self._unreadable(page)
         for name in re.findall(_DOWN, page, re.MULTILINE):
-            yield f"{name} gives no answer that can be read; {self.log} says why."
+            yield f"{name} returned no readable answer; {self.log} says why."
         if count := metric(page, "stepwatch_unjudged_runs"):
             yield (
-                f"Runs without a key that rules know: {count:.0f}. {self.log} names them; "
-                "say below signals in config.yaml what their keys mean."
+                f"Runs without a signal that rules use: {count:.0f}. {self.log} names them. Fix: map their "
+                "keys to signals below signals in config.yaml."
             )
 
     def _unreadable(self, page: str) -> Iterator[str]:
         if count := metric(page, 'stepwatch_files{kind="unreadable"}'):
             yield (
-                f"The exporter may not read everything there: {count:.0f} files or folders, counted as "
-                f"unreadable. {self.log} names them, with the fix of each: `chmod g+r` or `o+r` for a file, "
-                "`chmod g+rx` or `o+rx` for a folder. Then they are read within seconds, without `make up`."
+                f"The exporter has no permission to read {count:.0f} files or folders (counted as "
+                f"unreadable). {self.log} names them, with the fix for each: `chmod g+r` or `o+r` for a "
+                "file, `chmod g+rx` or `o+rx` for a folder. They are then read within seconds, without `make "
+                "up`."
             )
 
     def _show_alerts(self, pages: Texts, over: Mapping[str, str], say: Say) -> None:
         say(f"Receivers: {_receivers(pages['/api/v2/receivers'])}.")
         _show_lacking_page(pages["/"], say)
         if pages[ALERTS] is None:
-            say("Firing: not known, as Alertmanager does not answer. Prometheus and the light page show it.")
+            say(
+                "Firing: unknown, because Alertmanager does not answer. Prometheus and the light page show "
+                "it."
+            )
         started = metric(pages["/metrics"] or "", "process_start_time_seconds") or 0
         if (age := time.time() - started) < _REFILL:
             say(
-                f"Alertmanager started {ago(age)}. Prometheus sends it all alerts again within a "
-                "minute: until then some that fire are missing here."
+                f"Alertmanager started {ago(age)}. Prometheus resends all alerts within a minute: until "
+                "then, some firing alerts are missing here."
             )
         if alerts := firing(pages[ALERTS], pages[SILENCES], over):
             say("\n  ".join(["\nFiring:", *alerts]))
@@ -197,7 +201,7 @@ def firing(alerts: str | None, silences: str | None, over: Mapping[str, str] | N
         ended = (over or {}).get(run, "") if not name.startswith("Run") else ""
         words = (
             *(labels.get("severity", ""), name, run, fired),
-            f"the run is over ({ended})" if ended else "",
+            f"the run has ended ({ended})" if ended else "",
         )
         muted = _muted(alert["status"], names, ends)
         action = f"\n    First: {notes['action']}." if "action" in notes and not ended else ""
@@ -236,14 +240,14 @@ def _over(page: str | None) -> dict[str, str]:
 def _runs(page: str | None) -> str:
     """How many runs there are, by their states."""
     if page is None:
-        return "not known, as the exporter does not answer"
+        return "unknown, because the exporter does not answer"
     found = re.findall(r'^stepwatch_runs\{state="(\w+)"\} ([1-9]\d*)\.0$', page, re.MULTILINE)
     return ", ".join(f"{count} {state}" for state, count in found) or "none yet"
 
 
 def _receivers(page: str | None) -> str:
     if page is None:
-        return "not known, as Alertmanager does not answer"
+        return "unknown, because Alertmanager does not answer"
     # Those in brackets are made by us, for no one and for tests.
     names = [receiver["name"] for receiver in json.loads(page) if not receiver["name"].startswith("(")]
     return ", ".join(names) or "none, so alerts are sent to no one"
@@ -252,8 +256,8 @@ def _receivers(page: str | None) -> str:
 def _show_lacking_page(page: str | None, say: Say) -> None:
     if http_client.lacks_web_page(page):
         say(
-            "This Alertmanager was built without its web page, as Debian's package is: links to silences "
-            "in messages and on dashboards open no form. Use `make silence RUN=name` instead. "
+            "This Alertmanager was built without its web page, like Debian's package: links to silences in "
+            "messages and on dashboards do not work. Use `make silence RUN=name` instead. "
             "Fix: put the official release of Alertmanager on PATH."
         )
 
@@ -269,7 +273,7 @@ def _peers(page: str | None) -> Iterator[str]:
 def _show_findings(page: str | None, say: Say) -> bool:
     """Show what the watchdog found; return whether it answered and found nothing."""
     if page is None:
-        say("\nThe watchdog does not answer: what keeps the stack from alerting is not known.")
+        say("\nThe watchdog does not answer: faults of the alerting stack are unknown.")
         return False
     found = json.loads(page)
     if faults := [f"{each['summary']}. {each['description']}" for each in found["findings"]]:

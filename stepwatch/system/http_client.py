@@ -106,7 +106,7 @@ def unanswered(part: str, url: str) -> str:
     """What is to be said of a part of the stack that does not answer."""
     return (
         f"{part} does not answer at {url}. Expected: the one that `make up` starts. "
-        "Fix: `make up`; `make status` shows how each part is."
+        "Fix: `make up`; `make status` shows the state of each part."
     )
 
 

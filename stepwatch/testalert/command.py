@@ -154,7 +154,7 @@ class Watch:
     def _news(self, look: Look) -> str:
         if look.story.error:
             error = redacted(look.story.error, self.receiver.integration.secrets)
-            return f"an attempt failed ({error}); Alertmanager tries again"
+            return f"an attempt failed ({error}); Alertmanager retries"
         if look.sent.arrived:
             return "messages arrive; waiting for Alertmanager's log"
         return "waiting for Alertmanager"

@@ -28,7 +28,7 @@ WRONG = {
     "{on: KLHigh, do: []}": "do: is empty. Expected: one step or more.",
     "{on: KLHigh, do: [notify, notify]}": "names a step twice.",
     "{on: KLHigh, do: [reboot]}": '"reboot" is not one of the choices. Expected: one of evidence, notify,',
-    "{on: KLHigh, do: [stop, evidence]}": "goes on after stop. Expected: stop as the last step.",
+    "{on: KLHigh, do: [stop, evidence]}": "has steps after stop. Expected: stop as the last step.",
     "{on: KLHigh, do: [pause, stop]}": "pauses and stops one run. Expected: pause or stop.",
     "{on: KLHigh, do: [checkpoint, notify]}": "goes on after checkpoint. Expected: checkpoint as the last",
     "{on: KLHigh, do: [stop, checkpoint]}": "Expected: checkpoint and then stop as the last steps.",
@@ -62,7 +62,7 @@ def test_a_policy_that_makes_no_sense_is_refused_with_its_line_and_the_fix(
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ("targets: [{runs: a}]", "names nothing to reach a run by. Expected: pid_file or ray_job"),
+        ("targets: [{runs: a}]", "names no way to reach a run. Expected: pid_file or ray_job"),
         ("targets: [{runs: a, pid_file: x, ray_job: y}]", "names two things."),
         ("per_day: 0", "is below 1"),
         (

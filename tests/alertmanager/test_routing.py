@@ -163,7 +163,7 @@ def said(folder: Path, *words: str, **asked: str | list[str]) -> tuple[int, list
     return code, [line for line in lines if not line.startswith(UNASKED)]
 
 
-UNASKED = "Silences and inhibition were not looked at: no Alertmanager answers at "
+UNASKED = "Silences and inhibition were not checked: no Alertmanager answers at "
 
 
 @pytest.fixture(name="teams")

@@ -44,7 +44,7 @@ def test_all_runs_stand_on_top_the_worst_first_and_what_was_not_judged_last(
     inside = {target for target in page.attributes("href") if target.startswith("#")}
     assert {f"#{anchor}" for anchor in page.attributes("id")} >= inside
     assert "4 runs: 1 with a critical alert, 1 with warnings only, 1 silent, 1 not judged." in page.text
-    assert "not judged: there is no such file or folder" in page.words
+    assert "not judged: no such file or folder" in page.words
 
 
 def test_reports_what_was_tried_and_what_was_left_out(shown: Shown, tmp_path: Path) -> None:

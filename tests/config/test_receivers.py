@@ -158,12 +158,12 @@ def test_hours_hold_as_they_are_written(text: str, at: str, held: bool) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{times: [9-17]}", "is not a span of a day"),
+        ("{times: [9-17]}", "is not a time range"),
         ("{times: ['22:00-06:00']}", "Fix: write two: 22:00-24:00 and 00:00-06:00"),
-        ("{weekdays: [mo]}", "is not understood"),
+        ("{weekdays: [mo]}", "is not valid"),
         ("{weekdays: ['friday:monday']}", "ends before it begins"),
         ("{location: Berlin}", "is not a time zone"),
-        ("{days_of_month: [32]}", "is not understood"),
+        ("{days_of_month: [32]}", "is not valid"),
     ],
 )
 def test_hours_that_are_none_are_refused(tmp_path: Path, text: str, says: str) -> None:

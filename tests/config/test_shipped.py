@@ -110,7 +110,7 @@ def test_a_key_of_a_list_is_explained_with_the_keys_below_it():
     [
         ("alerts.Kl", "Fix: did you mean KL?"),
         ("alert.KL", "Fix: did you mean alerts?"),
-        ("listen.port", "listen holds no keys. Expected: a value. Fix: leave the rest out"),
+        ("listen.port", "listen has no keys below it. Expected: a section. Fix: remove the rest"),
         ("", "Fix: write one of these, or delete it"),
     ],
 )

@@ -110,7 +110,7 @@ def test_one_that_is_out_of_reach_is_reported_by_name_and_its_fix_works(
     assert (
         "in none of the networks of Prometheus (stepwatch_default), and port 9100 is not" in reported["apart"]
     )
-    assert "port 9100 is published for this machine itself only" in reported["closed"]
+    assert "port 9100 is published for this machine only" in reported["closed"]
     until(lambda: scraped(checkout).keys() == {"near"}, "the others go on")
 
     fix = re.search("`docker (network connect [^`]+)`", reported["closed"])

@@ -187,7 +187,7 @@ def test_servers_that_hang_or_are_down_cost_their_own_parts(tmp_path, runs):
 
         unknown = called("ppo/gsm8", "--path", runs, "--out", tmp_path / "out", "--exporter", url)
         assert unknown.returncode == 1
-        assert unknown.stderr == "There is no run named ppo/gsm8. The nearest there are: ppo/gsm8k.\n"
+        assert unknown.stderr == "There is no run named ppo/gsm8. Similar names: ppo/gsm8k.\n"
 
 
 def exported(url: str) -> str:

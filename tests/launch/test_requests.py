@@ -190,7 +190,7 @@ def test_a_trainer_that_handles_the_signal_is_asked_for_a_checkpoint_and_goes_on
         (
             ("saves",),
             "SIGUSR1",
-            "it is not known where the trainer saves; name the folder with --checkpoints",
+            "the checkpoint folder of the trainer is unknown; name it with --checkpoints",
         ),
         (("save", "watched"), "SIGTERM", "SIGTERM is not one of SIGUSR1, SIGUSR2"),
         (("saves", "watched"), "", "no signal is not one of SIGUSR1, SIGUSR2"),

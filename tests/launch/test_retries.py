@@ -255,7 +255,7 @@ UNKNOWN = "--retry q: there is no such policy. Expected: p."
             ["--retry", "P-"],
             "--retry P-: there is no such policy. Expected: p. Fix: did you mean p?",
         ),
-        (["--dry-run"], "--dry-run: what would be retried is not said. Fix: name a policy with --retry."),
+        (["--dry-run"], "--dry-run: no retry policy is given. Fix: name one with --retry."),
     ],
 )
 def test_a_policy_that_is_not_there_is_refused_before_anything_starts(

@@ -60,7 +60,7 @@ def test_up_waits_until_the_exporter_runs_its_new_settings(
     replace(file, '{"raw_limit": 41}')
 
     assert stack.up(exporter) == 0
-    assert "exporter runs its present settings" in stack.words
+    assert "exporter runs with the current settings" in stack.words
     assert row(stack)[2:6:3] == [pid, "current"]
 
 
@@ -70,7 +70,7 @@ def test_the_exporter_is_left_alone_when_its_settings_are_as_they_were(
     stack.up(exporter)
 
     assert stack.up(exporter) == 0
-    assert "exporter runs its present settings" in stack.words
+    assert "exporter runs with the current settings" in stack.words
     assert "starting again" not in stack.place.log("exporter").read_text()
     assert row(stack)[4] == "0"
 

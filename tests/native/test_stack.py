@@ -130,7 +130,7 @@ def _change_is_applied_in_place(installation: Installation, pids: set[int]) -> N
 
     assert done.returncode == 0
     for part in ("exporter", "gpu", "watchdog", "prometheus", "alertmanager"):
-        assert f"{part} runs its present settings" in done.stdout
+        assert f"{part} runs with the current settings" in done.stdout
     assert '"name":"Watchdog"' not in _rules(installation)
     assert installation.parts() == pids
     status = installation.run("status")

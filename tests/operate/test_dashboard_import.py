@@ -236,7 +236,7 @@ def test_a_dashboard_whose_title_changed_is_not_imported_beside_its_former_templ
     assert bring({**EDITED, "title": "Yours"}) == 2
     assert capsys.readouterr().err == (
         f"{config.parent}/dashboards/mine.yaml.j2: has the uid of {config.with_name('export.json')} (abc). "
-        "Expected: one template for a uid. Fix: delete the template that you no longer need; or change "
+        "Expected: one template per uid. Fix: delete the template that you no longer need; or change "
         "the uid of one.\n"
     )
     assert set(shown(config)) - {file.stem for file in dashboards()} == {"mine"}

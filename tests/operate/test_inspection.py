@@ -209,7 +209,7 @@ def test_logs_that_lead_to_one_name_are_distinguished_and_what_is_no_log_takes_n
     [
         (b"", "empty"),
         (bytes(range(256)), "no text"),
-        (b"hello\n", "no record of a trainer"),
+        (b"hello\n", "no trainer records"),
         (b'{\n "hidden_size": 4\n}\n', "JSON without a history of steps"),
     ],
 )

@@ -28,7 +28,7 @@ def test_a_marked_run_is_measured_anew_from_its_next_step(
     [
         (
             ("ppo/gsm",),
-            "Nothing was marked. There is no run named ppo/gsm. The nearest there are: ppo/gsm8k, ",
+            "Nothing was marked. There is no run named ppo/gsm. Similar names: ppo/gsm8k, ",
         ),
         (("ppo/gsm8k", "--note", "a\nb"), "Nothing was marked. Invalid `note`. Expected: one line of "),
     ],

@@ -108,7 +108,7 @@ def test_a_run_that_is_not_there_is_refused_with_the_nearest_names(
     assert site.run("silence", "ppo/gsm") == 2
 
     assert capsys.readouterr().err.startswith(
-        "Nothing was silenced. There is no run named ppo/gsm. The nearest there are: ppo/gsm8k, "
+        "Nothing was silenced. There is no run named ppo/gsm. Similar names: ppo/gsm8k, "
     )
     assert read(alertmanager, "/api/v2/silences") == []
 

@@ -25,7 +25,7 @@ def test_a_pattern_that_fits_no_run_is_reported_with_the_nearest_names(site: Sit
     found = remarks(site, "sft-*", "sft_*", "ppo/*")
 
     assert found == [
-        "overrides[1].runs: sft_* fits no run that there is. The nearest: sft-7, ppo/math, ppo/gsm8k."
+        "overrides[1].runs: sft_* matches no known run. Similar names: sft-7, ppo/math, ppo/gsm8k."
     ]
 
 

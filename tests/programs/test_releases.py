@@ -86,7 +86,10 @@ def test_a_download_that_breaks_off_is_refused(mirror: Mirror) -> None:
     mirror.publish("prometheus", "3.13.2", packed)
     mirror.cut = 10
 
-    assert f"it broke off after {len(packed) - 10} of {len(packed)} bytes" in refusal().problem
+    assert (
+        f"the connection was closed early after {len(packed) - 10} of {len(packed)} bytes"
+        in refusal().problem
+    )
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_an_edited_comment_is_not_pending(config, tmp_path):
 def test_a_file_that_cannot_be_used_is_reported_with_the_reason(config, tmp_path):
     config.write_text("alerts: {GradNormHigh: {warning: lots}}")
     reported = pending(config, tmp_path, OnThisMachine)
-    assert reported.startswith("config.yaml cannot be used; what was rendered last is in force.\n")
+    assert reported.startswith("config.yaml is invalid; the last rendered settings are in effect.\n")
     assert "alerts.GradNormHigh.warning" in reported
 
 

@@ -162,9 +162,9 @@ def test_parts_that_do_not_answer_are_not_taken_for_empty_ones() -> None:
     nobody = f"127.0.0.1:{free_port()}"
 
     assert lines(nobody, nobody) == [
-        "\nThe runs in /x: not known, as the exporter does not answer.",
-        "Receivers: not known, as Alertmanager does not answer.",
-        "Firing: not known, as Alertmanager does not answer. Prometheus and the light page show it.",
+        "\nThe runs in /x: unknown, because the exporter does not answer.",
+        "Receivers: unknown, because Alertmanager does not answer.",
+        "Firing: unknown, because Alertmanager does not answer. Prometheus and the light page show it.",
     ]
 
 
@@ -233,7 +233,7 @@ def test_a_page_or_server_that_gives_no_answer_is_named(serve: Serve) -> None:
     lines: list[str] = []
     well(HealthReport(exporter, "", "", "the runs in runs", "exporter.log"), lines.append)
 
-    assert lines[-1] == "http://10.0.0.8:5000 gives no answer that can be read; exporter.log says why."
+    assert lines[-1] == "http://10.0.0.8:5000 returned no readable answer; exporter.log says why."
     assert not any("10.0.0.7" in line or "10.0.0.9" in line for line in lines)
 
 
@@ -321,8 +321,7 @@ def test_a_missing_run_folder_is_made_and_said(tmp_path: Path) -> None:
     assert not make_folder(tmp_path / "*/logs")
 
     assert folder_remark(made=True, remembered=True) == (
-        ", which did not exist, so it was made; it is empty. "
-        "If that is a slip, `make up RUNS=folder` names another"
+        ", which did not exist and was created empty. To read another folder: `make up RUNS=folder`"
     )
     assert "which `make up RUNS=folder` named last" in folder_remark(made=False, remembered=True)
     assert folder_remark(made=False, remembered=False) == ""

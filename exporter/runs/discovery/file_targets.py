@@ -133,7 +133,7 @@ class VerlFiles(FileSource):
         room = MOST_FILES - len(files)
         for path in new[room:]:
             if path not in self._left_out:
-                words = f"{path} is left out; {MOST_FILES} files are read"
+                words = f"{path} is skipped; at most {MOST_FILES} files are read"
                 self._allowlist.note(self.name, "too_many", words)
         self._left_out = frozenset(new[room:])
         for path in new[:room]:

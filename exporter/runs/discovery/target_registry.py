@@ -132,7 +132,8 @@ class TargetRegistry:
             entry.page = False
             words = (
                 f"servers of {entry.labels.get('run') or entry.address} have no page {entry.path}, so "
-                "Prometheus is not sent there. Fix: under verl, rollout.disable_log_stats=False for vLLM, "
+                "Prometheus does not scrape them. Fix: with verl, set rollout.disable_log_stats=False for "
+                "vLLM, "
                 f"rollout.prometheus.enable=True for SGLang (HTTP {outcome.status})"
             )
             self._allowlist.note(entry.sources[0], "no_page", words)

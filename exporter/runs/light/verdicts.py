@@ -53,7 +53,7 @@ class Verdicts:
         except ValueError as problem:
             return text("400 Bad Request", f"{problem}\n")
         except FullError:
-            words = "Not recorded: there are as many verdicts as are kept. Fix: move verdicts.jsonl away."
+            words = "Not recorded: verdicts.jsonl is full. Fix: move the file away."
             return text("507 Insufficient Storage", f"{words}\n")
         except OSError as error:
             return _unavailable("written", error)
@@ -76,7 +76,7 @@ def _about(request: Request) -> Verdict:
     asked = {key: values[0] for key, values in parse_qs(request.query).items()}
     run, alert, since = asked.get("run", ""), asked.get("alert", ""), asked.get("since", "0")
     if not run or not run.isprintable() or len(run) > NAME_CHARACTERS or not _ALERT.fullmatch(alert):
-        raise ValueError("Expected: ?alert= and its name, &run= and the run's.")
+        raise ValueError("Expected: ?alert=NAME&run=NAME.")
     if not since.isdecimal() or len(since) > 12:
         raise ValueError("Invalid `since`. Expected: whole seconds since 1970.")
     return Verdict(run, alert, int(since), "", "", 0.0)
@@ -99,5 +99,8 @@ def _verdict(request: Request) -> Verdict:
 
 
 def _unavailable(done: str, error: OSError) -> Answer:
-    words = f"Verdicts cannot be {done}: {error.strerror}. Fix: free space, or rights, for the state folder."
+    words = (
+        f"Verdicts cannot be {done}: {error.strerror}. Fix: free space, or correct the permissions of the "
+        "state folder."
+    )
     return text("503 Service Unavailable", f"{words}\n")

@@ -203,7 +203,8 @@ class PanelFile(Poller):
             self.panels = read(self._file)
         except ValueError as problem:
             self.errors += 1
-            left = "Curves are shown without limits" if self.panels is BARE else "The panels of before stay"
+            bare = self.panels is BARE
+            left = "Curves are shown without limits" if bare else "The previous panels stay in use"
             logger.warning("%s %s.", problem, left)
 
 

@@ -227,8 +227,8 @@ class Client:
             yield
         except (ValueError, LookupError, TypeError, AttributeError) as problem:
             raise PollError(
-                f"{self.name} answers in another way than Prometheus does ({type(problem).__name__}). "
-                "Fix: name the address of a Prometheus, such as http://127.0.0.1:9090."
+                f"{self.name} does not answer like Prometheus ({type(problem).__name__}). "
+                "Fix: set the address of a Prometheus, such as http://127.0.0.1:9090."
             ) from None
 
 
@@ -344,7 +344,7 @@ class Answers:
 
 
 NO_URL = Answers(
-    problem="No Prometheus is named (--prometheus-url): nothing is known of alerts, limits and GPUs."
+    problem="No Prometheus is configured (--prometheus-url): alerts, limits and GPUs are unknown."
 )
 
 
@@ -445,9 +445,7 @@ class Prometheus(Poller):
         except Exception as fault:  # noqa: BLE001  (the pasts of other runs, and alerts, go on)
             reason = self._reason(fault)
             if not self.stopped:
-                self._once.warn(
-                    "past", f"{reason} Of the past of a run what was last known is shown, or nothing."
-                )
+                self._once.warn("past", f"{reason} Pages of runs show the last known history, or none.")
             self.errors += 1
             self.answers = replace(answers, gaps={**answers.gaps, span.run: reason})
         else:
@@ -471,4 +469,4 @@ class Prometheus(Poller):
     def _reason(self, fault: Exception) -> str:
         if isinstance(fault, PollError):
             return str(fault)
-        return f"{self._client.name}: {type(fault).__name__}, which is a fault of Stepwatch."
+        return f"{self._client.name}: {type(fault).__name__}, an internal error of Stepwatch."

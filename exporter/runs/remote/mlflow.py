@@ -178,7 +178,7 @@ class Mlflow:
                 self._follow(run)
         except _SHAPE_FAULTS:
             raise PollError(
-                f"{self.name} answers with JSON of another form than MLflow's. "
+                f"{self.name} answers with JSON that is not MLflow's. "
                 "Fix: give the address of an MLflow server of version 2 or later."
             ) from None
         self._followed = {run.id: self._followed[run.id] for run in listed}

@@ -220,8 +220,8 @@ class Page:
         runs = self._read()
         if runs and self._step and not any(found.counter(self._step) for found in runs.values()):
             raise PollError(
-                f"{self.name} has a trainer's metrics, but no {self._step!r}, which is to count the steps. "
-                "Fix: name a metric of that page, or none."
+                f"{self.name} has a trainer's metrics, but no {self._step!r}, the configured step metric. "
+                "Fix: set `step` to a metric of that page, or to null."
             )
         self.reported = frozenset(runs)
         records = [self._record(run, found) for run, found in runs.items()]

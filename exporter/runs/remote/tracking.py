@@ -83,7 +83,7 @@ class Tracking:
             if refusal.status != 404:
                 raise
             raise MissingError(
-                f"{self.name} has no experiment {name!r}. Fix: name one as the server's page lists it."
+                f"{self.name} has no experiment {name!r}. Fix: use a name that the server's page lists."
             ) from None
         return str(answer["experiment"]["experiment_id"])
 

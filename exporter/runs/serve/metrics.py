@@ -25,7 +25,7 @@ FAMILIES: tuple[Family, ...] = (
     *(Family(f"rl_{signal.name}", "gauge", signal.help) for signal in signals.SIGNALS),
     *(Family(f"rl_{signal.name}", "gauge", signal.help) for signal in signals.PART_SIGNALS),
     Family("rl_raw", "gauge", "Last value under a key of the trainer that no signal uses."),
-    Family("rl_raw_keys_refused_total", "counter", "Keys left out because the run had as many as it may."),
+    Family("rl_raw_keys_refused_total", "counter", "Keys dropped at the limit of keys per run."),
     *(Family(f"rl_{name}", "gauge", text) for name, text in STATISTIC_HELP.items()),
 )
 """Every metric about runs, in the order in which they are written."""

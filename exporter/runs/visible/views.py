@@ -155,6 +155,6 @@ def _unmapped(view: View) -> str:
     listed = f": {', '.join(keys[:MOST_KEYS])}{more}" if keys else ""
     likely = [candidate.setting for candidate in view.run.candidates()] or ["reward: [key]"]
     return (
-        f"{view.name}: none of its keys is a signal that rules look at{listed}. "
-        f"Fix: say below signals in config.yaml what they mean, such as {'; '.join(likely)}"
+        f"{view.name}: none of its keys is a signal that rules use{listed}. "
+        f"Fix: map its keys to signals below signals in config.yaml, such as {'; '.join(likely)}"
     )

@@ -35,13 +35,13 @@ _UNSCRAPED_SECONDS = 50
 two intervals of the GPUs' scrape before it ends the series of a target that is gone."""
 
 _SHOWS = {
-    "exporter": "how runs are, their curves",
-    "gpu": "what is read from the GPUs",
-    "watchdog": "what keeps the stack from alerting",
-    "actions": "what is done about runs; vetoes",
-    "notifier": "messages to chats, and what these answered",
-    "prometheus": "queries, targets and every alert that fires",
-    "alertmanager": "alerts in groups, silences",
+    "exporter": "runs and their curves",
+    "gpu": "GPU metrics",
+    "watchdog": "faults that keep the stack from alerting",
+    "actions": "actions on runs; vetoes",
+    "notifier": "messages to chats and their answers",
+    "prometheus": "queries, targets, firing alerts",
+    "alertmanager": "grouped alerts, silences",
     "grafana": "dashboards; user admin, password below",
 }
 _FILES = {
@@ -121,7 +121,7 @@ class Containers:
             settings = out / "alertmanager/generated/alertmanager.yml"
             say(reload(f"http://{config.address('alertmanager')}", settings))
             if left:
-                say(f"The demo is gone; {_end_alerts(project, config)} alerts of it are over.")
+                say(f"The demo was removed; {_end_alerts(project, config)} of its alerts have ended.")
         self._conclude(config, folder, demo=demo)
         return 0
 
@@ -166,10 +166,10 @@ class Containers:
             return 1
         begun = time.time()
         self._project.run("restart", *SIMULATIONS)
-        self.say("The simulated runs and GPUs start over.")
+        self.say("The simulated runs and GPUs restart from the beginning.")
         demo_alerts.wait_started(f"http://{config.address('prometheus')}", begun)
         count = _end_alerts(self._project, config)
-        self.say(f"{count} alerts of the demo are over. They come again within three minutes.")
+        self.say(f"{count} alerts of the demo have ended. They fire again within three minutes.")
         return 0
 
     def journal(self, part: str) -> Callable[[], str]:

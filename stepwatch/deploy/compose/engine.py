@@ -182,7 +182,7 @@ def require() -> None:
         raise NoEngineError("no Docker daemon answers")
     compose = _output("docker", "compose", "version", "--short")
     if compose is None:
-        raise NoEngineError("docker has no Compose plugin (docker-compose v1 will not do)")
+        raise NoEngineError("docker has no Compose plugin (docker-compose v1 does not work)")
     number = re.search(r"(\d+)\.(\d+)", compose)
     if not number or (int(number[1]), int(number[2])) < LEAST_COMPOSE:
         raise NoEngineError(

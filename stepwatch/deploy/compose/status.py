@@ -58,7 +58,7 @@ def status(project: Engine, rendered: Path, say: Say) -> int:
         say(line)
     for name, state in states.items():
         if state is SettingsState.CHANGED:
-            say(f"\nThe settings of {name} were rendered again since it read them: `make up`.")
+            say(f"\n{name} runs with outdated settings. Fix: `make up`.")
         if state is SettingsState.REFUSED:
             say(f"\n{name} refused its settings; `docker compose logs {name}` says why.")
     for each in services:
@@ -76,7 +76,7 @@ def health(addresses: Mapping[str, str], runs: Path | str, *, demo: bool = False
 
     ``runs`` is the folder that containers see as /runs; ``demo``: whether there are simulated runs besides.
     """
-    log = f"`docker compose logs exporter` (where {_RUNS} stands for {runs})"
+    log = f"`docker compose logs exporter` (where {_RUNS} is {runs})"
     parts = {part: addresses.get(part, "") for part in ("exporter", "alertmanager", "watchdog")}
     simulated = " and the Docker volume demo-runs" if demo else ""
     return HealthReport(**parts, shows=f"the runs in {runs}{simulated}", log=log)

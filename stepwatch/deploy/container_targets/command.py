@@ -82,8 +82,8 @@ def _prometheus(place: State, answer: Answer) -> tuple[Path, Reach]:
             deployment.require(folder if folder.is_dir() else targets, targets)
             return folder, FromContainer(container.addresses.keys())
     raise Refused(
-        f"No Prometheus of {CHECKOUT} runs, and what it would reach depends on where it does. "
-        "Expected: a stack that is up. Fix: `make up`, then this again. Nothing was changed."
+        f"No Prometheus of {CHECKOUT} is running, so its reachable targets are unknown. Expected: a running "
+        "stack. Fix: run `make up`, then this command again. Nothing was changed."
     )
 
 
@@ -109,8 +109,8 @@ def ask() -> Answer:
         with closing(client):
             if client.api.base_url != _UNIX:
                 raise Refused(
-                    f"{_host()} is not a socket of this machine, from which containers of another one "
-                    "cannot be reached. Expected: unix:///path/to/docker.sock. "
+                    f"{_host()} is not a socket of this machine; containers of another machine cannot be "
+                    "reached from here. Expected: unix:///path/to/docker.sock. "
                     "Fix: run this where that daemon is. Nothing was changed."
                 )
             info = client.api.info()

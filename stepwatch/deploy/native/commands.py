@@ -149,12 +149,12 @@ class Processes:
             begun = time.time()
             for name in SIMULATIONS:
                 server.restart(name)
-            say("The simulated runs and GPUs start over.")
+            say("The simulated runs and GPUs restart from the beginning.")
             demo_alerts.wait_started(f"http://{parts['prometheus'].address}", begun)
         failed = supervision.wait_ready([parts[name] for name in SIMULATIONS], place, say)
         supervision.explain(failed, place, say)
         count, ready = self._end_alerts(parts)
-        say(f"{count} alerts of the demo are over. They come again within three minutes.")
+        say(f"{count} alerts of the demo have ended. They fire again within three minutes.")
         return 0 if ready and not failed else 1
 
     def journal(self, part: str) -> Callable[[], str]:
@@ -188,7 +188,7 @@ class Processes:
             say(f"  {line}")
         say("")
         if not config.is_agent and not any(part.name == "grafana" for part in parts):
-            say("Grafana 10 or later is not on PATH: the exporter's page shows the runs all the same.")
+            say("Grafana 10 or later is not on PATH: the exporter's page shows the runs too.")
         if config.is_agent:
             say(agent.where(config))
             for sender in status.senders(parts, place):
@@ -203,7 +203,7 @@ class Processes:
         parts = {each.name: each for each in stack.load(self.place.parts)}
         demo_alerts.wait_gone(f"http://{parts['prometheus'].address}")
         count, _ = self._end_alerts(parts)
-        self.say(f"The demo is gone; {count} alerts of it are over.")
+        self.say(f"The demo was removed; {count} of its alerts have ended.")
 
     def _end_alerts(self, parts: Mapping[str, Part]) -> tuple[int, bool]:
         """How many alerts were ended, and whether Prometheus is up again."""
@@ -246,9 +246,9 @@ def require_bare(config: Config, alertmanager: Program) -> None:
         key = "mail.password_file" if receiver.mail else way.block
         if path and (content := path.read_bytes()) != content.strip():
             raise StackError(
-                f"receivers: {receiver.name}: {key}: {path} ends with a line end or a space, "
-                f"and Alertmanager {written(alertmanager.version)} takes that for a part of it. Expected: "
-                f"nothing but the password. Fix: printf %s PASSWORD > {path}, or Alertmanager 0.27 or later."
+                f"receivers: {receiver.name}: {key}: {path} ends with a newline or a space, and Alertmanager "
+                f"{written(alertmanager.version)} takes that as part of the password. Expected: only the "
+                f"password. Fix: printf %s PASSWORD > {path}, or Alertmanager 0.27 or later."
             )
 
 

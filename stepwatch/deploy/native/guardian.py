@@ -150,12 +150,12 @@ def _replaced(folder: Path, end: str) -> bool:
         with place.lock("the guardian", logger.info), supervisord.connected(place) as server:
             if server or not place.wanted:
                 return True
-            logger.error("supervisord is gone: stopping the parts that it left, and starting all anew.")
+            logger.error("supervisord is gone: stopping the parts that it left, and restarting all parts.")
             # They hold the ports.
             processes.stop(place.mark, grace=_STOP_SECONDS)
             supervisord.start(place)
             with suppress(OSError):  # on a full disk
-                write(place.restarted, f"{end}; the guardian started all parts again.")
+                write(place.restarted, f"{end}; the guardian restarted all parts.")
     except (OSError, StackError) as problem:
         logger.error("%s", problem)  # noqa: TRY400 - it says what to do
         return not folder.is_dir()

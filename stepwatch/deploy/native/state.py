@@ -168,7 +168,7 @@ class State:
         except OSError as problem:
             raise StackError(
                 f"{self.backend}: {problem.strerror}. Expected: a folder to write to. "
-                "Fix: make room on its disk, or give it back to the user who runs this."
+                "Fix: free space on its disk, or make this user its owner."
             ) from None
 
     def give_up(self) -> None:

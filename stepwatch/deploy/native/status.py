@@ -26,10 +26,10 @@ _HEADINGS = ("part", "state", "pid", "up for", "restarts", "settings", "page", "
 _WORDS = {"BACKOFF": "dies at start", "FATAL": "given up", "RUNNING": "not ready"}
 _UNSUPERVISED = "unsupervised"
 _WITHOUT_GUARDIAN = (
-    "supervisord and the guardian are dead. Living parts continue, but a part that dies is not restarted. "
-    "Fix: `make up`, which starts everything again."
+    "supervisord and the guardian are dead. Running parts continue, but a part that dies is not restarted. "
+    "Fix: `make up`, which restarts everything."
 )
-_WITHOUT_SUPERVISOR = "supervisord does not answer. The guardian starts it again within 30 s."
+_WITHOUT_SUPERVISOR = "supervisord does not answer. The guardian restarts it within 30 s."
 _YOUNG = 60
 """Seconds: what runs for less, and had to be started again, is shown with its last log lines."""
 
@@ -77,7 +77,7 @@ class Line:
         if self.state == "suspended":
             yield f"\nA signal suspended {name}. Fix: kill -CONT {self.pid}"
         if self.settings is SettingsState.CHANGED:
-            yield f"\nThe settings of {name} were rendered again since it read them: `make up`."
+            yield f"\n{name} runs with outdated settings. Fix: `make up`."
         if self.settings is SettingsState.REFUSED:
             yield f"\n{name} refused its settings; its log says why."
 

@@ -35,11 +35,11 @@ def start(parts: Sequence[Part], place: State, say: Say, *, as_service: bool = F
     stack.save(parts, place.parts)
     with supervisord.connected(place) as server:
         if server and as_service and not service.runs(place):
-            say("Stepwatch moves below systemd: every part starts anew.")
+            say("Stepwatch moves below systemd: all parts restart.")
             server.shut_down(place.mark)
         elif server:
             fresh = server.apply() | server.revive()
-            say(f"Stepwatch is running; started anew: {', '.join(sorted(fresh)) or 'nothing'}.")
+            say(f"Stepwatch is running; restarted: {', '.join(sorted(fresh)) or 'nothing'}.")
             return fresh
     processes.stop(place.mark, grace=10)  # orphans of a supervisord that was killed
     if service.installed(place):
@@ -56,7 +56,7 @@ def settle(parts: Sequence[Part], fresh: set[str], place: State, say: Say, *, re
     from starting are moved aside. What is said ends with why parts failed, and which.
 
     Returns:
-        0 when every part is ready and runs its present settings, 1 when some are not.
+        0 when every part is ready and runs with the current settings, 1 when some are not.
     """
     failed = wait_ready(parts, place, say)
     if repair:
@@ -179,5 +179,5 @@ def _reload(part: Part, settings: Settings, place: State, say: Say) -> bool:
                 server.hang_up(part.name)
     done = wait_loaded(settings, part.metrics, after=due, patience=_RELOAD_SECONDS)
     refusal = f"refused its settings: see {place.log(part.name)}"
-    say(f"  {part.name} {'runs its present settings' if done else refusal}")
+    say(f"  {part.name} {'runs with the current settings' if done else refusal}")
     return done

@@ -141,7 +141,7 @@ def test_alerts_about_no_run_stand_above_all_runs() -> None:
 
     assert text.index("EngineGone") < text.index("ppo/gsm8k")
     assert "A &lt;b&gt;server&lt;/b&gt; is gone." in text
-    assert "Not of these runs" not in page(Reported([summary()])).text
+    assert "Not about these runs" not in page(Reported([summary()])).text
 
 
 def test_the_worst_runs_come_first_and_finished_ones_last() -> None:
@@ -414,10 +414,10 @@ def test_an_alert_of_a_run_that_is_over_says_so() -> None:
 def test_an_alert_that_outlasts_its_condition_says_until_when() -> None:
     passed = replace(EXPLOSION, passed=NOON)
     found = page(Reported([summary(firing=(passed,))])).words
-    assert f"its condition has passed at {formatting.clock(NOON)}" in found
+    assert f"its condition ended at {formatting.clock(NOON)}" in found
     assert "it ends at" not in found
     found = page(Reported([summary(firing=(replace(passed, ends=NOON + 60),))])).words
-    assert f"; it ends at {formatting.clock(NOON + 60)}, unless that holds again" in found
+    assert f"; it ends at {formatting.clock(NOON + 60)}, unless the condition returns" in found
     assert "condition" not in page(Reported([summary(firing=(EXPLOSION,))])).words
 
 

@@ -68,4 +68,4 @@ def test_an_exporter_whose_looks_do_not_end_is_not_healthy() -> None:
     assert health.report()[0]
     health.polled = time.time() - LOOK_SECONDS - 5
     well, words = health.report()
-    assert (well, words.startswith("no look at the logs for 65 s")) == (False, True)
+    assert (well, words.startswith("the logs were not checked for 65 s")) == (False, True)

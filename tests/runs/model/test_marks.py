@@ -241,7 +241,7 @@ def test_a_run_that_is_not_there_is_refused_with_the_nearest_names(folder: Path,
     page = watched()
     page.look()
 
-    with pytest.raises(UnknownRunError, match=r"no run named ppo/gsm8\. The nearest there are: ppo/gsm8k, "):
+    with pytest.raises(UnknownRunError, match=r"no run named ppo/gsm8\. Similar names: ppo/gsm8k, "):
         page.watch.mark("ppo/gsm8", "x")
 
 

@@ -59,7 +59,7 @@ def is_refused(ask: Callable[[], object], url: str) -> bool:
     try:
         ask()
     except PollError as problem:
-        return str(problem).startswith(f"{url} answers in another way than Prometheus does")
+        return str(problem).startswith(f"{url} does not answer like Prometheus")
     return False
 
 
@@ -146,7 +146,7 @@ def test_a_past_that_is_not_reported_is_a_lack_of_that_run_alone_and_is_logged_o
             prometheus.answers.gap(RunId(run))
             == f"Past alerts, limits and GPU curves of this run are missing. {reason}"
         )
-    assert logged == [f"{reason} Of the past of a run what was last known is shown, or nothing."]
+    assert logged == [f"{reason} Pages of runs show the last known history, or none."]
 
 
 def test_pasts_that_take_long_hold_up_no_alert_for_longer_than_one_of_them(monkeypatch: pytest.MonkeyPatch):

@@ -142,7 +142,11 @@ def test_an_alert_concerns_what_its_rule_looks_at_not_all_of_its_topic():
 def test_what_is_not_logged_or_always_0_is_unknown():
     zero = health("kl", [{"reward": value, "kl": 0.0} for value in wavering(0.5, 20)])
 
-    assert (zero.value, zero.state, zero.diagnosis) == (None, "unknown", "The trainer does not log it.")
+    assert (zero.value, zero.state, zero.diagnosis) == (
+        None,
+        "unknown",
+        "The trainer does not log this signal.",
+    )
     assert health("grad_norm", exploding_kl()).state == "unknown"
 
 

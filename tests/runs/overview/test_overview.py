@@ -280,7 +280,7 @@ def test_a_file_that_is_none_leaves_the_last_good_one_is_reported_once_and_count
     (said,) = logged
     assert str(panel_file) in said
     assert " Expected " in said
-    assert said.endswith("run python generate.py. The panels of before stay.")
+    assert said.endswith("run python generate.py. The previous panels stay in use.")
     assert value(reported, "stepwatch_panels_errors_total") == [1]
 
 

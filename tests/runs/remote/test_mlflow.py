@@ -307,7 +307,7 @@ def test_an_experiment_or_run_that_is_not_there_is_named_with_the_fix(server: st
     with pytest.raises(PollError) as caught:
         Mlflow(server, experiments=("no such",)).poll()
     assert str(caught.value) == (
-        f"{server} has no experiment 'no such'. Fix: name one as the server's page lists it."
+        f"{server} has no experiment 'no such'. Fix: use a name that the server's page lists."
     )
     with pytest.raises(PollError) as caught:
         Mlflow(server, run_ids=("0" * 32,)).poll()

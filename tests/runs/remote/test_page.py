@@ -159,8 +159,8 @@ def test_a_named_counter_is_used_and_missed_when_it_is_not_there(trainer: Traine
     with pytest.raises(PollError) as caught:
         page.poll()
     assert str(caught.value) == (
-        f"{trainer.url} has a trainer's metrics, but no 'my_updates', which is to count the steps. "
-        "Fix: name a metric of that page, or none."
+        f"{trainer.url} has a trainer's metrics, but no 'my_updates', the configured step metric. Fix: set "
+        "`step` to a metric of that page, or to null."
     )
     trainer.gauge("my_updates").set(9)
     assert one(page).step == 9
