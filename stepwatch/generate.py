@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _report_stale(stale(options.config, options.out, templates=CHECKOUT))
         outcome = generate(options.config, options.out, templates=CHECKOUT)
         _report(outcome)
-        _tell_compose(options, outcome.config)
+        _update_env_file(options, outcome.config)
         if options.reload is not None:
             _say(sys.stdout, [_reload(options, outcome.config)])
     except Refused as refusal:
@@ -92,7 +92,7 @@ def _report(outcome: Outcome) -> None:
         _say(sys.stderr, [outcome.warning])
 
 
-def _tell_compose(options: argparse.Namespace, config: Config) -> None:
+def _update_env_file(options: argparse.Namespace, config: Config) -> None:
     """Have a bare `docker compose` know the ports and links of this configuration."""
     if (options.config, options.out) == (CHECKOUT / "config.yaml", CHECKOUT):
         variables.update(CHECKOUT / ".env", variables.of_config(config))

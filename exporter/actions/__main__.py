@@ -23,10 +23,10 @@ from exporter.actions.breaker import Breaker
 from exporter.actions.messages import Messages
 from exporter.actions.pages import Site
 from exporter.actions.policy import Limits, Rule
+from exporter.actions.stack_client import StackClient
 from exporter.actions.steps import Steps, evidence_command
 from exporter.actions.targets import Configured, Group, RayJob, Saving
 from exporter.actions.webhook import MOST_BODY
-from exporter.actions.world import World
 from exporter.http.host_check import HostCheck
 from exporter.http.routes import Routes
 from exporter.http.server import Server
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _breaker(options: argparse.Namespace, audit: Audit) -> Breaker:
-    world = World(
+    stack = StackClient(
         options.prometheus, options.alertmanager, options.exporter, options.password_file, options.targets
     )
     settings = Path(options.config_file).with_name("evidence.json") if options.config_file else None
@@ -104,8 +104,8 @@ def _breaker(options: argparse.Namespace, audit: Audit) -> Breaker:
         options.rules,
         limits,
         audit=audit,
-        world=world,
-        perform=Steps(world, evidence, saving).perform,
+        stack=stack,
+        perform=Steps(stack, evidence, saving).perform,
         messages=messages,
     )
 

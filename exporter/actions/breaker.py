@@ -11,7 +11,7 @@ from threading import RLock, Thread
 from typing import Protocol
 
 from exporter.actions.audit import Audit, opening
-from exporter.actions.messages import TOLD_SECONDS, Messages, is_told
+from exporter.actions.messages import OUTCOME_SECONDS, Messages, is_announced
 from exporter.actions.policy import (
     CHECKPOINT,
     Action,
@@ -26,7 +26,7 @@ from exporter.actions.policy import (
     to_go_on,
     to_open,
 )
-from exporter.actions.webhook import News
+from exporter.actions.webhook import NotifiedAlert
 
 logger = logging.getLogger("exporter.actions")
 
@@ -37,7 +37,7 @@ OFF = "off"
 
 
 class Look(Protocol):
-    """What the breaker knows the others by; ``World`` is it."""
+    """What the breaker knows the others by; ``StackClient`` is it."""
 
     def refresh(self) -> None: ...
 
@@ -47,7 +47,7 @@ class Look(Protocol):
 
 
 Perform = Callable[[str, Action], Result]
-Apart = Callable[[Callable[[], None]], None]
+Spawn = Callable[[Callable[[], None]], None]
 
 
 def in_thread(do: Callable[[], None]) -> None:
@@ -62,11 +62,11 @@ class Breaker:
         rules: The policies, the first that fits an alert counts.
         limits: The guard rails.
         audit: The log.
-        world: What is known now.
+        stack: What is known now.
         perform: Does a step.
         messages: What receivers read.
         clock: Gives the present time, in Unix seconds.
-        apart: Does a step that takes minutes.
+        spawn: Does a step that takes minutes.
     """
 
     def __init__(
@@ -75,16 +75,16 @@ class Breaker:
         limits: Limits,
         *,
         audit: Audit,
-        world: Look,
+        stack: Look,
         perform: Perform,
         messages: Messages,
         clock: Callable[[], float] = time.time,
-        apart: Apart = in_thread,
+        spawn: Spawn = in_thread,
     ) -> None:
         self.limits, self.audit, self.started = limits, audit, clock()
         self.failures: Counter[str] = Counter({"post": 0, "audit": 0})
-        self._rules, self._world, self._perform = tuple(rules), world, perform
-        self._messages, self._clock, self._apart = messages, clock, apart
+        self._rules, self._stack, self._perform = tuple(rules), stack, perform
+        self._messages, self._clock, self._spawn = messages, clock, spawn
         self._busy: set[str] = set()
         self._switch = audit.path.with_name(OFF)
         self._alerts: dict[str, tuple[Alert, Rule]] = {}
@@ -127,10 +127,10 @@ class Breaker:
         with self._lock:
             return sorted(self.audit.actions.values(), key=lambda action: action.opened, reverse=True)
 
-    def receive(self, news: Sequence[News]) -> None:
+    def receive(self, alerts: Sequence[NotifiedAlert]) -> None:
         """Take alerts in."""
         with self._lock:
-            for alert, firing in news:
+            for alert, firing in alerts:
                 if not firing:
                     self._alerts.pop(alert.fingerprint, None)
                     self._held.pop(alert.fingerprint, None)
@@ -161,9 +161,9 @@ class Breaker:
         with self._lock:
             alerts = list(self._alerts.values())
         if alerts or self.audit.open():
-            self._world.refresh()
+            self._stack.refresh()
             for alert, rule in alerts:
-                self._begin(alert, rule, self._world.look(alert))
+                self._begin(alert, rule, self._stack.look(alert))
             for action in self.audit.open():
                 self._go_on(action)
         self.looks += 1
@@ -246,7 +246,7 @@ class Breaker:
                     self.audit.append(self._clock(), "intent", action.id, step=decision.what)
             if decision.what == CHECKPOINT:
                 self._busy.add(action.id)
-                self._apart(partial(self._do, action, CHECKPOINT))
+                self._spawn(partial(self._do, action, CHECKPOINT))
                 return
             if decision.verb == "announce":
                 self._announce(action)
@@ -259,7 +259,7 @@ class Breaker:
         """What is known of the alert of an action: not to hold once Alertmanager said that it ended."""
         known = self._alerts.get(action.fingerprint)
         alert = known[0] if known else Alert(action.fingerprint, _labels(action), action.since)
-        seen = self._world.look(alert)
+        seen = self._stack.look(alert)
         if known and known[0].since == action.since:
             return seen
         return Seen(holds=False, attempt=seen.attempt, alive=seen.alive, why=seen.why)
@@ -267,7 +267,7 @@ class Breaker:
     def _announce(self, action: Action) -> None:
         """Announce a step; its veto window begins only once Alertmanager has taken the announcement."""
         now = self._clock()
-        if not self._world.post([self._messages.pending(action, now + self.limits.veto, now)]):
+        if not self._stack.post([self._messages.pending(action, now + self.limits.veto, now)]):
             self.failures["post"] += 1
             logger.warning(
                 "Alertmanager does not accept the announcement of action %s. The action waits.", action.id
@@ -319,11 +319,11 @@ class Breaker:
         for action in self.actions():
             if not action.outcome and action.deadline is not None:
                 posts.append(self._messages.pending(action, action.deadline, now))
-            elif action.closed is not None and now - action.closed < TOLD_SECONDS and is_told(action):
+            elif action.closed is not None and now - action.closed < OUTCOME_SECONDS and is_announced(action):
                 if action.announced is not None:
                     posts.append(self._messages.over(action))
                 posts.append(self._messages.taken(action))
-        if posts and not self._world.post(posts):
+        if posts and not self._stack.post(posts):
             self.failures["post"] += 1
 
 

@@ -14,7 +14,7 @@ PENDING, TAKEN = "ActionPending", "ActionTaken"
 TOPIC = "actions"
 EXPIRY_SECONDS = 120.0
 """After which Alertmanager ends an announcement that is not posted again: this service may die."""
-TOLD_SECONDS = 600.0
+OUTCOME_SECONDS = 600.0
 """How long the outcome stays among the alerts."""
 
 _PENDING = {
@@ -126,7 +126,7 @@ class Messages:
             url=self.page(action),
         )
         closed = action.closed or 0.0
-        return self._alert(TAKEN, action, (summary, said), (closed, closed + TOLD_SECONDS))
+        return self._alert(TAKEN, action, (summary, said), (closed, closed + OUTCOME_SECONDS))
 
     def _evidence(self, action: Action) -> Text | str:
         found = action.results.get("evidence")
@@ -154,7 +154,7 @@ class Messages:
         }
 
 
-def is_told(action: Action) -> bool:
+def is_announced(action: Action) -> bool:
     """Whether receivers are notified of what came of a closed action."""
     return (
         "notify" in action.do

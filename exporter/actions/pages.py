@@ -12,7 +12,7 @@ from typing import Any
 from exporter.actions.breaker import Breaker
 from exporter.actions.messages import REASONS
 from exporter.actions.policy import Action
-from exporter.actions.webhook import news
+from exporter.actions.webhook import notified_alerts
 from exporter.http import process
 from exporter.http.exposition import CONTENT_TYPE, Metric, Sample, own, page
 from exporter.http.message import Answer, Request, text
@@ -52,7 +52,7 @@ class Site:
 
     def _webhook(self, request: Request) -> Answer:
         try:
-            self._breaker.receive(news(request, self._password_file))
+            self._breaker.receive(notified_alerts(request, self._password_file))
         except WebhookError as refused:
             return refused.answer
         return text("200 OK", "ok\n")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from exporter.actions.audit import safe
 from exporter.actions.policy import CHECKPOINT, Action, Result
+from exporter.actions.stack_client import StackClient
 from exporter.actions.targets import Saving, TargetError
-from exporter.actions.world import World
 
 EVIDENCE_SECONDS = 90.0
 """That an archive may take; it is made within 30 s where the machine has time."""
@@ -20,13 +20,13 @@ class Steps:
     """Does steps.
 
     Args:
-        world: Knows what runs are reached by.
+        stack: Knows what runs are reached by.
         evidence: The command that collects it, without the run's name.
         saving: How trainers are asked for a checkpoint; ``None`` if they are not.
     """
 
-    def __init__(self, world: World, evidence: Sequence[str], saving: Saving | None = None) -> None:
-        self._world, self._evidence, self._saving = world, tuple(evidence), saving
+    def __init__(self, stack: StackClient, evidence: Sequence[str], saving: Saving | None = None) -> None:
+        self._stack, self._evidence, self._saving = stack, tuple(evidence), saving
 
     def perform(self, step: str, action: Action) -> Result:
         """Do a step of an action. In a dry run only say what it would have been."""
@@ -34,7 +34,7 @@ class Steps:
             return Result(done=False, text="dry run: not done", dry=True)
         if step == "evidence":
             return self._collect(action)
-        target = self._world.target(action.run)
+        target = self._stack.target(action.run)
         if target is None or target.attempt != action.attempt or target.gone:
             return Result(done=False, text="the attempt that the alert is about has ended")
         try:

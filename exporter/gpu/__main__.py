@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log_cannot_listen(options, error)
         return 2
     logger.info("http://%s:%s/metrics shows the GPUs of this machine", options.listen, options.port)
-    while not (stop.is_set() or front.hopeless()):
+    while not (stop.is_set() or front.must_restart()):
         server.serve(TICK_SECONDS)
         if settings.changed():
             front.apply(settings.renewed())
@@ -91,7 +91,7 @@ class Front:
         self.supervisor.tick(now, time.time())
         self.changes.tick(now)
 
-    def hopeless(self) -> bool:
+    def must_restart(self) -> bool:
         """Return whether only a restart helps, and log why."""
         now = time.monotonic()
         reason = self.state.trouble(now)

@@ -100,7 +100,7 @@ class State:
         return sum(reason == OK for reason in self._cards.values())
 
     @property
-    def split_anew(self) -> bool:
+    def repartitioned(self) -> bool:
         """Whether a GPU only has to be read by a new worker, as last heard."""
         return contract.MIG_CHANGED in self._cards.values()
 

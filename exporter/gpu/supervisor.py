@@ -175,9 +175,9 @@ class Supervisor:
             for worker in filter(None, (self._worker, self._successor)):
                 worker.order(seconds, now)
         # to open NVML anew helps a GPU that was split, however often it did not help another
-        if self._state.split_anew and not self._mig_changed:
+        if self._state.repartitioned and not self._mig_changed:
             self._next = now
-        self._mig_changed = self._state.split_anew
+        self._mig_changed = self._state.repartitioned
         if self._worker is None:
             self._fill(now)
         else:

@@ -26,9 +26,9 @@ from exporter.notifier.dingtalk import DingTalk
 from exporter.notifier.feishu import Feishu
 from exporter.notifier.outbox import Outbox, OutboxError
 from exporter.notifier.pages import Site
+from exporter.notifier.stack_client import StackClient
 from exporter.notifier.wecom import WeCom
 from exporter.notifier.wording import Addresses, Wording
-from exporter.notifier.world import World
 from exporter.options import (
     CommandLine,
     log_cannot_listen,
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.exporter_link, options.alertmanager_link, options.grafana_link, options.link
     )
     wording = Wording(addresses, options.texts, options.waits)
-    world = World(
+    stack = StackClient(
         options.prometheus, options.alertmanager, options.exporter, options.password_file, options.signals
     )
     deliveries = {
@@ -89,8 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             channel.secrets,
             outbox=outbox,
             wording=wording,
-            ask=world.known,
-            draw=world.picture,
+            ask=stack.known,
+            draw=stack.picture,
         )
         for channel in options.channels
     }
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         outbox,
         deliveries,
         wording=wording,
-        world=world,
+        stack=stack,
         password_file=options.password_file,
         alertmanager=options.alertmanager_link,
     )

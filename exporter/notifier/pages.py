@@ -21,8 +21,8 @@ from exporter.http.webhook import WebhookError, require
 from exporter.notifier.delivery import Delivery, initial
 from exporter.notifier.notification import PayloadError, parse
 from exporter.notifier.outbox import WAITING, Entry, Outbox
+from exporter.notifier.stack_client import SILENCE_HOURS, StackClient
 from exporter.notifier.wording import Wording, clipped, one_line, silenced_by
-from exporter.notifier.world import SILENCE_HOURS, World
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Site:
         outbox: The queue.
         deliveries: The channels, by the receiver's name.
         wording: Gives the words of the silence page.
-        world: Makes silences.
+        stack: Makes silences.
         password_file: Of the webhook.
         alertmanager: Where people open Alertmanager.
     """
@@ -47,12 +47,12 @@ class Site:
         deliveries: Mapping[str, Delivery],
         *,
         wording: Wording,
-        world: World,
+        stack: StackClient,
         password_file: Path | None,
         alertmanager: str,
     ) -> None:
         self._outbox, self._deliveries, self._wording = outbox, deliveries, wording
-        self._world, self._password_file, self._alertmanager = world, password_file, alertmanager
+        self._stack, self._password_file, self._alertmanager = stack, password_file, alertmanager
         self._refused: dict[str, int] = {"disk": 0, "body": 0, "unknown_receiver": 0}
 
     def routes(self) -> Table:
@@ -158,7 +158,7 @@ class Site:
         labels, translate = self._labels(request.name), self._wording.translate
         if not labels:
             return self._gone()
-        if problem := self._world.silence(labels, request.client):
+        if problem := self._stack.silence(labels, request.client):
             return text("502 Bad Gateway", f"{problem}\n")
         logger.info(
             "Created a silence of %d h for %s, requested by %s.", SILENCE_HOURS, labels, request.client

@@ -37,7 +37,7 @@ class _Fault(Exception):  # noqa: N818  the peer's, not ours
         self.text = text
 
 
-class News(NamedTuple):
+class Heartbeat(NamedTuple):
     """What a peer says of its Watchdog: when it was sent last, and for how many seconds that counts."""
 
     sent: tuple[str, ...]
@@ -81,7 +81,7 @@ class Peer:
             self._well = time.monotonic()
         patience = self._patience
         try:
-            news = _news(self._client)
+            heartbeat = _heartbeat(self._client)
         except UnreachableError as problem:
             self.problem = Text("it does not answer ({reason})", reason=problem.args[0])
         except _Fault as fault:
@@ -91,9 +91,9 @@ class Peer:
             self.problem = Text("it could not be asked; the log of the watchdog here says why")
         else:
             # Prometheus lets an alert count for four times as long as it takes to send it again.
-            patience = max(patience, news.counts / 2)
-            if news.sent != self._sent:
-                self._sent, self._well, self.problem = news.sent, time.monotonic(), None
+            patience = max(patience, heartbeat.counts / 2)
+            if heartbeat.sent != self._sent:
+                self._sent, self._well, self.problem = heartbeat.sent, time.monotonic(), None
             elif time.monotonic() - self._well >= patience:
                 self.problem = Text("its Alertmanager answers, but its Prometheus sends nothing any more")
         # Judged here, right after an answer: a watchdog that was stopped itself for long knows nothing yet.
@@ -162,7 +162,7 @@ def samples(every: Sequence[Peer]) -> list[Metric]:
     ]
 
 
-def _news(client: Client) -> News:
+def _heartbeat(client: Client) -> Heartbeat:
     reply = client.get(QUESTION)
     if reply.status != 200:
         raise _Fault(_refusal(reply.status))
@@ -175,7 +175,7 @@ def _news(client: Client) -> News:
         raise _Fault(
             Text("its Alertmanager has no alert Watchdog: Prometheus there is down, or does not reach it")
         )
-    return News(tuple(sorted(sent for sent, _ in found)), min(counts))
+    return Heartbeat(tuple(sorted(sent for sent, _ in found)), min(counts))
 
 
 def _alerts(body: str) -> list[dict[str, Any]]:

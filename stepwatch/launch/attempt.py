@@ -155,7 +155,7 @@ class Attempt:
                     self._selector.unregister(key.fd)
                     open_.discard(key.fd)
             if outcome is None:
-                self._hear()
+                self._take_request()
         return outcome
 
     def _orphaned(self) -> Outcome:
@@ -163,16 +163,16 @@ class Attempt:
         statuses = end_all(GRACE_SECONDS)
         return Outcome(statuses.get(self._pid or 0, signal.SIGKILL))
 
-    def _hear(self) -> None:
+    def _take_request(self) -> None:
         """Do what a request asks for, if it is time to look for one and there is one."""
         if time.monotonic() < self._asked + POLL_SECONDS:
             return
         self._asked = time.monotonic()
         self._look_for_checkpoint()
         if found := self._requests.take(self._record.attempt):
-            self._obey(*found)
+            self._execute(*found)
 
-    def _obey(self, request: Request, refused: str = "") -> None:
+    def _execute(self, request: Request, refused: str = "") -> None:
         if self._job and request.action in ("pause", "continue"):
             refused = refused or "a Ray job cannot be paused"
         if request.action == "checkpoint":
@@ -242,4 +242,4 @@ class Attempt:
             with suppress(ProcessLookupError):
                 send(self._pid, number)
             if self._paused:  # a program that stands still hears nothing
-                self._obey(Request("", "continue", self._record.attempt, signal.Signals(number).name))
+                self._execute(Request("", "continue", self._record.attempt, signal.Signals(number).name))

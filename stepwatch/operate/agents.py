@@ -60,7 +60,7 @@ def agent(config: Path, folder: Path, node: str | None, *, renew: bool, revoke: 
         raise _not_writable(file, problem) from None
     sys.stdout.write(f"{token}\n")
     sys.stdout.flush()
-    _tell(
+    _write_error(
         f"The line on standard output is the token of {node}; it is not shown again. Store it on the agent "
         "in a file that only its user can read, and set hub.token_file to that file."
     )
@@ -76,14 +76,14 @@ def _revoke(file: Path) -> int:
         ) from None
     except OSError as problem:
         raise _not_writable(file, problem) from None
-    _tell(f"Revoked: the hub refuses the token of {file.name} from now on.")
+    _write_error(f"Revoked: the hub refuses the token of {file.name} from now on.")
     return 0
 
 
 def _list(config: Path, folder: Path) -> int:
     lines = hub.nodes(folder, hub.page(load(config)))
     for line in lines or [f"No node may write: {folder} has no tokens. `make agent NODE=node-7` makes one."]:
-        _tell(line)
+        _write_error(line)
     return 0
 
 
@@ -120,5 +120,5 @@ def _not_writable(file: Path, problem: OSError) -> Refused:
     )
 
 
-def _tell(line: str) -> None:
+def _write_error(line: str) -> None:
     sys.stderr.write(adapt(f"{line}\n"))

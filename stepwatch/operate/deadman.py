@@ -83,7 +83,7 @@ def _watch(
 ) -> None:
     said: dict[str, str] = {}
 
-    def tell(name: str, text: str) -> None:
+    def report(name: str, text: str) -> None:
         if said.get(name) != text:
             say(f"{datetime.now().astimezone():%H:%M:%S} {name}: {text}")
         said[name] = text
@@ -96,12 +96,12 @@ def _watch(
         alerts = findings.alerts(now)
         if not alerts or alertmanager.post(alerts):
             findings.forget(now)
-            tell("Alertmanager here", f"accepts {len(alerts)} alerts" if alerts else "no alerts to send")
+            report("Alertmanager here", f"accepts {len(alerts)} alerts" if alerts else "no alerts to send")
         else:
             refusal = next((each.description for each in alertmanager.look()), "it does not answer")
-            tell("Alertmanager here", f"PeerDown was not delivered: {refusal}")
+            report("Alertmanager here", f"PeerDown was not delivered: {refusal}")
         for peer in found:
-            tell(peer.name, f"DOWN: {peer.problem}" if peer.down else peer.problem or "well")
+            report(peer.name, f"DOWN: {peer.problem}" if peer.down else peer.problem or "well")
 
 
 def _with(file: Path, addresses: Sequence[str], login: Mapping[str, str | None]) -> Config:

@@ -189,12 +189,12 @@ def firing(alerts: str | None, silences: str | None, over: Mapping[str, str] | N
     found.sort(key=order)
     place = {alert["fingerprint"]: index for index, alert in enumerate(found)}
 
-    def beneath(alert: dict[str, Any]) -> tuple[int, bool]:
+    def position(alert: dict[str, Any]) -> tuple[int, bool]:
         causes = alert["status"]["inhibitedBy"]
         return place.get(causes[0], len(found)) if causes else place[alert["fingerprint"]], bool(causes)
 
     texts = []
-    for alert in sorted(found, key=beneath):
+    for alert in sorted(found, key=position):
         labels, notes = alert["labels"], alert["annotations"]
         fired = f"fired at {_time(alert['startsAt']):%H:%M}"
         run, name = labels.get("run", ""), labels["alertname"]

@@ -61,7 +61,7 @@ def wait(
                 waiting[name] = (look.busy, now)
             if look.ready:
                 say(f"  {name} is ready ({now - begun:.1f} s)")
-            elif reason := _hopeless(look, look.ends - ended.get(name, 0), now - waiting[name][1]):
+            elif reason := _give_up_reason(look, look.ends - ended.get(name, 0), now - waiting[name][1]):
                 failed[name] = reason
             else:
                 continue
@@ -75,7 +75,7 @@ def wait(
         time.sleep(pause)
 
 
-def _hopeless(look: Look, ends: int, unchanged: float) -> str:
+def _give_up_reason(look: Look, ends: int, unchanged: float) -> str:
     """Why a part is given up that ended so often, and was unchanged for these seconds; empty if it is not."""
     if look.gone:
         return "was stopped, by `make down` or a kill of the whole stack"

@@ -16,7 +16,7 @@ _GAVE_UP = re.compile(
 
 
 @dataclass(frozen=True)
-class Story:
+class LogResult:
     """What became of a message, as far as the log tells; it is silent about a first attempt that succeeds.
 
     ``error`` is what the last failed attempt got. ``gave_up``: there will be no more attempts;
@@ -31,9 +31,9 @@ class Story:
     failures: bool = False
 
 
-def story(text: str, probe: Probe) -> Story:
+def log_result(text: str, probe: Probe) -> LogResult:
     """Read from a log what became of a test."""
-    story = Story()
+    log_result = LogResult()
     failures = False
     for line in text.split("\n"):
         if "Notify " not in line:
@@ -46,14 +46,14 @@ def story(text: str, probe: Probe) -> Story:
             continue
         if said == _FAILED and error.startswith(f"{probe.route}/"):
             end = _GAVE_UP.search(error)
-            story = Story(end[2] if end else error, gave_up=True, final=bool(end and end[1]))
+            log_result = LogResult(end[2] if end else error, gave_up=True, final=bool(end and end[1]))
         elif entry.get("receiver") == probe.route:
             if said == "Notify success":
-                story = Story(story.error, delivered=True)
+                log_result = LogResult(log_result.error, delivered=True)
             # Having given up, it begins anew as long as the alert lasts.
-            elif said.startswith("Notify attempt failed") and not story.gave_up:
-                story = Story(error)
-    return replace(story, failures=failures)
+            elif said.startswith("Notify attempt failed") and not log_result.gave_up:
+                log_result = LogResult(error)
+    return replace(log_result, failures=failures)
 
 
 def unquoted(value: str) -> str:

@@ -15,7 +15,7 @@ from stepwatch.config.passed import KINDS
 from stepwatch.config.receivers import Receiver
 from stepwatch.schema.path_types import read_secret
 from stepwatch.testalert.alertmanager import Sent
-from stepwatch.testalert.journal import Story
+from stepwatch.testalert.journal import LogResult
 
 _SHOWN = 400
 _LEAST = 6
@@ -129,16 +129,16 @@ def delivered(receiver: Receiver, sent: Sent) -> Verdict:
     return Verdict(delivered=True, words="\n  ".join(lines))
 
 
-def refused(receiver: Receiver, story: Story, *, where: str) -> Verdict:
+def refused(receiver: Receiver, log_result: LogResult, *, where: str) -> Verdict:
     """The receiver did not take it, as the log tells."""
-    if story.final:
+    if log_result.final:
         again = "Alertmanager treats that as permanent and tried once; a real alert is retried at intervals."
-    elif story.gave_up:
+    elif log_result.gave_up:
         again = "Alertmanager tried several times; a real alert is retried as long as it fires."
     else:
         again = "Alertmanager is still trying."
-    what = fix(story.error, receiver.integration) or f"check {where}"
-    return _undelivered(receiver, redacted(story.error, receiver.integration.secrets), again, what)
+    what = fix(log_result.error, receiver.integration) or f"check {where}"
+    return _undelivered(receiver, redacted(log_result.error, receiver.integration.secrets), again, what)
 
 
 def failed(receiver: Receiver, *, where: str) -> Verdict:

@@ -26,9 +26,9 @@ def calls(handle: Any, extras: Extras, driver: thermal.Version) -> Iterator[Call
     if extras.pcie and board.architecture(handle) < board.HOPPER:
         yield links.Throughput().call()
     # what has a number is read in one go for each tier; links that are counted one by one have their own
-    traffic, mistakes = ((), ()) if extras.links else (links.traffic(), links.mistakes())
+    traffic, error_fields = ((), ()) if extras.links else (links.traffic(), links.error_fields())
     fast = Fields((*board.FAST_FIELDS, *thermal.fields(driver), *traffic))
-    slow = Fields((*board.SLOW_FIELDS, *mistakes))
+    slow = Fields((*board.SLOW_FIELDS, *error_fields))
 
     def read_fast(handle: Any) -> list[Found]:
         found = fast.read(handle)

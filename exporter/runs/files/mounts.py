@@ -89,7 +89,7 @@ class Mount:
                 self._waiting.remove((call, work))
         raise HungError(self)
 
-    def stir(self) -> None:
+    def mark_alive(self) -> None:
         """Note that the file system answered: one call may make many requests."""
         self._alive_at = time.monotonic()
 

@@ -135,7 +135,7 @@ class StateFolder:
             folder = self.folder
             if self._opening is None:
                 mount, _ = self._mounts.resolve(str(folder))
-                self._opening = mount.start(lambda: _opened(folder, begun, mount.stir))
+                self._opening = mount.start(lambda: _opened(folder, begun, mount.mark_alive))
             if self._opening.wait(PATIENCE_SECONDS):
                 self._known, self.since = self._opening.result()
 
@@ -206,10 +206,10 @@ class StateFolder:
 
 
 def _opened(
-    folder: Path, begun: float, stir: Callable[[], None] = lambda: None
+    folder: Path, begun: float, mark_alive: Callable[[], None] = lambda: None
 ) -> tuple[dict[str, About], float]:
     """What the files of a folder are about, and since when it is used; a new one is from now on."""
-    known, path = dict(_listed(folder, stir)), folder / SINCE_FILE
+    known, path = dict(_listed(folder, mark_alive)), folder / SINCE_FILE
     with suppress(OSError, ValueError):
         if body := read(path, SINCE_TITLE, ABOUT_BYTES):
             return known, float(body)
@@ -219,11 +219,11 @@ def _opened(
     return known, since
 
 
-def _listed(folder: Path, stir: Callable[[], None] = lambda: None) -> Iterator[tuple[str, About]]:
+def _listed(folder: Path, mark_alive: Callable[[], None] = lambda: None) -> Iterator[tuple[str, About]]:
     """What the files of a folder are about."""
     with suppress(OSError):
         for path in folder.iterdir():
-            stir()
+            mark_alive()
             if path.suffix == SUFFIX and (about := _read_about(path)):
                 yield about.log, about
 

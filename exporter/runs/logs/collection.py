@@ -310,7 +310,7 @@ class Logs:
                     return
             self._read(log)
             if branch is not None:
-                branch.mount.stir()
+                branch.mount.mark_alive()
             if log.more:
                 waiting.append(log)
                 self._time.sleep(YIELD_SECONDS)

@@ -108,10 +108,10 @@ class Scope:
             return None
         return resolution.real
 
-    def stir(self) -> None:
+    def mark_alive(self) -> None:
         """The file system has answered."""
         if self._mount is not None:
-            self._mount.stir()
+            self._mount.mark_alive()
 
 
 def files(patterns: Sequence[str], refusals: Refusals | None = None) -> Iterator[Found]:
@@ -267,7 +267,7 @@ class _Search:
         except OSError as error:
             self._refusals.note(Path(folder), error)
             return []
-        self._scope.stir()
+        self._scope.mark_alive()
         return sorted(found, key=lambda entry: entry.name)
 
     def _status(self, path: str) -> os.stat_result | None:
@@ -277,7 +277,7 @@ class _Search:
         except OSError as error:
             self._refusals.note(Path(path), error)
             return None
-        self._scope.stir()
+        self._scope.mark_alive()
         return status if stat.S_ISREG(status.st_mode) else None
 
 

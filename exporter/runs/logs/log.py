@@ -256,7 +256,7 @@ class Log:
                 if block is not None:
                     self._take(block, self._clock(block, wall, steady), size)
                 if self.unread_since is not None:
-                    self._excuse(wall, steady, grown=block is not None and block.grown)
+                    self._exclude_gap(wall, steady, grown=block is not None and block.grown)
         self._read_at = wall
 
     def _read_launch(self, wall: float) -> None:
@@ -280,13 +280,13 @@ class Log:
         if self.unread_since is None:
             self.unread_since, self._unread_from = wall, steady
 
-    def _excuse(self, wall: float, steady: float, *, grown: bool) -> None:
+    def _exclude_gap(self, wall: float, steady: float, *, grown: bool) -> None:
         """A log that could not be read was not silent, nor were its runs: trainers waited as well."""
         if not grown:
             seconds = steady - self._unread_from
             self._quiet_from = min(steady, self._quiet_from + seconds)
             for run in self.runs:
-                run.excuse(seconds, wall, steady)
+                run.exclude_gap(seconds, wall, steady)
         self.unread_since = None
 
     def _clock(self, block: Block, wall: float, steady: float) -> Clock:

@@ -154,7 +154,7 @@ class Progress:
             self.seen += 1
         return new
 
-    def measure_anew(self) -> None:
+    def rebaseline(self) -> None:
         """What was measured so far says nothing any more: patience has no claim to those steps."""
         self.since, self.seen = None, 0
 

@@ -47,13 +47,13 @@ class Polling:
 class PolledSource(ABC):
     """Runs of polled targets, and what of them must outlive the exporter.
 
-    ``place`` stands for them in the state folder. ``anew``: all of their history is served again after a
-    restart, so that only which of them were watched need be known.
+    ``place`` stands for them in the state folder. ``from_start``: the target serves their whole
+    history again after a restart, so only the names of watched runs must be stored.
     """
 
     named_by_path: Mapping[Path, PurePath] = {}
 
-    def __init__(self, name: str, source: str, place: Path, polling: Polling, *, anew: bool) -> None:
+    def __init__(self, name: str, source: str, place: Path, polling: Polling, *, from_start: bool) -> None:
         self.name, self.place = name, place
         self.sightings: Sequence[Sighting] = ()
         self.dormant = 0
@@ -62,7 +62,7 @@ class PolledSource(ABC):
         self._reported: dict[str, float] = {}
         """When a page last reported each run, in seconds of the steady clock."""
         saved = polling.states.load(place)
-        before = saved.latest if saved and not anew else None
+        before = saved.latest if saved and not from_start else None
         watched, marks = (saved.watched, saved.marks) if saved else ((), None)
         self.run_set = PolledRunSet(polling.limit, source, "", polling.options, before, watched, marks=marks)
         self.run_set.recall()
@@ -157,7 +157,7 @@ class Feed(PolledSource):
 
     def __init__(self, target: Target, polling: Polling) -> None:
         place = Path("/polled") / target.source / target.name
-        super().__init__(target.name, target.source, place, polling, anew=target.has_history)
+        super().__init__(target.name, target.source, place, polling, from_start=target.has_history)
         self.target = target
         self.poller = Poller(target, polling.interval, self._take)
         self._answered = 0.0
@@ -223,7 +223,7 @@ class RegisteredPages(PolledSource):
         self, addresses: Callable[[], Sequence[str]], make: Callable[[str], Target], polling: Polling
     ) -> None:
         source = "rl_insight"
-        super().__init__(source, source, Path("/polled") / source, polling, anew=False)
+        super().__init__(source, source, Path("/polled") / source, polling, from_start=False)
         self.left_out = 0
         self._addresses, self._make = addresses, make
         self._pages: dict[str, _Page] = {}

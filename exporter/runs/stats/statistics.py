@@ -272,7 +272,7 @@ def is_measured(signal: str, statistics: Mapping[str, SignalStatistics]) -> bool
     return signal not in ZERO_MEANS_NOT_MEASURED or statistics[signal].measured
 
 
-def anew(old: Mapping[str, SignalStatistics]) -> dict[str, SignalStatistics]:
+def rebaselined(old: Mapping[str, SignalStatistics]) -> dict[str, SignalStatistics]:
     """Fresh statistics, but for how many values were not finite: that is a counter, which never falls."""
     fresh = by_signal()
     for signal, statistics in fresh.items():

@@ -38,7 +38,7 @@ def start(parts: Sequence[Part], place: State, say: Say, *, as_service: bool = F
             say("Stepwatch moves below systemd: all parts restart.")
             server.shut_down(place.mark)
         elif server:
-            fresh = server.apply() | server.revive()
+            fresh = server.apply() | server.restart_down()
             say(f"Stepwatch is running; restarted: {', '.join(sorted(fresh)) or 'nothing'}.")
             return fresh
     processes.stop(place.mark, grace=10)  # orphans of a supervisord that was killed
@@ -160,7 +160,7 @@ def _repair(parts: Sequence[Part], failed: dict[str, str], place: State, say: Sa
                     ) from None
                 say(f"Moved {data / each.name} to {aside}. Nothing was deleted.")
                 moved = True
-            server.revive()
+            server.restart_down()
         failed = wait_ready([part for part in parts if part.name in failed], place, say)
     if not moved:
         say(damage.NOTHING)
@@ -176,7 +176,7 @@ def _reload(part: Part, settings: Settings, place: State, say: Say) -> bool:
         due = before.at if before else 0
         with supervisord.connected(place) as server:
             if server:
-                server.hang_up(part.name)
+                server.send_hup(part.name)
     done = wait_loaded(settings, part.metrics, after=due, patience=_RELOAD_SECONDS)
     refusal = f"refused its settings: see {place.log(part.name)}"
     say(f"  {part.name} {'runs with the current settings' if done else refusal}")

@@ -168,7 +168,7 @@ class Supervisord:
             self._call("addProcessGroup", name)
         return {*added, *changed}
 
-    def revive(self) -> set[str]:
+    def restart_down(self) -> set[str]:
         """Start at once what waits for its next try or was given up; return those names."""
         reports = self.reports().items()
         down = {name for name, report in reports if report.state not in ("RUNNING", "STARTING")}
@@ -186,7 +186,7 @@ class Supervisord:
         with suppress(xmlrpc.client.Fault):  # then its state says so
             self._call("startProcess", name, False)  # noqa: FBT003 - XML-RPC has no keywords: do not wait
 
-    def hang_up(self, name: str) -> None:
+    def send_hup(self, name: str) -> None:
         """Have a part read its settings again; one that just died reads them when it starts."""
         with suppress(xmlrpc.client.Fault):
             self._call("signalProcess", name, "HUP")

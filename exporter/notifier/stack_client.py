@@ -27,7 +27,7 @@ _SHOWN_STEPS = 0.5
 """Share of a run's steps, its latest, that a picture shows."""
 
 
-class World:
+class StackClient:
     """Asks the other parts. What they do not answer is left out of a message.
 
     Args:

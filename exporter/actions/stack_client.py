@@ -13,7 +13,7 @@ from exporter.actions.targets import Configured, Target
 from exporter.watchdog.client import Client, UnreachableError
 
 
-class World:
+class StackClient:
     """Asks the other parts; each ``refresh`` counts for all looks until the next.
 
     Args:
