@@ -34,7 +34,7 @@ class Level(NamedTuple):
 
 @dataclass(frozen=True)
 class Scenario:
-    """One run: its name, how it logs (``console`` or ``file``), and how it goes on.
+    """One run: its name, how it logs (``console`` or ``file``), and its course.
 
     From the step ``hangs_after`` on it logs nothing more, although it lives. ``served``: its log
     names rollout servers, whose metrics can be scraped.

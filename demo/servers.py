@@ -170,7 +170,7 @@ class Servers:
     """The servers of a run; ``listen`` is where they listen, the same ``seed`` gives the same batches.
 
     Raises:
-        OSError: the address cannot be had.
+        OSError: the address is not available.
     """
 
     def __init__(self, listen: str, seed: int) -> None:

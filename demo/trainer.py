@@ -1,4 +1,4 @@
-"""A simulated trainer: writes its log a step at a time, and starts over when it is done."""
+"""A simulated trainer: writes its log step by step, and starts over at the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class File:
     suffix = ".jsonl"
 
     def opening(self, total: int, servers: Sequence[str]) -> str:  # noqa: ARG002 - the file has no such line
-        """Return what stands before the first record of a run of so many steps with these rollout servers."""
+        """Return the lines before the first record of a run of ``total`` steps with these rollout servers."""
         return ""
 
     def record(self, step: int, values: Values) -> str:
@@ -28,7 +28,7 @@ class File:
         return json.dumps({"step": step, "data": values}, separators=(",", ":")) + "\n"
 
     def closing(self, values: Values) -> str:  # noqa: ARG002 - nor this
-        """Return what stands behind the last record, with the values of the last validation."""
+        """Return the lines after the last record, with the values of the last validation."""
         return ""
 
 

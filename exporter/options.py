@@ -75,7 +75,7 @@ class CommandLine:
         self._checks[name.replace("-", "_")] = (check, many)
 
     def add_positional(self, name: str, text: str) -> None:
-        """Add an argument that is no flag, and which the file cannot hold."""
+        """Add a positional argument, which the settings file cannot hold."""
         self._parser.add_argument(name, metavar=name.upper(), help=text)
 
     def add_address(self, usual: int) -> None:
@@ -201,7 +201,7 @@ def hosts(value: object) -> tuple[str, ...]:
 
 
 def _finite(value: object) -> float:
-    """Return a finite number; -1 where it is none."""
+    """Return a finite number, or -1 if the text is none."""
     with suppress(ValueError, OverflowError):  # not a number, or a whole one beyond all floats
         if isinstance(value, str | int | float) and not isinstance(value, bool) and isfinite(float(value)):
             return float(value)
@@ -209,7 +209,7 @@ def _finite(value: object) -> float:
 
 
 def _whole(value: object) -> int:
-    """Return a whole number; -1 where it is none."""
+    """Return a whole number, or -1 if the text is none."""
     if isinstance(value, str):
         return int(value) if value.isdecimal() and len(value) < 7 else -1
     return value if isinstance(value, int) and not isinstance(value, bool) else -1
@@ -236,7 +236,7 @@ def stopped_by_signal() -> Event:
 
 
 def start_again(module: str, stop: Event) -> None:
-    """Run a module anew in this process, with the same arguments; returns if a signal has asked it to stop.
+    """Re-execute a module in this process with the same arguments; returns if a signal asked it to stop.
 
     Args:
         module: Its name, as ``python -m`` has it.

@@ -93,7 +93,7 @@ def _report(outcome: Outcome) -> None:
 
 
 def _update_env_file(options: argparse.Namespace, config: Config) -> None:
-    """Have a bare `docker compose` know the ports and links of this configuration."""
+    """Write the ports and links of this configuration to .env, for a bare `docker compose`."""
     if (options.config, options.out) == (CHECKOUT / "config.yaml", CHECKOUT):
         variables.update(CHECKOUT / ".env", variables.of_config(config))
 

@@ -1,4 +1,4 @@
-"""The circuit breaker: what config.yaml says is to be done about a run while an alert about it fires.
+"""The circuit breaker: acts on runs while alerts about them fire, as config.yaml says.
 
 Data flows one way: Alertmanager's webhook and the state of Prometheus, Alertmanager and the run exporter
 (``stack_client``) -> the decision (``policy``) -> the audit log (``audit``) -> the step (``steps``,

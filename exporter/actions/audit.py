@@ -1,4 +1,4 @@
-"""The audit log: one JSON object a line, only ever appended to, and what was done as it tells.
+"""The audit log: append-only JSON lines, and the actions that it records.
 
 A step is written down twice: its intent, on the disk before it begins, and its result. So whatever kills this
 process, a step that may have been done is known afterwards, and is not done again.
@@ -27,7 +27,7 @@ class AuditError(Exception):
 
 
 class Audit:
-    """The log in a folder, which one process at a time writes; ``actions`` are those that it tells of, by id.
+    """The log in a folder, written by one process at a time; ``actions`` has the recorded actions by id.
 
     Raises:
         AuditError: Another process has it, or it cannot be opened.
@@ -65,7 +65,7 @@ class Audit:
             time: When it happened, in Unix seconds.
             event: What happened.
             action: The id of the action that it is about.
-            fields: What more there is to say.
+            fields: Further fields.
 
         Raises:
             OSError: It cannot be written: nothing may be done then.
@@ -83,7 +83,7 @@ class Audit:
         return [action for action in self.actions.values() if not action.outcome]
 
     def close(self) -> None:
-        """Let go of the file. Of a step that is still being done it tells the intent alone."""
+        """Close the file. Of a step in progress it records only the intent."""
         os.close(self._file)
         self._file = -1  # the number may be another file's by then
 

@@ -37,7 +37,7 @@ OFF = "off"
 
 
 class Look(Protocol):
-    """What the breaker knows the others by; ``StackClient`` is it."""
+    """What the breaker needs of the other parts; implemented by ``StackClient``."""
 
     def refresh(self) -> None: ...
 
@@ -265,7 +265,7 @@ class Breaker:
         return Seen(holds=False, attempt=seen.attempt, alive=seen.alive, why=seen.why)
 
     def _announce(self, action: Action) -> None:
-        """Announce a step; its veto window begins only once Alertmanager has taken the announcement."""
+        """Announce a step; its veto window begins only after Alertmanager accepted the announcement."""
         now = self._clock()
         if not self._stack.post([self._messages.pending(action, now + self.limits.veto, now)]):
             self.failures["post"] += 1

@@ -22,7 +22,7 @@ class NotifiedAlert(NamedTuple):
 
 
 def notified_alerts(request: Request, password_file: Path | None) -> list[NotifiedAlert]:
-    """Return what a request tells.
+    """Return the alerts of a request.
 
     Args:
         request: Of Alertmanager.

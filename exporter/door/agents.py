@@ -367,7 +367,7 @@ class WriteDoor:
         task.add_done_callback(self._tasks.discard)
 
     async def _accept(self, listening: socket.socket) -> None:
-        """Take connections, at most so many at once that have not done their handshake."""
+        """Accept connections, with a limit on unfinished handshakes."""
         # asyncio's own servers take any number of these, each with an open file, for a minute.
         while True:
             await self._handshakes.acquire()
@@ -452,7 +452,7 @@ async def _body(request: web.BaseRequest) -> bytes:
 
 
 def _examined(body: bytes, node: str) -> _Examined:
-    """Check a body; returns what it holds, and what is passed on: exactly what was checked, packed anew."""
+    """Check a body; returns its contents, and the body to pass on: what was checked, recompressed."""
     try:
         message = write_request.unpack(body)
         contents = write_request.contents(message, NODE.encode(), node.encode())

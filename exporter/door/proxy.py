@@ -63,7 +63,7 @@ WRITE_SECONDS = 60.0
 class Clients:
     """The connections of the door, each with the time until which it must go on.
 
-    aiohttp waits for a request's head for ever. ``dropped`` counts the connections that were closed:
+    aiohttp waits for a request's head without a limit. ``dropped`` counts the connections that were closed:
     ``slow``, or ``surplus`` when there were more than ``most``.
     """
 
@@ -73,7 +73,7 @@ class Clients:
         self._until: dict[RequestHandler, float] = {}
 
     def within(self, client: RequestHandler, seconds: float) -> None:
-        """Give a client so many seconds, from now on; ``inf`` while it waits for us."""
+        """Set a client's deadline in seconds from now; ``inf`` while it waits for an answer."""
         self._until[client] = time.monotonic() + seconds
 
     def look(self, present: Sequence[RequestHandler]) -> None:
@@ -219,7 +219,7 @@ class Proxy:
 
 
 def _end_to_end(headers: CIMultiDictProxy[str], more: frozenset[str]) -> CIMultiDict[str]:
-    """Return the headers that are not of one connection alone, nor among ``more``."""
+    """Return the end-to-end headers, without those in ``more``."""
     named = {name.strip().lower() for each in headers.getall("Connection", []) for name in each.split(",")}
     left = _HOP_BY_HOP | named | more
     return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in left)

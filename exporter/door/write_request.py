@@ -22,7 +22,7 @@ _EXEMPLAR, _HISTOGRAM = 0x1A, 0x22
 
 
 class FormatError(ValueError):
-    """Raised for a body that is no write request; the text says where it is wrong."""
+    """Raised for an invalid write request; the text says where it is wrong."""
 
 
 class SizeError(ValueError):
@@ -47,7 +47,7 @@ def unpack(body: bytes) -> bytes:
     """Return the message in a block of snappy, of which the length is known before anything is unpacked.
 
     Raises:
-        FormatError: It is no such block.
+        FormatError: It is not a valid block.
         SizeError: Its message is too long.
     """
     try:
@@ -76,7 +76,7 @@ def contents(message: bytes, name: bytes, value: bytes) -> Contents:
         value: Of the label, less than 128 bytes.
 
     Raises:
-        FormatError: It is no write request, or not in the form that all senders write.
+        FormatError: It is not a write request in the form that all senders write.
         ForeignSeriesError: A series lacks the label, or has it with another value.
     """
     own = bytes((_NAME, len(name))) + name + bytes((_VALUE, len(value))) + value

@@ -112,7 +112,7 @@ def curve(name: str, values: Mapping[int, float], steps: Sequence[int], severity
 
 
 def thinned(curve: Curve) -> Curve:
-    """Return the same curve with at most ``MOST_POINTS`` points; what stands out stays."""
+    """Return the same curve with at most ``MOST_POINTS`` points; extremes are kept."""
     points = [point for piece in curve.pieces for point in (*piece, (0, math.nan))]
     return Curve(curve.name, _pieces(points), curve.severity)
 

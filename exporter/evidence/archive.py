@@ -1,4 +1,4 @@
-"""The archive: where it lies, what goes into it first, and its index."""
+"""The archive: its path, the order of its contents, and its index."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Archive:
 
     Attributes:
         run: The run's name.
-        about: What stands at the head of the index.
+        about: The head of the index.
     """
 
     run: str

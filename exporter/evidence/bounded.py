@@ -36,7 +36,7 @@ class Item(NamedTuple):
         missing: Why it is not there, or not all of it.
         lead: How many bytes at the start of the content only stand before what is meant: a secret that begins
             there is recognised, too.
-        binary: Whether the content is no text. It is left out where a secret is found in it.
+        binary: Whether the content is not text. It is left out if it contains a secret.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What the machine knows: processes and their stacks, GPUs, the kernel's log, memory, disks, Ray, NCCL."""
+"""Evidence from the machine: processes and their stacks, GPUs, the kernel's log, memory, disks, Ray, NCCL."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def holders(wanted: Collection[Path]) -> Iterator[str]:
 
 
 def _writes(pid: str, number: str) -> bool:
-    """Whether an open file may be written to: a reader of the log is no trainer."""
+    """Whether a file is open for writing: a reader of the log is not a trainer."""
     with suppress(OSError, ValueError, StopIteration):
         lines = Path(PROC, pid, "fdinfo", number).read_text(encoding="ascii").splitlines()
         flags = next(line.split()[1] for line in lines if line.startswith("flags:"))

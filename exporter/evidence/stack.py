@@ -1,4 +1,4 @@
-"""What the stack knows of a run: its page, alerts, what moved first, rules, limits and silences."""
+"""Evidence from the stack about a run: its page, alerts, what moved first, rules, limits and silences."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ _CALM = {
 
 
 class ChangeLog:
-    """Logs when the driver or a GPU comes or goes; all GPUs count as working at first."""
+    """Logs when the driver or a GPU appears or disappears; all GPUs count as working at first."""
 
     def __init__(self, state: State, now: float) -> None:
         self._state = state

@@ -116,7 +116,7 @@ class WorkerProcess:
             os.write(self._orders, f"{interval}\n".encode())
 
     def ended(self) -> bool:
-        """Whether the process is gone. One that the driver holds stays, even killed."""
+        """Whether the process has ended. One that hangs in the driver stays, even after SIGKILL."""
         if self.exit is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             self.exit = os.waitstatus_to_exitcode(status) if pid else None

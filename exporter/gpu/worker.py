@@ -1,7 +1,7 @@
 """``python -m exporter.gpu.worker``: the process that owns NVML. The front starts it; no one else does.
 
 It never repairs its connection to the driver. It says what is wrong and ends, and the front starts
-another one, which loads the library anew.
+another one, which reloads the library.
 """
 
 from __future__ import annotations

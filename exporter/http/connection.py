@@ -52,7 +52,7 @@ class Connection:
 
     @property
     def waits(self) -> bool:
-        """Is there no answer yet to what was asked?"""
+        """Whether a request is still unanswered."""
         return self._later is not None
 
     def go_on(self) -> int:
@@ -75,7 +75,7 @@ class Connection:
 
     @property
     def _has_next(self) -> bool:
-        """Did the next request come already, at least its head?"""
+        """Whether at least the head of the next request has arrived."""
         return self._head is None and not self._last and b"\r\n\r\n" in self._incoming
 
     def _is_over(self) -> bool:

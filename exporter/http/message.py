@@ -83,7 +83,7 @@ class Head(NamedTuple):
 
     @property
     def last(self) -> bool:
-        """Does the client want no answer after this one?"""
+        """Whether the client closes the connection after this answer."""
         default = "keep-alive" if self.version == "HTTP/1.1" else "close"
         return self.headers.get("connection", default).lower() != "keep-alive"
 

@@ -30,7 +30,7 @@ class Server:
     ``dropped`` clients that were dropped: ``slow``, or ``surplus`` when there were too many.
 
     Raises:
-        OSError: the address cannot be had.
+        OSError: the address is not available.
     """
 
     def __init__(self, address: tuple[str, int], pages: Pages, most_body: int = 0) -> None:

@@ -45,7 +45,7 @@ def timestamp(time: str) -> float:
     """Return a time of Alertmanager's or Prometheus' API in Unix seconds.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is invalid.
     """
     whole, dot, rest = time.replace("Z", "+00:00").partition(".")
     if dot:  # Go writes as many digits as it needs, Python 3.10 reads three or six

@@ -1,4 +1,4 @@
-"""Every other service, by Apprise: it hides what services answer, so there is less to know."""
+"""Every other service, by Apprise, which hides the answers of services."""
 
 from __future__ import annotations
 

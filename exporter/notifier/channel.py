@@ -1,4 +1,4 @@
-"""What a kind of channel is to the queue: how much it takes, how a message is sent, what an answer means."""
+"""Interface of a kind of channel: its limits, how it sends a message, what an answer means."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ REASONS: Mapping[str, Ended] = {
 class Outcome(NamedTuple):
     """What came of an attempt: a reason of ``REASONS``, empty if it was delivered, and the robot's words.
 
-    ``pause``: seconds for which the robot wants no more, as far as is known.
+    ``pause``: seconds for which the robot asks for no more requests, if known.
     """
 
     reason: str = ""

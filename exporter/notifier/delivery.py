@@ -57,7 +57,7 @@ class Delivery:
         secrets: Its files.
         outbox: The queue.
         wording: Words messages.
-        ask: Finds out what is to be known of an alert's run; must not raise, nor take long.
+        ask: Returns what is known about an alert's run; must not raise or block for long.
         draw: Draws an alert's curve; the same.
     """
 
@@ -92,7 +92,7 @@ class Delivery:
         self._news.set()
 
     def stop(self, seconds: float) -> None:
-        """Make no more requests; waits so long for the one that is being made."""
+        """Make no more requests; waits this long for the current one."""
         self._over = True
         self._news.set()
         self._thread.join(seconds)

@@ -1,4 +1,4 @@
-"""What other parts know of an alert when its message is sent, and the silence that its reader asks for."""
+"""Queries other parts about an alert when its message is sent, and creates silences for its reader."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class Wording:
         )
 
     def and_more(self, count: int) -> str:
-        """Return what stands in place of so many lines that do not fit."""
+        """Return the text in place of lines that do not fit."""
         return self.translate("and {count} more", count=count)
 
     def _title(self, notification: Notification, count: int) -> str:
@@ -272,12 +272,12 @@ def escaped(text: str) -> str:
 
 
 def clipped(text: str, most: int) -> str:
-    """Return a text of at most so many characters, and three dots."""
+    """Return a text cut to a number of characters, with three dots."""
     return text if len(text) <= most else f"{text[:most]} ..."
 
 
 def one_line(text: str) -> str:
-    """Return a text without signs that begin a line, hide others or turn their direction."""
+    """Return a text without line breaks, invisible characters and direction marks."""
     return " ".join(
         "".join(sign if sign.isprintable() or sign == " " else " " for sign in text).split(" ")
     ).strip()

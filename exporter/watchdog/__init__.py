@@ -1,5 +1,5 @@
 """The watchdog: reports faults that Prometheus cannot report, since they keep it from storing and judging.
 
 It looks at the disks that hold the stack's state, at Prometheus and at Alertmanager, and at the stacks of
-other machines that it is told of, and posts what it finds to Alertmanager itself.
+configured peers on other machines, and posts findings to Alertmanager itself.
 """

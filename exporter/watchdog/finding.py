@@ -14,7 +14,7 @@ _PART = re.compile(r"\{(\w+)\}")
 
 
 class Text(str):
-    """An English text with its parts filled in, that can be said in another language.
+    """An English text with its values, translatable.
 
     Args:
         text: The text, ``{name}`` in which becomes the part of that name.

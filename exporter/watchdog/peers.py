@@ -1,7 +1,7 @@
 """Stacks on other machines: whether their Prometheus and Alertmanager work, and are reached from here.
 
 A peer is well while its Alertmanager shows the alert Watchdog, and its Prometheus goes on to send it. Whether
-it does is told by changes of what the peer says, so the clocks of the two machines may differ.
+it does follows from changes of the peer's answers, so the clocks of the two machines may differ.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class _Fault(Exception):  # noqa: N818  the peer's, not ours
 
 
 class Heartbeat(NamedTuple):
-    """What a peer says of its Watchdog: when it was sent last, and for how many seconds that counts."""
+    """A peer's Watchdog alert: when it was last sent, and for how many seconds that is valid."""
 
     sent: tuple[str, ...]
     counts: float
 
 
 class Peer:
-    """Another machine's stack, looked at again and again.
+    """Another machine's stack, checked periodically.
 
     Args:
         name: What alerts call it: their label ``peer``.
@@ -66,7 +66,7 @@ class Peer:
         self._well: float | None = None
 
     def start(self, interval: float = LOOK_SECONDS) -> None:
-        """Look every so many seconds, in the background: a peer that hangs holds up nothing else."""
+        """Check the peer periodically, in the background: a peer that hangs delays nothing else."""
 
         def run() -> None:
             while True:

@@ -201,7 +201,7 @@ class Counter:
         self._since = 0.0
 
     def update(self, page: str | None) -> None:
-        """Read its value from a page of metrics; without a page begin anew."""
+        """Read its value from a page of metrics; without a page, reset."""
         value = None if page is None else _sum(page, self._metric)
         now = time.monotonic()
         risen = value is not None and self._last is not None and value > self._last

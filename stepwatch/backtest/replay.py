@@ -124,7 +124,7 @@ def write(
     """Write the samples of a log's runs, of these metrics only; record k (from 1) at ``START`` + k.
 
     Raises:
-        UnreadError: there is no run in it.
+        UnreadError: it contains no run.
     """
     with out.open("w", encoding="utf-8") as samples:
         writers: dict[str, _Writer] = {}

@@ -159,7 +159,7 @@ class Suggestion:
 
 
 def unreached(suggestions: Sequence[Suggestion]) -> str:
-    """Return the limits that no run comes near, in one line; empty if there are none."""
+    """Return the limits that no run comes near, in one line, if any."""
     reached = {suggestion.limit for suggestion in suggestions if suggestion.reached}
     keys = dict.fromkeys(each.limit for each in suggestions if each.limit not in reached)
     if not keys:

@@ -1,4 +1,4 @@
-"""``python -m stepwatch verdicts``: what people said of alerts, and limits that would have kept quiet."""
+"""``python -m stepwatch verdicts``: verdicts on alerts, and limits that would have avoided false alarms."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Proposal:
 
 
 def verdicts(options: argparse.Namespace, config: Path, say: Say) -> int:
-    """Print what was said of alerts, and what would have kept false alarms away; with ``write``, add that.
+    """Print verdicts on alerts, and limits that would have avoided false alarms; ``write`` adds these.
 
     Returns:
         0; 1 if there is nothing to propose for a false alarm.
@@ -118,7 +118,7 @@ def _false(said: Sequence[Verdict]) -> dict[str, dict[str, bool]]:
 
 
 def _proposals(run: str, alerts: dict[str, bool], config: Config) -> Iterator[tuple[str, Proposal | str]]:
-    """Yield for each alert the limit that would have kept it quiet, or why there is none."""
+    """Yield for each alert the limit that would have avoided it, or why there is none."""
     names = find([str(config.runs.path)], config.runs.path).found
     logs = [str(found.path) for name, found in names if name == run]
     for alert, right in alerts.items():

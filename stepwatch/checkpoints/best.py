@@ -214,7 +214,7 @@ class BestFolder:
         self._describe()
 
     def _changed(self, kept: Kept, there: Files) -> str:
-        """What is kept is no longer what was kept: forget it, and delete it where the trainer has it too."""
+        """Forget a kept checkpoint that changed, and delete it if the trainer has it too."""
         del self._kept[kept.name]
         path = self.place / kept.name
         if not there:

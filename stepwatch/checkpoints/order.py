@@ -1,4 +1,4 @@
-"""What the wrapper tells its watcher, and the watcher its keeper."""
+"""Instructions of the wrapper to its watcher, and of the watcher to its keeper."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def validated(values: dict[str, Any], path: Path) -> Config:
     """Return the configuration that a file's values are, with the demo's overrides after its own.
 
     Raises:
-        pydantic.ValidationError: They are none.
+        pydantic.ValidationError: They are invalid.
     """
     # The section is named although it may be missing: its default path is relative, too.
     config = Config.model_validate({"runs": {}, **values}, context={"folder": path.absolute().parent})

@@ -1,4 +1,4 @@
-"""The whole of config.yaml as frozen records; defaults and checks stand beside the fields."""
+"""The whole of config.yaml as frozen records; defaults and checks are beside the fields."""
 
 from __future__ import annotations
 
@@ -465,7 +465,7 @@ def _same(items: Iterable[Section], key: str, at: KeyPath) -> Iterator[Fault]:
 
 
 def _unknown_intervals(config: Config) -> Iterator[Fault]:
-    """Yield a fault for each name of a time interval that is none."""
+    """Yield a fault for each unknown name of a time interval."""
     known = [interval.name for interval in config.time_intervals]
     for index, receiver in enumerate(config.receivers):
         for key in ("active_time_intervals", "mute_time_intervals"):
@@ -481,7 +481,7 @@ def _unknown_intervals(config: Config) -> Iterator[Fault]:
 
 
 def _shared_keys(signals: Signals) -> Iterator[Fault]:
-    """Yield a fault for each key that stands below two signals, in whichever way it is spelt."""
+    """Yield a fault for each key below two signals, in any spelling."""
     owners: dict[str, str] = {}
     for signal, keys in signals.items():
         for index, key in enumerate(keys):

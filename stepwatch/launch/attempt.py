@@ -164,7 +164,7 @@ class Attempt:
         return Outcome(statuses.get(self._pid or 0, signal.SIGKILL))
 
     def _take_request(self) -> None:
-        """Do what a request asks for, if it is time to look for one and there is one."""
+        """Carry out the next request, if a check is due and there is one."""
         if time.monotonic() < self._asked + POLL_SECONDS:
             return
         self._asked = time.monotonic()

@@ -57,7 +57,7 @@ def run(
         name: The log's name below it, without ``.log``; by default the script's, with the time.
         retrying: When it is started again; by default never.
         job: The Ray cluster that it runs on; by default it is a process of this machine.
-        beside: What goes on as long as the trainer and its retries.
+        beside: Runs as long as the trainer and its retries.
 
     Returns:
         The trainer's exit code. Where a signal ended it, the same signal ends this process.

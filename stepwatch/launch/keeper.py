@@ -67,7 +67,7 @@ class Keeper:
         os.close(watched)
 
     def report(self) -> Report | None:
-        """Return the next thing that the keeper says; ``None`` if it is gone."""
+        """Return the next report of the keeper; ``None`` if it has ended."""
         read = os.read(self.reports, _REPORT.size)
         if len(read) < _REPORT.size:
             return None

@@ -19,7 +19,7 @@ from stepwatch.schema.errors import Refused
 
 
 class LaunchRecord:
-    """The open file of one run. The lock is held until the last process that has it open is gone."""
+    """The open file of one run. The lock is held until the last process that has it open ends."""
 
     def __init__(self, log: Path) -> None:
         """Open it.

@@ -52,7 +52,7 @@ class Plan:
         cause: Why the last attempt ended.
         command: What is started.
         changes: How that differs from the command before, in words.
-        wait: In so many seconds.
+        wait: Seconds until then.
     """
 
     number: int
@@ -73,7 +73,7 @@ class Retries:
         self._done = 0
 
     def after(self, end: End) -> Plan | str:
-        """Return the retry after an attempt, or why there is none; empty if that needs no words."""
+        """Return the retry after an attempt, or why there is none; empty if no message is needed."""
         if not end.outcome.status and not end.stopped:
             return ""
         if end.interrupted:

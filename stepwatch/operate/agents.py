@@ -17,7 +17,7 @@ from stepwatch.services import hub
 def agent(config: Path, folder: Path, node: str | None, *, renew: bool, revoke: bool) -> int:
     """Make, renew or revoke the credential of a node, or list the nodes.
 
-    The token is all that goes to standard output.
+    Only the token goes to standard output.
 
     Args:
         config: The hub's configuration file.
@@ -27,7 +27,7 @@ def agent(config: Path, folder: Path, node: str | None, *, renew: bool, revoke: 
         revoke: Remove it.
 
     Raises:
-        Refused: The name is none, there is a credential already or none, or it cannot be written.
+        Refused: The name is invalid, the credential exists or is missing, or it cannot be written.
     """
     if node is None:
         if renew or revoke:

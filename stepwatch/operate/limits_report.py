@@ -1,4 +1,4 @@
-"""``python -m stepwatch alerts``: each alert with the limits that hold, and where these are from."""
+"""``python -m stepwatch alerts``: each alert with its limits in effect, and where they are set."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEADINGS = ("alert", "severity", "limit", "value", "unit", "from")
 
 
 def unmatched(config: Config) -> list[str]:
-    """A remark on each override that fits no run; none while runs are not all known.
+    """A remark on each override that matches no run; none while not all runs are known.
 
     Those of the demo are in force when it does not run, too.
     """
@@ -87,7 +87,7 @@ def alerts(config: Path, run: str | None, form: str, say: Say) -> int:
 
 
 def effective(config: Config, run: str | None, file: str) -> Iterator[Alert]:
-    """Yield each alert with the limits that hold; ``file`` is what the configuration is called."""
+    """Yield each alert with its limits in effect; ``file`` names the configuration."""
     for alert in TABLE:
         name = alert.block.__name__
         block = config.alerts.block(name)

@@ -28,7 +28,7 @@ _RELEASE_ANSWER_SECONDS = 15
 
 
 def mark(config: Path, run: str, note: str | None, say: Say) -> int:
-    """Have the run exporter measure a run anew from its next step on, after an intended change of level."""
+    """Re-baseline a run from its next step on, after an intended change of level."""
     settings = load(config)
     exporter = f"http://{settings.address('exporter')}"
     refused = "Nothing was marked. "

@@ -121,7 +121,7 @@ def obtain(name: str, say: Say) -> Program:
     """The program, downloaded if it is not here; says which one it is, and why.
 
     Raises:
-        ProgramError: it is neither here nor available.
+        ProgramError: it is neither installed nor available.
     """
     wanted = WANTED[name]
     program = find(name) or _from_release(wanted, say) or _from_package(name)
@@ -150,7 +150,7 @@ def packaged(name: str) -> Program:
 
 
 def read_version(path: Path) -> Version | None:
-    """The version that a program tells, ``None`` if it does not run or tells none."""
+    """The version that a program prints, ``None`` if it does not run or prints none."""
     for flag in ("--version", "-v"):
         try:
             answer = subprocess.run([path, flag], capture_output=True, text=True, check=False, timeout=30)
@@ -207,7 +207,7 @@ def _inside(root: Path, wanted: Wanted) -> Iterator[Program]:
 
 
 def _from_release(wanted: Wanted, say: Say) -> Program | None:
-    """The official release; ``None``, with the reason for the user, where it cannot be had."""
+    """The official release; ``None``, with a message to the user, if it is not available."""
     release = wanted.tool.release
     say(f"{wanted.needed} is not here (found: {_seen(wanted)}): getting the official {release.version}.")
     try:

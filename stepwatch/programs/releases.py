@@ -33,7 +33,7 @@ class ArchiveError(Exception):
 
 
 class ReleaseError(Exception):
-    """Raised when an official release cannot be had; says why, and what may help."""
+    """Raised when an official release is not available; says why, and what may help."""
 
     def __init__(self, problem: str, fix: str) -> None:
         super().__init__(f"{problem}. Fix: {fix}")
@@ -96,7 +96,7 @@ def obtain(release: Release, say: Say) -> Path:
     """Download a release and check it; return the folder with its programs.
 
     Raises:
-        ReleaseError: it cannot be had, or is not what was published; nothing of it is left.
+        ReleaseError: it is not available, or differs from what was published; nothing of it is left.
     """
     tools = tools_folder()
     try:

@@ -52,7 +52,7 @@ class Outcome:
         config: What was rendered.
         files: How many files there are now.
         changes: Which of them are new or changed, and which others were deleted.
-        checks: What the tools of Prometheus and Alertmanager said, a line each.
+        checks: Output of Prometheus' and Alertmanager's tools, a line each.
         warning: What will work, but hardly as intended; ``None`` if there is nothing.
     """
 
@@ -250,7 +250,7 @@ def instead_of_usual(config: Path) -> str | None:
 
 
 def pending(config: Path, out: Path, place: Place) -> str | None:
-    """Return a note about an edit that is not in force; ``None`` if there is none.
+    """Return a note about an edit that is not in effect, or ``None``.
 
     Args:
         config: The configuration file.

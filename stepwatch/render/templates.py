@@ -103,7 +103,7 @@ def render(
 
     Args:
         root: The folder that holds the services' folders with their templates.
-        context: What templates know by name.
+        context: The variables of templates, by name.
         services: Which of these folders.
 
     Raises:
@@ -137,7 +137,7 @@ def render_own(
     Args:
         root: The folder that holds the services' folders with their templates, which they may import.
         folder: The user's folder; it may be missing.
-        context: What templates know by name.
+        context: The variables of templates, by name.
         ours: The files that `render` returned.
 
     Raises:
@@ -219,7 +219,7 @@ def _templates(root: Path, services: Collection[str]) -> Iterator[PurePosixPath]
 
 
 def environment(root: Path, context: Mapping[str, Any]) -> jinja2.Environment:
-    """Return what renders the templates below a folder; `context` is what they know by name."""
+    """Return the renderer of the templates below a folder; `context` has their variables."""
     made = jinja2.Environment(
         block_start_string="<%",
         block_end_string="%>",

@@ -117,7 +117,7 @@ class Sender:
             )
 
     def taken(self, page: str) -> str:
-        """Return what is said without faults: which hub takes the samples, and how old they are."""
+        """Return the message without faults: which hub accepts the samples, and how old they are."""
         hub = match[1] if (match := _URL.search(page)) else ""
         age = duration(max(0.0, time.time() - _value(_SENT, page)))
         return f"The hub {hub} accepts its samples (newest {age} old)."

@@ -77,7 +77,7 @@ class HealthReport:
     def show(self, texts: Texts, say: Say) -> bool:
         """Report runs, what cannot be read, receivers, alerts, and what keeps those from coming.
 
-        ``texts`` was read of ``pages``. Return whether the watchdog knows of nothing that does so.
+        ``texts`` was read of ``pages``. Return whether the watchdog found no fault.
         """
         if self.exporter:
             page = texts[self._url("exporter", "/metrics")]
@@ -271,7 +271,7 @@ def _peers(page: str | None) -> Iterator[str]:
 
 
 def _show_findings(page: str | None, say: Say) -> bool:
-    """Show what the watchdog found; return whether it answered and found nothing."""
+    """Show the findings of the watchdog; return whether it answered and found nothing."""
     if page is None:
         say("\nThe watchdog does not answer: faults of the alerting stack are unknown.")
         return False

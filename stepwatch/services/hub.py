@@ -1,4 +1,4 @@
-"""What a hub knows of its agents: its credentials, the page of its write door, and its Prometheus."""
+"""The state of a hub's agents: from credentials, the page of its write door, and its Prometheus."""
 
 from __future__ import annotations
 

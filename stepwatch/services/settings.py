@@ -109,7 +109,7 @@ def state_of(settings: Settings, text: str | None) -> SettingsState:
 
 
 def wait_loaded(settings: Settings, metrics: str | Page, *, after: float, patience: float) -> bool:
-    """Wait until a part has loaded its settings after a time; no later than so many seconds."""
+    """Wait until a part has loaded its settings after a time, up to a timeout in seconds."""
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         present = loaded(settings, http_client.read(metrics))

@@ -76,7 +76,7 @@ def wait(
 
 
 def _give_up_reason(look: Look, ends: int, unchanged: float) -> str:
-    """Why a part is given up that ended so often, and was unchanged for these seconds; empty if it is not."""
+    """Why to give up a part after this number of ends and seconds without a change; empty to continue."""
     if look.gone:
         return "was stopped, by `make down` or a kill of the whole stack"
     if ends >= ENDS:
@@ -100,7 +100,7 @@ def failure(name: str, reason: str, log: str, lines: Iterable[str], fix: str = "
 
 
 def verdict(failed: Collection[str], count: int) -> str:
-    """The last line of a failed start: which of so many parts failed."""
+    """The last line of a failed start: which of the parts failed."""
     return f"{len(failed)} of {count} parts failed: {', '.join(sorted(failed))}"
 
 

@@ -76,7 +76,7 @@ def send_test(config: Path, name: str, stack: Stack, say: Say, *, patience: floa
 
 @dataclass(frozen=True)
 class Look:
-    """What is known so many seconds after the test began: by the counters, and by the log."""
+    """The state of a test after some seconds: by the counters and by the log."""
 
     seconds: float
     sent: Sent
@@ -94,7 +94,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Watch:
-    """One test: of whom, by which Alertmanager; ``journal`` reads its log, called ``where`` in words."""
+    """One test of a receiver by an Alertmanager; ``journal`` reads its log, called ``where`` in messages."""
 
     receiver: Receiver
     probe: Probe

@@ -17,7 +17,7 @@ _GAVE_UP = re.compile(
 
 @dataclass(frozen=True)
 class LogResult:
-    """What became of a message, as far as the log tells; it is silent about a first attempt that succeeds.
+    """The fate of a message by the log, which has no entry for a first attempt that succeeds.
 
     ``error`` is what the last failed attempt got. ``gave_up``: there will be no more attempts;
     ``final``: since the error is one that does not pass. ``failures``: the log reports messages that
@@ -32,7 +32,7 @@ class LogResult:
 
 
 def log_result(text: str, probe: Probe) -> LogResult:
-    """Read from a log what became of a test."""
+    """Read the fate of a test from a log."""
     log_result = LogResult()
     failures = False
     for line in text.split("\n"):

@@ -110,14 +110,14 @@ def fix(error: str, integration: Integration) -> str | None:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How it ended, as people read it, and whether that is what one hopes for."""
+    """The result for the user, and whether the message was delivered."""
 
     delivered: bool
     words: str
 
 
 def delivered(receiver: Receiver, sent: Sent) -> Verdict:
-    """The receiver took it."""
+    """The receiver accepted it."""
     took = f" in {max(sent.seconds, 0.01):.2f} s" if sent.attempts == 1 else ""
     lines = [
         f"{receiver.name}: Alertmanager delivered the test message by {receiver.integration.title}{took}."
@@ -130,7 +130,7 @@ def delivered(receiver: Receiver, sent: Sent) -> Verdict:
 
 
 def refused(receiver: Receiver, log_result: LogResult, *, where: str) -> Verdict:
-    """The receiver did not take it, as the log tells."""
+    """The receiver did not accept it, by the log."""
     if log_result.final:
         again = "Alertmanager treats that as permanent and tried once; a real alert is retried at intervals."
     elif log_result.gave_up:
@@ -142,7 +142,7 @@ def refused(receiver: Receiver, log_result: LogResult, *, where: str) -> Verdict
 
 
 def failed(receiver: Receiver, *, where: str) -> Verdict:
-    """Alertmanager counts a failure, and nothing at hand tells why."""
+    """Alertmanager counts a failure, and the reason is not readable here."""
     return _undelivered(receiver, "Alertmanager counts a failure", f"{where} names the error.", "fix that")
 
 
@@ -173,7 +173,7 @@ def taken(receiver: Receiver, answer: str, seconds: float) -> Verdict:
 
 
 def not_taken(receiver: Receiver, reason: str, answer: str, *, final: bool) -> Verdict:
-    """The robot did not take it, for a reason of the notifier's."""
+    """The robot did not accept it, for a reason of the notifier."""
     # The notifier has taken the secrets out.
     why = redacted(answer, ()) if answer else "no attempt has ended"
     more = (
@@ -188,13 +188,13 @@ def not_taken(receiver: Receiver, reason: str, answer: str, *, final: bool) -> V
 
 
 def lost(receiver: Receiver, why: str) -> Verdict:
-    """The notifier does not tell."""
+    """The notifier has no result."""
     first = f"{receiver.name}: Alertmanager handed the test message to the notifier, and then: {why}"
     return Verdict(delivered=False, words=first)
 
 
 def muted(receiver: Receiver, silences: list[str], url: str) -> Verdict:
-    """A silence keeps it back."""
+    """A silence mutes it."""
     return _undelivered(
         receiver,
         "a silence covers it",
@@ -204,7 +204,7 @@ def muted(receiver: Receiver, silences: list[str], url: str) -> Verdict:
 
 
 def unknown(receiver: Receiver, sent: Sent, *, patience: float, where: str) -> Verdict:
-    """Time is up."""
+    """The timeout has passed."""
     return _undelivered(
         receiver,
         f"no result after {patience:.0f} s",

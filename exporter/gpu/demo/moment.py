@@ -99,7 +99,7 @@ class Moment(NamedTuple):
         return found
 
     def mean(self, rate: Rate, seconds: float) -> float:
-        """The mean of a rate over the last so many seconds, 0 before the start."""
+        """The mean of a rate over the last ``seconds``, 0 before the start."""
         before = self._replace(seconds=max(0.0, self.seconds - seconds))
         return (self.total(rate) - before.total(rate)) / seconds
 

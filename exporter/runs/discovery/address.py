@@ -122,12 +122,12 @@ class AddressMap:
             self._host = socket.gethostbyname(loopback or LOCALHOST)
 
     def of_prometheus(self, address: str) -> str:
-        """Return what Prometheus is to connect to."""
+        """Return the address for Prometheus to connect to."""
         host, _, port = address.rpartition(":")
         return f"{self._loopback}:{port}" if self._is_mapped(host) else address
 
     def of_ours(self, address: str) -> tuple[str, int]:
-        """Return what we are to connect to: an IP address and a port."""
+        """Return the IP address and port to connect to."""
         host, _, port = address.rpartition(":")
         return (self._host if self._is_mapped(host) else host.strip("[]")), int(port)
 

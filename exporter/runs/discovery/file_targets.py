@@ -188,7 +188,7 @@ def verl_addresses(content: bytes) -> list[str]:
 
 
 def _scalars(content: bytes) -> Iterator[tuple[list[Any], str]]:
-    """Yield each scalar with its path; nothing is built, so that neither depth nor aliases cost anything.
+    """Yield each scalar with its path; no objects are built, so depth and aliases cost nothing.
 
     A path has keys and places in lists, from the outside to the inside; ``None`` is a key still to come.
     """

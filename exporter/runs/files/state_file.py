@@ -149,7 +149,7 @@ class StateFolder:
         return about is not None and about.writer
 
     def load(self, log: Path) -> Saved | None:
-        """What was saved for a log; a file that cannot be read, or is not as it was written, is none.
+        """What was saved for a log; nothing if the file is unreadable or damaged.
 
         Raises:
             HungError: the folder does not answer.
@@ -186,7 +186,7 @@ class StateFolder:
             self._known[about.log] = about
 
     def forget(self, log: Path) -> None:
-        """The log is gone for good.
+        """Remove the state of a log that no longer exists.
 
         Raises:
             OSError: the state folder cannot be written.
@@ -229,7 +229,7 @@ def _listed(folder: Path, mark_alive: Callable[[], None] = lambda: None) -> Iter
 
 
 def _read_about(path: Path) -> About | None:
-    """What a file is about, unless it is no state file of today."""
+    """What a file is about, unless it is not a state file of this version."""
     try:
         with path.open("rb") as file:
             title, about = file.read(ABOUT_BYTES).split(b"\n", 2)[:2]

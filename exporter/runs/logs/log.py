@@ -41,7 +41,7 @@ _NOTHING = 0, False, None
 
 
 class Preamble:
-    """What a text without a record said so far, as a run without a step.
+    """The lines of a text without a record so far, as a run without a step.
 
     ``failed`` is when it last reported an error, in seconds of the steady clock.
     """
@@ -281,7 +281,7 @@ class Log:
             self.unread_since, self._unread_from = wall, steady
 
     def _exclude_gap(self, wall: float, steady: float, *, grown: bool) -> None:
-        """A log that could not be read was not silent, nor were its runs: trainers waited as well."""
+        """Do not count unreadable time as silence of a log and its runs: trainers waited too."""
         if not grown:
             seconds = steady - self._unread_from
             self._quiet_from = min(steady, self._quiet_from + seconds)

@@ -1,4 +1,4 @@
-"""One training run: its records, its statistics, and what is known about how it goes on."""
+"""One training run: its records, its statistics and its signs of life."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Times:
                 setattr(self, name, time + seconds)
 
     def exclude_gap(self, seconds: float, now: float) -> None:
-        """For so long until now the log could not be read."""
+        """Exclude a time up to now in which the log could not be read."""
         if self.last is not None:
             self.shift(min(seconds, max(0.0, now - self.last)))
 
@@ -136,7 +136,7 @@ class Run:
     that rules look at first exist only then, since a replay of an old log must raise nothing.
     ``moved`` is when the last one was logged, in seconds of the steady clock. ``serial`` is unique.
     ``restarts`` counts all starts but the first, ``resumes`` those that did not begin from scratch;
-    the last of these ``lost`` so many steps, which are made a second time. ``servers`` are those of the
+    the last of these ``lost`` this many steps, which are repeated. ``servers`` are those of the
     last start.
     """
 
@@ -215,7 +215,7 @@ class Run:
             self._measure(found, record, stream, clock)
 
     def _begin(self, kind: Kind, record: Record) -> None:
-        """Another attempt begins, if the record is the first of one."""
+        """Begin another attempt, if the record is the first of one."""
         if kind is Kind.FROM_SCRATCH:
             self.restarts += 1
             self.marks.forget(self.restarts)
@@ -231,7 +231,7 @@ class Run:
                 statistics.resume()
 
     def exclude_gap(self, seconds: float, wall: float, steady: float) -> None:
-        """Have the run not look silent for a time in which its log could not be read."""
+        """Do not count a time in which the log could not be read as silence of the run."""
         self.times.exclude_gap(seconds, wall)
         if self.moved is not None:
             self.moved = min(steady, self.moved + seconds)
@@ -242,7 +242,7 @@ class Run:
         return self.restarts, self.progress.step
 
     def mark(self, time: float, note: str) -> None:
-        """Measure the run anew from its next step on; ``time`` in seconds since the epoch."""
+        """Re-baseline the run from its next step on; ``time`` in seconds since the epoch."""
         self.version += 1
         self.marks.add(Mark(*self.place, time, note))
 

@@ -165,7 +165,7 @@ def _state(value: float | None, severities: Collection[str], *, known: bool) -> 
 
 
 def _range(bounds: Sequence[_Bound], severity: str) -> Range:
-    """The tightest limits of a severity; those that stand alone count first."""
+    """The tightest limits of a severity; limits that alone raise an alert take precedence."""
     own = [bound for bound in bounds if bound.limit.severity == severity]
     own = [bound for bound in own if bound.limit.alone] or own
     low = [bound.at for bound in own if bound.limit.side == "low"]

@@ -315,7 +315,7 @@ def _episodes(past: Past, firing: tuple[Firing, ...], step: int | None) -> tuple
 
 @dataclass(frozen=True)
 class RunHistory:
-    """What the exporter and Prometheus know of a run's past, and the panels that show it."""
+    """The history of a run from the exporter and Prometheus, and the panels that show it."""
 
     snapshot: HistorySnapshot
     panels: Panels

@@ -153,7 +153,7 @@ class Panels:
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """The curves that only Prometheus knows."""
+        """The curves that only Prometheus has."""
         return tuple(query for panel in self.panels for query in panel.queries)
 
     @property

@@ -1,4 +1,4 @@
-"""What Prometheus knows of runs: the alerts that fire, limits and GPUs now, and the past of each run."""
+"""Runs in Prometheus: firing alerts, current limits and GPUs, and the history of each run."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Span(NamedTuple):
     curves: tuple[Query, ...] = ()
 
     def interval(self, points: int) -> float:
-        """Seconds between two of so many points."""
+        """Seconds between two points, for a number of points."""
         return max(FINEST, (self.end - self.start) / points)
 
 

@@ -125,7 +125,7 @@ class Token:
             raise RefusedError("token", "401 Unauthorized", words, ask)
 
     def _log(self, problem: str) -> None:
-        """Log once what is wrong with the file, which strangers need not know."""
+        """Log once what is wrong with the file; clients must not see it."""
         if problem and problem != self._logged:
             logger.error("%s", problem)
         self._logged = problem
@@ -144,7 +144,7 @@ def _shown(authorization: str) -> bytes:
 
 
 class Api:
-    """Takes registrations, and lists for clients what else there is to talk to.
+    """Accepts registrations, and lists the addresses of the other servers for clients.
 
     ``ports`` are those of the stack's pages, by rl-insight's names for them; ``None`` for what is not
     there.

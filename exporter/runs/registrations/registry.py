@@ -75,7 +75,7 @@ class Registration:
 
 
 class Table:
-    """Registrations by address: a port has one server, and who registered it last knows which.
+    """Registrations by address: a port has one server, so the last registration is the valid one.
 
     ``version`` rises with each change.
     """
@@ -143,7 +143,7 @@ class Store:
         self._thread = Mount(str(folder))
 
     def load(self) -> list[Registration]:
-        """Return what was registered. A damaged file is moved aside, and all begins anew."""
+        """Return the stored registrations. A damaged file is moved aside, and the result is empty."""
         path = self._path
         if path is None:
             return []
@@ -249,7 +249,7 @@ class Registry:
         return [one.address for one in pages if self.silence(one.address) < GONE_SECONDS]
 
     def maintain(self) -> None:
-        """Save what changed, and forget what is gone for good; to be called again and again."""
+        """Save changes, and forget servers that will not return; called repeatedly."""
         now = time.monotonic()
         with self._lock:
             if now - self._forgot > FORGET_SECONDS:

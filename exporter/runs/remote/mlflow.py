@@ -36,7 +36,7 @@ class _Step:
 
 
 class History:
-    """The history of the run whose records are to carry the name ``run``.
+    """The history of a run; its records get the name ``run``.
 
     Metrics are logged one by one and stamped by the logger, so values are put together by their
     step, not by their order. A metric that is logged for a lower step than before shows a resume;

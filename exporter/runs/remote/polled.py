@@ -137,7 +137,7 @@ class PolledSource(ABC):
         return now - self._begun if last is None else max(0.0, time.time() - last)
 
     def _signs(self, name: str, run: Run, now: float, *, reported: bool, pending: bool) -> Signs:
-        """Signs of life of a run: a page goes with the trainer that serves it.
+        """Signs of life of a run: a page ends with the trainer that serves it.
 
         Args:
             name: Of the run.
@@ -171,7 +171,7 @@ class Feed(PolledSource):
         return (self.poller,)
 
     def signs(self, name: str, run: Run, now: float) -> Signs:
-        """Signs of life: a page goes with the trainer that serves it, a server outlives its runs."""
+        """Signs of life: a page ends with the trainer that serves it, a server outlives its runs."""
         if not self.target.is_trainer:
             return Signs(self._quiet(run, now), None, None)
         answers = self.poller.problem is None
@@ -207,7 +207,7 @@ class _Page:
 
 
 class RegisteredPages(PolledSource):
-    """One run set for all registered pages: a run that goes on at another address is the same run.
+    """One run set for all registered pages: a run that continues at another address is the same run.
 
     While two pages at once report runs with one name, the later one's has its address behind the name. A
     run that no page reported for long is forgotten. ``left_out`` counts pages that are not polled, since
@@ -253,7 +253,7 @@ class RegisteredPages(PolledSource):
         return [page.poller for page in self._pages.values()]
 
     def signs(self, name: str, run: Run, now: float) -> Signs:
-        """Signs of life: a page goes with the trainer that serves it."""
+        """Signs of life: a page ends with the trainer that serves it."""
         answering = [page for page in self._pages.values() if page.poller.problem is None]
         reported = any(name in page.names for page in answering)
         pending = any(page.poller.answered is None for page in answering)

@@ -153,7 +153,7 @@ class Tracking:
 
 
 def _next_page(answer: Mapping[str, Any], page: str) -> str | None:
-    """The token of the page after this one; a server that points back at it would never come to an end."""
+    """The token of the page after this one; a server that points back at it would never end."""
     following = str(answer.get("next_page_token") or "")
     return following if following not in ("", page) else None
 

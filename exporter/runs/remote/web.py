@@ -89,7 +89,7 @@ def get(
 
 
 def is_usable(url: str) -> bool:
-    """Whether it can be asked. A user name is refused: it would stand in every text about the address."""
+    """Whether the URL is usable. A user name is refused: messages with the address would show it."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -131,7 +131,7 @@ def _exits(view: View) -> Iterator[dict[str, str]]:
 
 
 def _attempts(launch: Launch | None, state: str) -> Iterable[tuple[str, list[Sample]]]:
-    """What the wrapper does with the trainer while the run goes on."""
+    """The wrapper's state of the trainer while the run is running."""
     goes_on = launch is not None and state == "running"
     paused = launch.paused if launch and goes_on else None
     retry = launch.retry if launch and goes_on else None

@@ -1,4 +1,4 @@
-"""Protocol buffers as they stand on the wire.
+"""The wire format of protocol buffers.
 
 Source: https://protobuf.dev/programming-guides/encoding/
 """

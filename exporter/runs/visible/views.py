@@ -25,7 +25,7 @@ MOST_KEYS = 8
 
 
 class View(NamedTuple):
-    """A run as it is to be shown: its name, state, and whether a writer was seen (or cannot be).
+    """A run as it is shown: its name, state, and whether a writer was seen (``None``: unknown).
 
     ``duplicates`` is the same run in its other logs: one of them may be shown next. ``unread``: since
     when its log cannot be read, as the mount hangs, in seconds since the epoch. ``writers`` are the ids of

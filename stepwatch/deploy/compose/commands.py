@@ -66,7 +66,7 @@ class Containers:
 
         Args:
             runs: The folder to read runs from, in place of the file's `runs.path`.
-            demo: Whether the simulated trainers and GPUs are to run.
+            demo: Whether to run the simulated trainers and GPUs.
             repair: Whether to move damaged files aside that keep a container from starting.
 
         Returns:
@@ -157,7 +157,7 @@ class Containers:
         Prometheus starts again as well, keeping its history: it would hold on to those alerts.
 
         Returns:
-            0 when the demo runs anew, 1 when it does not run.
+            0 when the demo was restarted, 1 when it does not run.
         """
         config = load(self.config)
         running = {service.name for service in self._project.services() if service.state == "running"}
@@ -197,7 +197,7 @@ class Containers:
         return bool(self._project.services())
 
     def _conclude(self, config: Config, folder: Path, *, demo: bool) -> None:
-        """Say where the pages are, and what else is good to know of a stack that runs."""
+        """Print the addresses of the pages and notes about the running stack."""
         say = self.say
         say("")
         for line in table(

@@ -34,12 +34,12 @@ class EngineError(Refused):
 
 
 class NoEngineError(Exception):
-    """Raised when there is no engine to use; its text says what is missing."""
+    """Raised when no engine is usable; the text says what is missing."""
 
 
 @dataclass(frozen=True)
 class Service:
-    """What Compose knows of a service's container.
+    """The state of a service's container in Compose.
 
     ``published`` is where this machine reaches ports of the container, as host:port; ``known`` is what
     Docker says about the container besides, empty once it is gone.
@@ -149,7 +149,7 @@ class Engine:
 
 
 def _time(text: str) -> datetime:
-    """A time that Docker tells, to the second; it has nanoseconds, which older Pythons cannot read."""
+    """A time from Docker, to the second; it has nanoseconds, which older Pythons cannot read."""
     return datetime.fromisoformat(re.sub(r"\.\d+", "", text).replace("Z", "+00:00"))
 
 
@@ -197,7 +197,7 @@ def gpu_files(*, processes: bool, device: Path = _NVIDIA) -> tuple[str, ...]:
     after an upgrade the whole stack would not start.
 
     Args:
-        processes: Whether processes on the GPUs are to be named.
+        processes: Whether to name processes on the GPUs.
         device: What is there if a driver is.
     """
     known: dict[str, Any] = {}

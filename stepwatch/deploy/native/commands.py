@@ -138,7 +138,7 @@ class Processes:
         Prometheus starts again as well, keeping its history: it would hold on to those alerts.
 
         Returns:
-            0 when the demo runs anew, 1 when it does not run, or a part does not come up again.
+            0 when the demo was restarted, 1 when it does not run, or a part does not come up again.
         """
         place, say = self.place, self.say
         parts = {each.name: each for each in stack.load(place.parts)}
@@ -181,7 +181,7 @@ class Processes:
         return bool(processes.marked(self.place.mark))
 
     def _conclude(self, config: Config, parts: Sequence[Part]) -> None:
-        """Say where the pages are, and what else is good to know of a stack that runs."""
+        """Print the addresses of the pages and notes about the running stack."""
         place, say = self.place, self.say
         say("")
         for line in table([(part.name, part.url, part.shows) for part in parts]):
@@ -199,7 +199,7 @@ class Processes:
         say(f"Logs are in {place.logs}. `make status` shows its state, `make down` stops it.")
 
     def _end_demo(self) -> None:
-        """End the alerts that the demo raised, once its processes are gone. The caller holds the lock."""
+        """End the alerts of the demo, after its processes ended. The caller holds the lock."""
         parts = {each.name: each for each in stack.load(self.place.parts)}
         demo_alerts.wait_gone(f"http://{parts['prometheus'].address}")
         count, _ = self._end_alerts(parts)

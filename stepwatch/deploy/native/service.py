@@ -3,8 +3,8 @@
 Users have it in their own systemd manager, root in the system's: root has no user manager outside of a
 login, and the system's needs no lingering.
 
-The unit does not decide whether the stack is to run: it starts nothing after `make down`, which leaves it
-enabled, and the next `make up` goes on through it.
+The unit does not decide whether the stack runs: it starts nothing after `make down`, which leaves it
+enabled, and the next `make up` uses it.
 """
 
 from __future__ import annotations

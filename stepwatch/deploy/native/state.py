@@ -85,7 +85,7 @@ class State:
 
     @property
     def wanted(self) -> bool:
-        """Whether the stack is to run: brought up, and not taken down since then, whatever dies meanwhile."""
+        """Whether the stack should run: started, and not stopped since then."""
         return self.supervisor_config.exists()
 
     def log(self, part: str) -> Path:
@@ -172,7 +172,7 @@ class State:
             ) from None
 
     def give_up(self) -> None:
-        """Have nothing start the stack again: neither the guardian nor systemd, nor a reboot."""
+        """Prevent any restart of the stack by the guardian, systemd or a reboot."""
         self.supervisor_config.unlink(missing_ok=True)
 
     def forget(self) -> None:

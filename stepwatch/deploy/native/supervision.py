@@ -22,7 +22,7 @@ _REPLAY_LINES = 50
 def start(parts: Sequence[Part], place: State, say: Say, *, as_service: bool = False) -> set[str]:
     """Start what does not run and restart what changed; return those names. The caller holds the lock.
 
-    ``as_service``: whether systemd is to start the stack from now on.
+    ``as_service``: whether systemd starts the stack from now on.
 
     Raises:
         StackError: a port is in use, systemd does not answer, or supervisord does not start; nothing was
@@ -50,7 +50,7 @@ def start(parts: Sequence[Part], place: State, say: Say, *, as_service: bool = F
 
 
 def settle(parts: Sequence[Part], fresh: set[str], place: State, say: Say, *, repair: bool = False) -> int:
-    """Wait until the parts are ready; have those that were not started anew read their settings again.
+    """Wait until the parts are ready; reload the settings of those that were not restarted.
 
     `make down` may end this, so the lock must not be held. With ``repair``, damaged files that keep a part
     from starting are moved aside. What is said ends with why parts failed, and which.

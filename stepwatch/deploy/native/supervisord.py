@@ -68,7 +68,7 @@ _DIED = re.compile(
 
 @dataclass(frozen=True)
 class Report:
-    """What supervisord knows of a part; ``since`` is a Unix time, 0 when it does not run."""
+    """supervisord's state of a part; ``since`` is a Unix time, 0 when it does not run."""
 
     name: str
     state: str
@@ -169,7 +169,7 @@ class Supervisord:
         return {*added, *changed}
 
     def restart_down(self) -> set[str]:
-        """Start at once what waits for its next try or was given up; return those names."""
+        """Start parts that wait for a retry or are fatal; returns their names."""
         reports = self.reports().items()
         down = {name for name, report in reports if report.state not in ("RUNNING", "STARTING")}
         for name in down:
@@ -187,7 +187,7 @@ class Supervisord:
             self._call("startProcess", name, False)  # noqa: FBT003 - XML-RPC has no keywords: do not wait
 
     def send_hup(self, name: str) -> None:
-        """Have a part read its settings again; one that just died reads them when it starts."""
+        """Send SIGHUP to a part, to reload its settings; one that just died reads them at its start."""
         with suppress(xmlrpc.client.Fault):
             self._call("signalProcess", name, "HUP")
 
