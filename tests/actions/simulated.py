@@ -190,7 +190,7 @@ class World:
     # What happens.
 
     def start(self) -> None:
-        """Start the service anew; it dies at the start as well as anywhere."""
+        """Start the service again; it dies at the start as well as anywhere."""
         while True:
             audit = CrashingAudit(self.folder)
             audit.crash = self.crashes

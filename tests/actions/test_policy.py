@@ -261,7 +261,7 @@ def test_a_step_that_ends_in_an_unforeseen_error_is_not_done_again(tmp_path: Pat
     assert [(each.outcome, each.reason) for each in around.breaker.actions()] == [("interrupted", "unknown")]
 
 
-def test_an_alert_that_began_anew_is_another_one(tmp_path: Path) -> None:
+def test_an_alert_that_fires_again_is_another_one(tmp_path: Path) -> None:
     around = Around(tmp_path)
     around.at(1120, firing=True)
     around.breaker.receive([NotifiedAlert(ALERT._replace(since=1130.0), firing=True)])
@@ -354,7 +354,7 @@ def test_a_dry_action_does_not_use_up_the_cause(tmp_path: Path) -> None:
     assert real.at(1430, firing=True).at(1800).done == ["evidence", "stop"]
 
 
-def test_receivers_are_told_what_came_of_it_and_of_what_was_interrupted(tmp_path: Path) -> None:
+def test_receivers_are_notified_of_outcomes_and_interruptions(tmp_path: Path) -> None:
     around = Around(tmp_path)
     around.at(1120, firing=True)
     around.breaker.audit.close()

@@ -93,7 +93,7 @@ def test_the_key_on_needs_no_quotes_and_the_value_on_still_does(tmp_path: Path) 
         load(loaded(tmp_path, "actions: {dry_run: on}\n"))
 
 
-def test_without_policies_there_is_no_part_no_route_and_no_file(tmp_path: Path) -> None:
+def test_without_policies_there_is_not_a_part_no_route_and_no_file(tmp_path: Path) -> None:
     off, on = (load(loaded(tmp_path, text)) for text in ("actions: {per_day: 1}\n", RECEIVER + ON))
     names = []
     for config in (off, on):

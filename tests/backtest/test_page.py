@@ -181,7 +181,7 @@ def test_a_changed_limit_moves_its_line(shown: Shown, tmp_path: Path) -> None:
     assert "limit of KLExplosion: 1.749 (critical)" in shown(path, *changed).chart("KL").legend
 
 
-def test_a_curve_is_broken_at_what_is_no_number_and_where_the_steps_go_back(
+def test_a_curve_is_broken_at_what_is_not_a_number_and_where_the_steps_go_back(
     shown: Shown, tmp_path: Path
 ) -> None:
     rewards = [*wavering(0.5, 10), float("nan"), *wavering(0.5, 10)]

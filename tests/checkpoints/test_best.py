@@ -201,7 +201,7 @@ def test_a_trainer_that_writes_through_a_hard_link_is_found_out(folder: Path) ->
     saving.verl(folder, 5)
     if keep(folder, "global_step_5") == REFLINK:
         pytest.skip("this file system makes reflinks, through which nothing writes")
-    saving.verl(folder, 5)  # opens the same files and writes them anew
+    saving.verl(folder, 5)  # opens the same files and regenerates them
     kept = folder.with_name("e.best") / "global_step_5"
     assert saving.contents(kept) == saving.contents(folder / "global_step_5")
 

@@ -147,7 +147,7 @@ def test_the_documentation_raises_no_false_alarm(page):
         "12:30:00",
     ],
 )
-def test_what_only_looks_odd_is_no_secret(text):
+def test_what_only_looks_odd_is_not_a_secret(text):
     assert secret_shapes.found(text) is None
 
 

@@ -1,4 +1,4 @@
-"""The GPUs are let go of for a while, so that somebody can reset one or change MIG."""
+"""The GPUs are let go of for a while, so that someone can reset one or change MIG."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def release(config: Path, span: str) -> int:
     return main(["gpu-release", "--config", str(config), "--for", span])
 
 
-def test_the_gpus_are_let_go_of_and_taken_back(
+def test_the_gpus_are_released_and_taken_back(
     driver: Driver,
     start: Callable[..., Exporter],
     config: Callable[[int], Path],

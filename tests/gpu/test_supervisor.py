@@ -112,7 +112,7 @@ def test_an_heir_that_finds_no_more_is_sent_away_and_the_next_comes_later(stage:
     assert stage.state.working == 1
 
 
-def test_while_the_driver_holds_the_worker_there_is_no_heir(stage: Stage) -> None:
+def test_while_the_worker_hangs_in_the_driver_no_other_starts(stage: Stage) -> None:
     first = stage.workers[0]
     first.holding = True
     stage.live(first, 20, "ok", "timeout")

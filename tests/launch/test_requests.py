@@ -278,7 +278,7 @@ def deep(request: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [no_json, unknown_action, link, deep, os.mkfifo, os.mkdir])
-def test_what_is_no_request_changes_nothing(
+def test_what_is_not_a_request_changes_nothing(
     running: Callable[..., Running], make: Callable[[Path], None]
 ) -> None:
     run = running()

@@ -59,14 +59,14 @@ def test_up_restarts_only_parts_whose_command_changed_and_ends_removed_ones(stac
     pid = pid_of(stack, "kept")
 
     assert stack.up(kept, stack.part("moved"), stack.part("new")) == 0
-    assert "started anew: moved, new" in stack.words
+    assert "restarted: moved, new" in stack.words
     assert pid_of(stack, "kept") == pid
     with supervisord.connected(stack.place) as server:
         assert server is not None
         assert set(server.reports()) == {"kept", "moved", "new", "guardian"}
 
 
-def test_a_supervisor_that_shuts_down_no_longer_answers_and_that_is_no_error(stack: StandInStack) -> None:
+def test_a_supervisor_that_shuts_down_no_longer_answers_and_that_is_not_an_error(stack: StandInStack) -> None:
     stack.up(stack.part("one"))
     with supervisord.connected(stack.place) as server:
         assert server is not None

@@ -277,7 +277,7 @@ V2 = {"apiVersion": "dashboard.grafana.app/v2beta1", "kind": "Dashboard", "metad
         (nested(900), ": the nesting is deeper than 32 levels. "),
     ],
 )
-def test_what_is_no_classic_dashboard_is_refused_with_the_fix_and_nothing_is_written(
+def test_what_is_not_a_classic_dashboard_is_refused_with_the_fix_and_nothing_is_written(
     config: Path, bring: Import, capsys: pytest.CaptureFixture[str], document: Any, said: str
 ) -> None:
     assert bring(document) == 2

@@ -8,7 +8,7 @@ from tests.operate.conftest import Site
 from tests.real import free_port
 
 
-def test_a_marked_run_is_measured_anew_from_its_next_step(
+def test_a_marked_run_is_rebaselined_from_its_next_step(
     site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert site.run("mark", "ppo/gsm8k", "--note", "new data") == 0

@@ -134,7 +134,7 @@ def test_without_an_alertmanager_it_says_so_and_the_fix(
 
 
 @pytest.mark.parametrize("span", ["2x", "", "0s", "2 h", "366d", "-1h"])
-def test_a_time_that_is_none_is_refused_with_what_was_expected(
+def test_an_invalid_time_is_refused_with_what_was_expected(
     site: Site, capsys: pytest.CaptureFixture[str], span: str
 ) -> None:
     assert site.run("silence", f"--for={span}", "ppo/gsm8k") == 2

@@ -216,7 +216,7 @@ def test_a_closed_port_is_reported_at_once(mirror: Mirror, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("place", ["ftp://mirror", "mirror", "http://", "file:///etc/passwd"])
-def test_a_mirror_that_is_no_web_address_is_refused(
+def test_a_mirror_that_is_not_a_web_address_is_refused(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     monkeypatch.setenv("STEPWATCH_RELEASES", place)

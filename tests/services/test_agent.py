@@ -38,7 +38,7 @@ def test_the_hub_that_takes_all_is_named_with_the_age_of_the_newest_sample(tmp_p
     assert said == "The hub https://hub:9415 accepts its samples (newest 1h 0m old)."
 
 
-def test_a_hub_that_takes_all_is_no_fault(tmp_path: Path) -> None:
+def test_a_hub_that_takes_all_is_not_a_fault(tmp_path: Path) -> None:
     assert faults(tmp_path, metrics(time.time(), 0)) == []
     # What was refused once is over.
     assert faults(tmp_path, metrics(time.time() - 5, 7), metrics(time.time(), 7)) == []

@@ -42,7 +42,7 @@ def in_group(line: str, mark: str) -> str:
         ((FINAL,), LogResult("it is broken: really", gave_up=True, final=True, failures=True)),
         ((RETRIES, SUCCESS), LogResult('it is "broken"', delivered=True)),
     ],
-    ids=["nothing", "tries again", "gives up", "begins anew", "final", "delivered late"],
+    ids=["nothing", "tries again", "gives up", "restarts", "final", "delivered late"],
 )
 def test_the_story_of_a_message(lines: tuple[str, ...], reported: LogResult) -> None:
     assert log_result("\n".join(["level=info msg=Listening", *lines]), PROBE) == reported

@@ -61,7 +61,7 @@ class NvmlCard:
         self._register = register
 
     def find(self) -> None:
-        """Look up the GPU again, by UUID: a lost GPU changes the indices of the others."""
+        """Look up the GPU again, by PCI bus id: a lost GPU changes the indices of the others."""
         self._forget()
         self._look_up()
 

@@ -94,7 +94,7 @@ def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path) -> None:
     assert found.verdict == "right"
 
 
-def test_the_file_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_does_not_grow_forever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verdicts, "MOST_BYTES", 220)
     log = VerdictLog(tmp_path)
     said = [Verdict("a", "KLHigh", since, "right", "", 0.0) for since in range(3)]

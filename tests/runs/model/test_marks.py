@@ -55,7 +55,7 @@ def levels(found: Scrape) -> dict[str, float]:
     return {f"{name} {sorted(labels)}": value for (name, labels), value in page.items() if name in LEVELS}
 
 
-# what begins anew
+# what restarts
 
 
 @pytest.mark.slow
@@ -95,7 +95,7 @@ def test_counters_go_on_and_last_values_stay() -> None:
     assert run.latest["reward"] == steps(60, 60)[0].values["critic/score/mean"]
 
 
-def test_nothing_begins_anew_before_the_next_step() -> None:
+def test_nothing_is_rebaselined_before_the_next_step() -> None:
     run = take(fresh(), *steps(1, 60))
     before = values(run)
     run.mark(NOW, "new data")

@@ -164,12 +164,12 @@ def test_pasts_that_take_long_hold_up_no_alert_for_longer_than_one_of_them(monke
     assert lacking == [1, 2, 3, 4], "each in turn"
 
 
-def test_a_look_at_a_run_while_it_is_decided_what_is_due_is_no_fault_and_is_not_lost():
+def test_a_look_at_a_run_while_it_is_decided_what_is_due_is_not_a_fault_and_is_not_lost():
     spans = {RunId(name): Span(RunId(name), 0.0, 1.0) for name in ("run 0", "run 1", "run 2")}
     prometheus = Prometheus("http://127.0.0.1:1", lambda: (), lambda: (), lambda: ())
 
     class Moment(float):
-        """That of a look; once its age is asked for, somebody looks at another run."""
+        """That of a look; once its age is asked for, someone looks at another run."""
 
         def __rsub__(self, now: float) -> float:
             prometheus.view(RunId("run 2"))

@@ -158,7 +158,7 @@ def test_a_signal_without_a_limit_says_so():
     assert loss.diagnosis.startswith("No alert has a limit for it. The policy's loss, and the share")
 
 
-def test_a_value_that_is_no_number_is_a_warning():
+def test_a_value_that_is_not_a_number_is_a_warning():
     broken = health(
         "grad_norm", [{"reward": 0.5, "actor/grad_norm": value} for value in (*wavering(1, 30), math.nan)]
     )

@@ -16,7 +16,7 @@ from tests.runs.speaking import Speaking
 
 
 class Scripted:
-    """A target of which a test says what each poll does; the last one goes on for ever."""
+    """A target of which a test says what each poll does; the last one goes on forever."""
 
     name = "scripted"
     source = "scripted"

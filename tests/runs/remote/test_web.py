@@ -152,7 +152,7 @@ def test_other_addresses_are_refused_and_their_secrets_are_not_shown(url: str, n
 
 
 @pytest.mark.parametrize("url", ["http://[::1", "http://trainer:port/x", "http://a b/", "http://trainer/\n"])
-def test_an_address_that_cannot_be_read_is_no_crash(url: str) -> None:
+def test_an_address_that_cannot_be_read_is_not_a_crash(url: str) -> None:
     assert "gives no answer" in problem(url)
 
 

@@ -119,7 +119,7 @@ def test_a_mark_is_taken(body: dict[str, str], note: str) -> None:
         (b" " * (MOST_BYTES + 1), "application/json", 413, "at most 16384 bytes"),
     ],
 )
-def test_what_is_no_mark_is_refused_in_words(body: bytes, kind: str, status: int, words: str) -> None:
+def test_what_is_not_a_mark_is_refused_in_words(body: bytes, kind: str, status: int, words: str) -> None:
     with serving(lambda: b"") as url:
         answered, said = post(f"{url}/-/mark", body, kind)
 
