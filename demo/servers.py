@@ -24,7 +24,7 @@ REQUESTS = 64
 PROMPT_TOKENS, RESPONSE_TOKENS = 96, 240
 PREFILL_SECONDS = 0.08
 _SPREAD = 0.55
-"""Of the logarithm of a response's length: the longest take four times as long as the median."""
+"""Standard deviation of the logarithm of a response's length: the longest take four times the median."""
 
 FIRST_TOKEN = (
     *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1),

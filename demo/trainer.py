@@ -66,7 +66,7 @@ def _said(line: str) -> str:
 TOTAL = 12_000
 """Steps of a run: an hour of them, some 30 MB of log."""
 REST = 60
-"""Steps' worth of time from the end of a run to its next start, in which the end is seen."""
+"""Time between a run's end and its next start, in steps: long enough for the end to be noticed."""
 VALIDATION = 40
 """Steps between two validations."""
 

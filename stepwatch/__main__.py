@@ -249,7 +249,7 @@ def _stack(options: argparse.Namespace) -> int:
 
     place = _place()
     if options.command in ("down", "demo-reset"):
-        # Before the look for what runs: `up` may be about to start it.
+        # Before the check of running parts: `up` may be about to start them.
         with place.lock(f"`make {options.command}`", _say):
             as_service = options.command == "down" and options.service
             stack = backend.running(_file(options, place), place, _say, as_service=as_service)
@@ -358,7 +358,7 @@ def _import(options: argparse.Namespace) -> int:
     from stepwatch.operate.dashboard_import import import_dashboard
     from stepwatch.render import layout
 
-    # Not the default file of an installation: what lies beside that is only read.
+    # Not the default file of an installation: its folder is read-only.
     config = options.config or _place().config(_say) or layout.CONFIG
     return import_dashboard(options.file, config, options.title, _say, force=options.force)
 

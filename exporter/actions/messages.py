@@ -13,7 +13,7 @@ from exporter.watchdog.finding import Text
 PENDING, TAKEN = "ActionPending", "ActionTaken"
 TOPIC = "actions"
 EXPIRY_SECONDS = 120.0
-"""After which Alertmanager ends an announcement that is not posted again: this service may die."""
+"""Lifetime of an announcement in Alertmanager without another post: this service may die."""
 OUTCOME_SECONDS = 600.0
 """How long the outcome stays among the alerts."""
 

@@ -13,7 +13,7 @@ DISRUPTIVE = (CHECKPOINT, "pause", "stop")
 """Steps that change the run: announced, with time for a veto."""
 DAY_SECONDS = 86400.0
 LATE_SECONDS = 600.0
-"""What could not be confirmed for so long after its veto window is dropped: it would be a surprise."""
+"""How long after its veto window an unconfirmed step is dropped: a late step would be a surprise."""
 
 
 @dataclass(frozen=True)

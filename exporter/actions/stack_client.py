@@ -54,7 +54,7 @@ class StackClient:
         if target is not None:
             attempt = target.attempt
         elif self._logs is not None:
-            # There is no attempt to tell from others: each time that the alert begins is one.
+            # Without attempts, each start of the alert counts as one.
             attempt = Attempt("", int(alert.since), 0.0)
         why = target.gone if target else targets.NO_TARGET
         state = None if self._sent is None else self._sent.get(alert.fingerprint)

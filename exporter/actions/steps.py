@@ -13,7 +13,7 @@ from exporter.actions.stack_client import StackClient
 from exporter.actions.targets import Saving, TargetError
 
 EVIDENCE_SECONDS = 90.0
-"""That an archive may take; it is made within 30 s where the machine has time."""
+"""Timeout for an archive; it usually takes less than 30 s."""
 
 
 class Steps:

@@ -21,7 +21,7 @@ from exporter.runs.files import launch
 from exporter.watchdog.client import Client, UnreachableError
 
 ANSWER_SECONDS = 15.0
-"""In which a wrapper answers; it looks twice a second."""
+"""Timeout for a wrapper's answer; it checks twice a second."""
 NO_TARGET = "unwrapped"
 _SIGNALS = {"stop": signal.SIGTERM, "kill": signal.SIGKILL, "pause": signal.SIGSTOP}
 
@@ -113,7 +113,7 @@ class Wrapped:
         begun = time.monotonic()
         while (answer := launch.answers(self.log).get(request.id)) is None:
             if why_not := self._unanswered(file, time.monotonic() - begun, saving):
-                with suppress(OSError):  # no one is to find it later
+                with suppress(OSError):  # so that no later reader finds it
                     file.unlink()
                 raise TargetError(why_not)
             time.sleep(0.1)

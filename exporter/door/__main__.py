@@ -133,7 +133,7 @@ async def _serve(options: argparse.Namespace, settings: CommandLine) -> None:
             proxies.append(Proxy(backend, options.password_file, check, clients, backends, pages))
             server = web.Server(
                 proxies[-1],
-                handler_cancellation=True,  # a client that hangs up wants no answer: Prometheus may stop
+                handler_cancellation=True,  # after a client disconnects, Prometheus may stop
                 access_log=None,
                 auto_decompress=False,
                 max_line_size=LONGEST_HEAD,

@@ -44,7 +44,7 @@ MOST_BODIES, MOST_BODIES_OF_NODE = 8, 2
 """Requests whose bodies are in memory. The others wait, and their senders with them."""
 
 DELAY_SECONDS = 15.0
-"""Of the requests of so long the smallest delay counts: retries and backlogs come late."""
+"""The window of the smallest delay: retries and backlogs arrive late."""
 SILENT_SECONDS = 60.0
 """After which the delay of the last request says nothing."""
 QUIET_SECONDS = 60.0
@@ -60,7 +60,7 @@ _FIXED = {
     "Content-Encoding": "snappy",
     "X-Prometheus-Remote-Write-Version": "0.1.0",
 }
-"""What Prometheus reads by; a client cannot have it read what was checked as something else."""
+"""The headers by which Prometheus decodes; fixed, so that it decodes a body as it was checked."""
 _TYPE = re.compile(r"application/x-protobuf(;\s*proto=prometheus\.WriteRequest)?")
 _PACKED = re.compile("snappy")
 
@@ -278,7 +278,7 @@ class WriteDoor:
         try:
             async with self._session.post(url, data=body, headers=headers, allow_redirects=False) as answer:
                 if answer.status in (401, 404) or 300 <= answer.status < 400:
-                    # An agent drops what is answered so, and it is no fault of the agent.
+                    # An agent would drop samples after such an answer, though it is not at fault.
                     return self._failure("accepts no writes", f"it answers {answer.status}")
                 reason = await answer.content.read(4096)
                 return Answer(f"{answer.status} {answer.reason}", "text/plain; charset=utf-8", reason)

@@ -22,7 +22,7 @@ USER = "stepwatch"
 PASSWORD, WEB, CLIENT = "password", "web.yml", "client.yml"
 
 _COST = 4
-"""The least: a slow hash is for passwords that can be guessed, and this one has 256 bits."""
+"""The minimum: slow hashes are for guessable passwords, and this one has 256 bits."""
 
 
 def main(arguments: list[str]) -> int:

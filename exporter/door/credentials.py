@@ -63,7 +63,7 @@ class Credentials:
         kind, _, token = authorization.partition(" ")
         digest = hashlib.sha256(token.strip().encode("utf-8", "surrogateescape")).hexdigest()
         owner = None
-        for name in self.nodes():  # all of them, so that the time does not tell which
+        for name in self.nodes():  # all of them, so that the time does not reveal which
             if hmac.compare_digest(self._known[name][1], digest):
                 owner = name
         return owner if kind.lower() == "bearer" else None

@@ -34,7 +34,7 @@ MOST_BODY = 1 << 20
 """Bytes; a silence or a query has some hundred."""
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 150.0
-"""Between two parts of an answer; Prometheus itself gives up a query after 120."""
+"""Seconds between two parts of an answer; Prometheus itself gives up a query after 120."""
 IDLE_BACKEND_SECONDS = 15.0
 """How long an unused connection is kept: both programs keep theirs longer."""
 
@@ -52,12 +52,12 @@ _NO_WRITES = text(
 
 MOST_CLIENTS = 256
 HEAD_SECONDS = 15.0
-"""From a connection's beginning to its first request."""
+"""Seconds from a connection's start to its first request."""
 BODY_SECONDS = 30.0
 IDLE_SECONDS = 60.0
-"""From an answer to the next request."""
+"""Seconds from an answer to the next request."""
 WRITE_SECONDS = 60.0
-"""For a client to take the next part of an answer."""
+"""Seconds for a client to take the next part of an answer."""
 
 
 class Clients:

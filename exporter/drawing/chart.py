@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Protocol, TypeVar
 
 MOST_POINTS = 400
-"""Of one curve: a chart is not wider than that."""
+"""Points of one curve: a chart is not wider than that."""
 
 LARGEST = 1e300
 """Where a value is larger than that, the height of a chart may not be a number any more."""

@@ -174,7 +174,7 @@ class Supervisor:
             self._state.await_each(seconds, now)
             for worker in filter(None, (self._worker, self._successor)):
                 worker.order(seconds, now)
-        # to open NVML anew helps a GPU that was split, however often it did not help another
+        # reopening NVML helps a GPU whose MIG layout changed, even if it did not help another
         if self._state.repartitioned and not self._mig_changed:
             self._next = now
         self._mig_changed = self._state.repartitioned
@@ -253,7 +253,7 @@ class Supervisor:
             self._end(worker, signal.SIGKILL, now)
             self._postpone(now)
         elif (self._outdated or not self._state.well) and self._may_have_successor(worker, now):
-            # another worker opens NVML anew, while this one goes on with the GPUs that work
+            # another worker reopens NVML, while this one continues with the GPUs that work
             self._successor = self._begin(now)
 
     def _may_have_successor(self, worker: _Worker, now: float) -> bool:

@@ -135,7 +135,7 @@ class Worker:
         for reader in self._readers:
             reader.start()
         self._listener.start()
-        gc.freeze()  # what is there now stays: the collector need not look at it each time
+        gc.freeze()  # current objects stay: the collector need not scan them each time
         reason = self._cycle(system)
         self._close()
         return 0 if reason == source.OK else FRESH
@@ -201,7 +201,7 @@ class Worker:
             for order in orders:
                 self._interval = float(order)
                 self._wake.set()
-        self.stop()  # the front is gone
+        self.stop()  # the front has ended
 
     def _listen(self) -> None:
         while not self._stop.is_set():

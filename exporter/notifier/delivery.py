@@ -228,7 +228,7 @@ class Delivery:
             if now - entry.received > (TEST_SECONDS if entry.test else EXPIRY_SECONDS)
         ]
         for entry in late:
-            # One that had no attempt of its own waited for what keeps the channel back.
+            # A message without an attempt waited for the cause that delays the channel.
             known = self.problem or Outcome("expired", "delayed by the robot's rate limit")
             reason = (entry.reason or known.reason) if entry.test else "expired"
             said = f"given up after {now - entry.received:.0f} s; last: {entry.answer or known.text}"

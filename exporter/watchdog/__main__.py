@@ -33,7 +33,7 @@ from exporter.watchdog.servers import Alertmanager, Prometheus, Supervisor
 logger = logging.getLogger("exporter.watchdog")
 
 LOOK_SECONDS = 10.0
-"""Between two looks. With what each of them needs to be sure, a fault is reported within a minute."""
+"""Between two checks. Including confirmation, a fault is reported within a minute."""
 TICK_SECONDS = 0.5
 
 INDEX = "Stepwatch watchdog. What is wrong: /api/v1/findings  Metrics: /metrics  Health: /-/healthy\n"

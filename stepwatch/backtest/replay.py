@@ -32,7 +32,7 @@ REPEAT_SECONDS = 240
 """A value that stays is written again: Prometheus takes a sample to be valid for five minutes."""
 
 GONE = math.nan
-"""For a statistic that no longer exists (a resume clears the windows): no comparison holds for it."""
+"""Value of a statistic that no longer exists (a resume clears the windows): every comparison is false."""
 
 
 class Replayed(NamedTuple):

@@ -49,7 +49,7 @@ START_SECONDS = 60
 STOP_SECONDS = 30
 
 QUERIES = 2
-"""At once; each takes a core of Prometheus."""
+"""Queries at once; each takes a core of Prometheus."""
 
 MOST_POINTS = 10_000
 """Prometheus answers at most 11,000 points a series."""

@@ -99,7 +99,7 @@ class BestFolder:
         )
         try:
             self.place.mkdir(exist_ok=True)
-            # A link would lead elsewhere what deletes here.
+            # A link would redirect deletions elsewhere.
             file = os.open(self.place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except (FileExistsError, NotADirectoryError):
             raise foreign from None

@@ -163,7 +163,7 @@ def _keep(
                 with suppress(ChildProcessError):
                     while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                         status = ended[1] if ended[0] == trainer else status
-            if watched in ready and status is None:  # nothing is ever written to it: the wrapper is gone
+            if watched in ready and status is None:  # nothing is ever written to it: the wrapper has ended
                 status = end_all(GRACE_SECONDS).get(trainer, signal.SIGKILL)
                 orphaned(Outcome(status, oom_kills() - before))
         if status is not None:

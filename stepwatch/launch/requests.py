@@ -16,10 +16,10 @@ from exporter.secret_shapes import masked
 
 POLL_SECONDS = 0.5
 OLD_SECONDS = 60.0
-"""An older request was meant for a moment that has passed."""
+"""Older requests are refused as outdated."""
 MOST_BYTES = 8192
 _MOST_REFUSALS = 20
-"""That are answered in one attempt: anyone who may write to the folder cannot fill the disk."""
+"""Requests answered per attempt, so that writers to the folder cannot fill the disk."""
 _MOST_WORDS = 200
 """Characters that are kept of who asks, and why."""
 

@@ -122,7 +122,7 @@ def _used(count: int) -> str:
 
 
 def _applies(rule: RetryRule, end: End) -> bool:
-    if end.stopped:  # an order is no failure: only who said so has it followed by a retry
+    if end.stopped:  # a requested stop is not a failure: only an explicit rule retries it
         alert = end.stopped.why.partition(" ")[0]
         return any(fits(pattern, alert) for pattern in rule.alerts)
     if rule.alerts:

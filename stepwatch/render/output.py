@@ -267,7 +267,7 @@ def _settle(out: Path, changes: Changes) -> None:
     for _, path in changes:
         folder = path.parent
         while folder.name != GENERATED and not ((out / folder).exists() and any((out / folder).iterdir())):
-            with suppress(FileNotFoundError):  # it is gone already
+            with suppress(FileNotFoundError):  # it was removed already
                 (out / folder).rmdir()
             folder = folder.parent
     for folder in {folder for _, path in changes for folder in path.parents}:

@@ -16,7 +16,7 @@ _BUSY_PATIENCE = 600
 """The same for one that says what it does: Prometheus reads a segment of 128 MB at a time."""
 _NEWS_SECONDS = 10
 ENDS = 3
-"""A part that ended so often before it worked will not work."""
+"""Ends of a part before its first success after which it is given up."""
 
 _REPLAY = re.compile(
     r"WAL segment loaded\W.*?\bsegment=(?P<segment>\d+) maxSegment=(?P<last>\d+)"

@@ -28,7 +28,7 @@ _SETTINGS = PurePosixPath("alertmanager/generated/alertmanager.yml")
 _BETWEEN_LOOKS = 0.2
 _BETWEEN_NEWS = 5.0
 _SILENT = 2.0
-"""Seconds until a message that was not even tried is held back by something."""
+"""Seconds without an attempt after which a message counts as blocked."""
 _ROUND = 12.0
 """Seconds until Alertmanager has either delivered a message or logged that it gave up: 10, and some."""
 
@@ -122,7 +122,7 @@ class Watch:
                 # One page may have counted an attempt and not yet its failure: a second one decides.
                 delivered = look.delivered
                 if fires and look.log_result.error:
-                    # The attempts go on; but once given up, they do not begin anew.
+                    # The attempts continue; but once given up, they do not restart.
                     self.alertmanager.post(self.probe.alert(over=True))
                     fires = False
                 if look.seconds > news:

@@ -50,7 +50,7 @@ def log_result(text: str, probe: Probe) -> LogResult:
         elif entry.get("receiver") == probe.route:
             if said == "Notify success":
                 log_result = LogResult(log_result.error, delivered=True)
-            # Having given up, it begins anew as long as the alert lasts.
+            # After giving up, it restarts as long as the alert lasts.
             elif said.startswith("Notify attempt failed") and not log_result.gave_up:
                 log_result = LogResult(error)
     return replace(log_result, failures=failures)

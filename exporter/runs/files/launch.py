@@ -296,7 +296,7 @@ def _lines(log: Path) -> tuple[Iterator[Any], bool | None]:
     except OSError:
         return iter(()), None
     try:
-        # The lock first: what its last holder wrote is then there.
+        # The lock first: then everything that its last holder wrote is visible.
         held = _is_locked(file)
         status = os.fstat(file)
         size = status.st_size if stat.S_ISREG(status.st_mode) else 0

@@ -253,7 +253,7 @@ class Logs:
         log = self.by_path.get(found.path)
         if log is None:
             return False
-        if log.reading and log.mount is not branch.mount:  # its old mount hangs for good, and is mounted anew
+        if log.reading and log.mount is not branch.mount:  # its old mount hangs for good, and was remounted
             log.save()
             self._drop(log)
             return False

@@ -37,7 +37,7 @@ GIVE_UP_BYTES = 64 * 1024 * 1024
 """A text without a single record in so many bytes is not a trainer's log."""
 
 _NOTHING = 0, False, None
-"""The version of a text whose writer was never seen and that had no news while it was followed."""
+"""The version of a text whose writer was never seen and that did not grow while it was followed."""
 
 
 class Preamble:
@@ -263,7 +263,7 @@ class Log:
         """A wrapped trainer is a run, whatever it prints."""
         found = launch.read(self.path)
         if found is not None and found.ended is not None and self.written > found.ended + GONE_SECONDS:
-            found = None  # the log goes on without a wrapper
+            found = None  # the log continues without a wrapper
         self.launch = found
         if self.launch is None:
             return

@@ -27,7 +27,7 @@ class Starts:
         for pattern in self._paths:
             try:
                 mount, real = self._mounts.resolve(fixed_part(pattern))
-            except OSError:  # what was known still holds
+            except OSError:  # the last known state stays valid
                 continue
             self._roots[pattern] = mount, start_of(pattern, real)
 

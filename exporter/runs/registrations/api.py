@@ -183,7 +183,7 @@ class Api:
             self._once.warn(refusal.result, f"{request.client} may not register servers: {refusal}")
             return _json(refusal.status, {"detail": str(refusal)}, *refusal.headers)
         self._results["accepted"] += 1
-        # Nothing is reloaded, nor is a file written: Prometheus asks for the targets every few seconds.
+        # No reload and no file: Prometheus polls the targets every few seconds.
         document = {
             "status": "ok",
             "prometheus_reloaded": False,

@@ -226,7 +226,7 @@ class Page:
         self.reported = frozenset(runs)
         records = [self._record(run, found) for run, found in runs.items()]
         gone = [run for run in self._seen if run not in self.reported]
-        for run in gone[:-MOST_GONE]:  # names may change at each poll for ever
+        for run in gone[:-MOST_GONE]:  # names may change at each poll without end
             del self._seen[run]
         return [record for record in records if record is not None]
 

@@ -182,7 +182,7 @@ class Feed(PolledSource):
     def _take(self, events: list[Event]) -> None:
         with self._polling.lock:
             now = time.time()
-            # Only a server knows when something was logged that is found late.
+            # Only a server knows the time of a late record.
             late = max(0.0, now - self._answered) if self.target.has_history else 0.0
             clock = Clock(now, time.monotonic(), live=self.poller.answers > 1, late=late)
             self._answered = now

@@ -28,7 +28,7 @@ class PollError(Exception):
     """Raised when a target cannot be polled: one sentence or two with the address, no secret in them."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(masked(text))  # servers repeat what they were asked
+        super().__init__(masked(text))  # servers echo the request
 
 
 class RefusedError(PollError):

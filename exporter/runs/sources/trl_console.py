@@ -19,7 +19,7 @@ from exporter.runs.sources.progress_bar import ProgressBars, is_torn
 from exporter.runs.sources.python_dict import Dicts, Values
 
 COUNTERS = ("num_tokens", "epoch")
-"""They only grow, until the training starts anew."""
+"""They only grow, until the training restarts."""
 
 
 class Steps:

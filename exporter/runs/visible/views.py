@@ -21,7 +21,7 @@ from exporter.runs.visible.duplicates import merged
 logger = logging.getLogger(__name__)
 
 MOST_KEYS = 8
-"""Of a run that no rule can judge, in the message about it."""
+"""Keys of a run that no rule can judge, in the message about it."""
 
 
 class View(NamedTuple):

@@ -87,7 +87,7 @@ def _settings_states(rendered: Path, pages: Mapping[str, str | None]) -> dict[st
     files = settings.by_part(rendered)
     states = {part: settings.state_of(files[part], page) for part, page in pages.items()}
     if states.get("alertmanager") in (SettingsState.CURRENT, SettingsState.CHANGED):
-        # It tells a fingerprint of what it runs, so that times need not be believed.
+        # It exports a fingerprint of its settings, so times need not be compared.
         file = rendered / "alertmanager/generated/alertmanager.yml"
         same = settings.alertmanager_runs(pages["alertmanager"], file.read_bytes())
         states["alertmanager"] = SettingsState.CURRENT if same else SettingsState.CHANGED

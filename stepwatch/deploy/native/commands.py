@@ -84,7 +84,7 @@ class Processes:
             return 1  # the last line says which parts failed
         if not demo and planned.simulated.exists():
             shutil.rmtree(planned.simulated, ignore_errors=True)
-            if not config.is_agent:  # else what the demo raised went with Prometheus and Alertmanager
+            if not config.is_agent:  # else the alerts of the demo ended with Prometheus and Alertmanager
                 with place.lock("`make up`", say):
                     self._end_demo()
         self._conclude(config, parts)
@@ -102,7 +102,7 @@ class Processes:
         parts: list[Part] = []
         with suppress(DamagedStateError):
             parts = stack.load(place.parts)
-        place.parts.unlink(missing_ok=True)  # first: so an `up` that waits for its parts learns of this
+        place.parts.unlink(missing_ok=True)  # first: so an `up` that waits for its parts notices
         place.give_up()
         processes.resume(place.mark)
         addresses = {each.name: each.address for each in parts}

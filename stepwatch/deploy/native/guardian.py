@@ -110,7 +110,7 @@ def rotate(log: Path, limit: int = _LOG_BYTES) -> None:
             return
         with log.open("rb+") as source, fresh.open("wb") as copy:
             shutil.copyfileobj(source, copy)
-            source.truncate(0)  # at once: what is written between the two is lost
+            source.truncate(0)  # at once: lines written between the two calls are lost
         for number in range(_LOGS - 1, 0, -1):
             old = log.with_name(f"{log.name}.{number}")
             if old.exists():

@@ -28,7 +28,8 @@ _START_SECONDS = 30
 _INHERITED = ("PATH", "LD_LIBRARY_PATH", "TZ", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 
-# When supervisord dies, systemd ends what is left and starts all anew: SIGTERM first, so that Alertmanager
+# When supervisord dies, systemd ends the other processes and restarts all: SIGTERM first, so that
+# Alertmanager
 # saves what it sent. When the kernel kills one part for memory, the others run on.
 _UNIT = """\
 # Written by `make up SERVICE=1`; `make down SERVICE=1` removes it.

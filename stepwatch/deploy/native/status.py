@@ -114,7 +114,7 @@ def status(place: State, say: Say) -> int:
     for line in lines:
         for remark in line.remarks(place):
             say(remark)
-    with suppress(OSError):  # there is no such file unless the guardian started all parts again
+    with suppress(OSError):  # the file exists only after the guardian restarted all parts
         say(f"\n{place.restarted.read_text(encoding='utf-8', errors='replace').strip()}")
     say("\n" + "\n".join(service.report(place)))
     if text := settings.rules_elsewhere(place.rendered):

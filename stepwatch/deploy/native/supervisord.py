@@ -25,7 +25,7 @@ _GREETING_SECONDS = 5
 _ORDER_SECONDS = 100
 """Longer than it takes to stop a part, which supervisord does before it answers."""
 _KILL_SECONDS = 60
-"""A part that has not ended so long after it was asked to is killed."""
+"""Seconds from SIGTERM to SIGKILL of a part."""
 
 # Every path but the commands is relative to the state folder, supervisord's working directory:
 # an INI value can quote nothing, and a socket's address holds no more than 107 characters.
