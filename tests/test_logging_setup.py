@@ -111,7 +111,7 @@ def _served(tmp_path: Path, *flags: str) -> list[Record]:
         fresh.replace(file)
         assert exporter.process.stderr
         log = ""
-        while "stay in force" not in log:
+        while "stay in effect" not in log:
             log += exporter.process.stderr.readline()
     finally:
         exporter.process.terminate()

@@ -388,6 +388,6 @@ def test_half_a_line_of_a_full_disk_spoils_no_other(tmp_path: Path) -> None:
 
 def test_two_processes_never_share_a_log(tmp_path: Path) -> None:
     audit = Audit(tmp_path)
-    with pytest.raises(AuditError, match=r"another process writes it\. .* Fix: stop the other one\."):
+    with pytest.raises(AuditError, match=r"another process writes to it\. .* Fix: stop the other one\."):
         Audit(tmp_path)
     audit.close()

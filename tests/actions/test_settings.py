@@ -24,7 +24,7 @@ WRONG = {
     "{on: KLExplosio, do: [stop]}": '"KLExplosio" is not an alert. Expected: an alert about runs that '
     "docs/runbook.md lists, such as KLExplosion. Fix: did you mean KLExplosion?",
     "{on: DiskLow, do: [stop]}": '"DiskLow" is not an alert about runs.',
-    "{on: KLHigh, severity: critical, do: [stop]}": '"critical" is never that of KLHigh. Expected: warning',
+    "{on: KLHigh, severity: critical, do: [stop]}": '"critical" is not a severity of KLHigh. Expected: warn',
     "{on: KLHigh, do: []}": "do: is empty. Expected: one step or more.",
     "{on: KLHigh, do: [notify, notify]}": "names a step twice.",
     "{on: KLHigh, do: [reboot]}": '"reboot" is not one of the choices. Expected: one of evidence, notify,',
@@ -80,7 +80,7 @@ def test_a_guard_rail_that_makes_no_sense_is_refused(tmp_path: Path, settings: s
 
 def test_a_run_is_not_stopped_after_an_announcement_that_no_one_gets(tmp_path: Path) -> None:
     policies = "policies: [{on: KLHigh, do: [stop]}]"
-    with pytest.raises(Refused, match="would announce to no one"):
+    with pytest.raises(Refused, match="would change runs without announcing it"):
         load(loaded(tmp_path, f"actions: {{dry_run: false, {policies}}}\n"))
     for fine in (f"dry_run: false, veto: 0s, {policies}", policies):
         assert load(loaded(tmp_path, f"actions: {{{fine}}}\n")).actions.enabled
@@ -89,7 +89,7 @@ def test_a_run_is_not_stopped_after_an_announcement_that_no_one_gets(tmp_path: P
 
 def test_the_key_on_needs_no_quotes_and_the_value_on_still_does(tmp_path: Path) -> None:
     assert load(loaded(tmp_path, ON)).actions.policies[0].on == "KLExplosion"
-    with pytest.raises(Refused, match="is a switch to some YAML readers"):
+    with pytest.raises(Refused, match="is a boolean to some YAML readers"):
         load(loaded(tmp_path, "actions: {dry_run: on}\n"))
 
 

@@ -135,7 +135,7 @@ def test_a_folder_without_a_run_fails(
     code, out, _ = backtest(tmp_path / "runs", "--fail-on", "critical")
     assert code == 2
     fix = "Fix: name logs or their folder: `make backtest RUNS=/path/to/logs`"
-    assert out == (NOTHING if content else f"{tmp_path}/runs: there is no log in it. {fix}") + "\n"
+    assert out == (NOTHING if content else f"{tmp_path}/runs: no log found in it. {fix}") + "\n"
 
 
 def test_a_run_without_signals_of_rules_is_distinguished_from_a_healthy_one(

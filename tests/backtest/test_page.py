@@ -50,7 +50,7 @@ def test_all_runs_stand_on_top_the_worst_first_and_what_was_not_judged_last(
 def test_reports_what_was_tried_and_what_was_left_out(shown: Shown, tmp_path: Path) -> None:
     page = shown(log(tmp_path / "a.jsonl", HEALTHY), "--set", "alerts.KL.warning.stddevs=2")
     assert "alerts.KL.warning.stddevs=2" in page.words
-    assert any(words.startswith("Left out") and "Stalled" in words for words in page.words)
+    assert any(words.startswith("Not replayed") and "Stalled" in words for words in page.words)
 
 
 def test_names_are_shown_and_not_run(shown: Shown, tmp_path: Path) -> None:

@@ -91,12 +91,14 @@ def _what_only_a_hub_can_answer_is_refused(agent: Installation, hub: Hub) -> Non
         done = agent.run(*words)
         assert done.returncode == 2
         assert done.stderr == (
-            f"make {words[0]}: this is an agent; ask the hub ({hub.url}). Expected: role: hub or all in "
+            f"make {words[0]}: this machine is an agent of the hub {hub.url}. Expected: role: hub or all in "
             f"config.yaml. Fix: run `make {words[0]}` on the hub.\n"
         )
     done = agent.up("--demo")
     assert done.returncode == 2
-    assert done.stderr.startswith("DEMO=1: this is an agent, which would send simulated runs to the hub.")
+    assert done.stderr.startswith(
+        "DEMO=1: this machine is an agent and would send simulated runs to the hub."
+    )
 
 
 def _nothing_is_lost(agent: Installation, hub: Hub) -> None:

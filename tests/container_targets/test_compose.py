@@ -60,7 +60,7 @@ def test_without_a_stack_nothing_is_known_of_what_prometheus_reaches(down: Check
 
     assert done.returncode == 2
     assert f"No Prometheus of {down.folder} runs" in done.stderr
-    assert "Fix: `make up`, then this again. Nothing was changed." in done.stderr
+    assert "Fix: run `make up`, then this command again. Nothing was changed." in done.stderr
     assert not file(down).exists()
 
 

@@ -49,7 +49,7 @@ def test_containers_are_scraped_at_their_own_address_or_a_port_of_this_machine(
     file = installation.state / "discovered/docker.json"
     before = file.read_bytes()
     assert installation.up().returncode == 0
-    assert "puts it in force" not in installation.run("status").stdout
+    assert "applies it" not in installation.run("status").stdout
     assert file.read_bytes() == before
     assert len(json.loads(before)) == 2
 

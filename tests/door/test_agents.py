@@ -245,7 +245,7 @@ def test_samples_that_prometheus_takes_for_the_future_are_refused_in_words(hub):
     refused = hub.write(one("of_tomorrow", "fast", ago=-620), token)
     assert refused.status == 400
     assert b"ahead of the hub's clock. Expected: at most 600 s" in refused.body
-    assert b"Fix: set the clock of the node" in refused.body
+    assert b"Fix: correct the clock of the node" in refused.body
     assert hub.refused("clock", "fast") == 1
     assert hub.metric("samples_total", node="fast") == 1
     assert "node fast (clock)" in hub.log()

@@ -33,7 +33,7 @@ def test_the_answer_comes_when_the_driver_has_been_asked_and_nothing_is_asked_un
 
     assert (status, said.partition("\n")[0]) == (
         200,
-        "The GPUs are free for 3 s: the process that had them open has ended.",
+        "The GPUs are released for 3 s: the process that had them open has ended.",
     )
     assert driver.calls()["Shutdown", -1] == 1
     driver.forget_calls()
@@ -134,7 +134,7 @@ def test_a_time_that_makes_no_sense_is_refused_with_the_fix(exporter: Exporter, 
     status, said = exporter.ask(f"{RELEASE}?{query}", "POST")
 
     assert status == 400
-    assert said == "Expected: /-/release?seconds=N with N from 0, which takes them back, to 3600.\n"
+    assert said == "Expected: /-/release?seconds=N with N from 0 (ends the release) to 3600.\n"
     assert all_ok(exporter.scrape())
 
 

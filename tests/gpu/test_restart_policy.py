@@ -72,7 +72,9 @@ def test_it_ends_with_a_clear_line(
     code, _, errors = exporter.ended()
 
     assert code == FRESH
-    assert errors.startswith(f"No GPU could be read for 1 s ({reason}), though they could before. Ending, ")
+    assert errors.startswith(
+        f"No GPU could be read for 1 s ({reason}), though they could be read before. Exiting "
+    )
     assert errors.count("\n") == 1
     assert driver.calls()["Shutdown", -1] >= 1
 

@@ -186,7 +186,7 @@ def test_a_killed_worker_that_does_not_go_is_reported_to_anyone_who_waits_for_th
         answer = later()
         assert answer is not None
         assert answer.status.startswith("503 ")
-        assert b"cannot even be killed: they are not free" in answer.body
+        assert b"cannot be killed: no GPU is released" in answer.body
         assert stage.reason() == "stuck"
         stage.workers[0].exit = -9
         stage.pass_time(0)

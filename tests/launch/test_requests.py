@@ -36,7 +36,7 @@ while True:
     open(f"{folder}/beat", "a").write(".")
 """
 
-UNKNOWN = "it is not known where the trainer saves"
+UNKNOWN = "the checkpoint folder of the trainer is unknown"
 
 
 class Running:

@@ -119,7 +119,7 @@ def test_without_an_exporter_the_name_is_taken_as_it_is_and_that_is_said(
     site.exporter.end()
 
     assert site.run("silence", "ppo/gsm8k") == 0
-    assert "it is not known whether there is a run named ppo/gsm8k" in capsys.readouterr().out
+    assert "so the run name ppo/gsm8k was not checked" in capsys.readouterr().out
     assert len(read(alertmanager, "/api/v2/silences")) == 1
 
 

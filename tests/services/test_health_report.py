@@ -145,8 +145,8 @@ def test_an_alert_of_a_run_that_is_over_says_so(serve: Serve) -> None:
     firing_ = lines(serve({"/metrics": [page]}), serve(served))[-1]
 
     found = {line.partition(": ")[2]: line for line in firing_.splitlines() if "warning" in line}
-    assert "the run is over (failed)" in found["KLExplosion of a"]
-    assert "the run is over (vanished)" in found['KLHigh of b"\\']
+    assert "the run has ended (failed)" in found["KLExplosion of a"]
+    assert "the run has ended (vanished)" in found['KLHigh of b"\\']
     assert "is over" not in found["RunFailed of a"] + found["KLHigh of c"]
     acts = [line.strip() for line in firing_.splitlines() if "First:" in line]
     assert sorted(acts) == ["First: act on KLHigh of c.", "First: act on RunFailed of a."]
@@ -263,7 +263,7 @@ def test_files_and_runs_beyond_the_limits_are_counted_with_the_fix(serve: Serve)
 
 def test_runs_that_no_rule_can_judge_are_counted_with_the_fix(serve: Serve) -> None:
     assert (
-        "Runs without a key that rules know: 2."
+        "Runs without a signal that rules use: 2."
         in lines(serve({"/metrics": [RUNS + "stepwatch_unjudged_runs 2.0\n"]}))[1]
     )
     assert len(lines(serve({"/metrics": [RUNS + "stepwatch_unjudged_runs 0.0\n"]}))) == 1
@@ -323,7 +323,7 @@ def test_a_missing_run_folder_is_made_and_said(tmp_path: Path) -> None:
     assert folder_remark(made=True, remembered=True) == (
         ", which did not exist and was created empty. To read another folder: `make up RUNS=folder`"
     )
-    assert "which `make up RUNS=folder` named last" in folder_remark(made=False, remembered=True)
+    assert "set by the last `make up RUNS=folder`" in folder_remark(made=False, remembered=True)
     assert folder_remark(made=False, remembered=False) == ""
 
 

@@ -46,10 +46,10 @@ def test_what_was_said_last_counts_and_survives_the_process(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("query", "said", "expected"),
     [
-        ({}, {"verdict": "right"}, "?alert= and its name"),
-        ({**ABOUT, "run": ""}, {"verdict": "right"}, "?alert= and its name"),
-        ({**ABOUT, "run": "a\nb"}, {"verdict": "right"}, "?alert= and its name"),
-        ({**ABOUT, "alert": "<KL>"}, {"verdict": "right"}, "?alert= and its name"),
+        ({}, {"verdict": "right"}, "?alert=NAME"),
+        ({**ABOUT, "run": ""}, {"verdict": "right"}, "?alert=NAME"),
+        ({**ABOUT, "run": "a\nb"}, {"verdict": "right"}, "?alert=NAME"),
+        ({**ABOUT, "alert": "<KL>"}, {"verdict": "right"}, "?alert=NAME"),
         ({**ABOUT, "since": "-1"}, {"verdict": "right"}, "Expected: whole seconds"),
         (ABOUT, {"verdict": "wrong"}, "Expected: one of false_alarm, right, known"),
         (ABOUT, {}, "Expected: one of false_alarm, right, known"),

@@ -249,5 +249,5 @@ def test_without_any_run_it_says_so(watched: Watching) -> None:
     page = watched()
     page.look()
 
-    with pytest.raises(UnknownRunError, match="There is none yet"):
+    with pytest.raises(UnknownRunError, match="No run exists yet"):
         page.watch.mark("a", "x")

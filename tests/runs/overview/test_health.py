@@ -155,7 +155,7 @@ def test_a_signal_without_a_limit_says_so():
 
     assert loss.state == "unknown"
     assert loss.value is not None
-    assert loss.diagnosis.startswith("No alert has a limit for it. The policy's loss, and the share")
+    assert loss.diagnosis.startswith("No alert has a limit for this signal. The policy's loss, and the share")
 
 
 def test_a_value_that_is_not_a_number_is_a_warning():
@@ -193,7 +193,7 @@ def test_limits_that_prometheus_does_not_know_are_not_taken_for_none():
     early = health("kl", exploding_kl(), Answers(answered=1.0))
 
     assert (away.state, away.warning) == ("unknown", Range())
-    assert away.diagnosis.startswith("Its limits are not known. It is away. How far the policy is")
+    assert away.diagnosis.startswith("Its limits are unknown. It is away. How far the policy is")
     assert early.diagnosis.startswith("Its limits are not known yet. How far the policy is")
 
 

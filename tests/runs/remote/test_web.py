@@ -43,7 +43,7 @@ def test_an_answer_is_unpacked_and_its_type_is_reported() -> None:
     [
         (says(b"no gzip", Content_Encoding="gzip"), "its gzip data is broken"),
         (says(gzip.compress(b"x" * 99)[:-9], Content_Encoding="gzip"), "its gzip data is cut off"),
-        (says(b"x", Content_Encoding="br"), "it is packed as 'br', which was not asked for"),
+        (says(b"x", Content_Encoding="br"), "unexpected Content-Encoding 'br'"),
         (says(b"x" * (web.LIMIT + 1)), "it is larger than 8 MiB"),
         (says(gzip.compress(b"x" * 4 * web.LIMIT, 1), Content_Encoding="gzip"), "it is larger than 8 MiB"),
         (says(b"too short", Content_Length="99"), "the connection was closed early"),
@@ -129,8 +129,8 @@ def test_a_redirect_to_another_server_is_not_followed_and_carries_no_token() -> 
 
     assert other.asked == []
     assert text == (
-        f"{server.url}/metrics sends the exporter on to {other.url}/x, which is another server. "
-        "Fix: give that address, if it is meant."
+        f"{server.url}/metrics redirects to {other.url}/x, another server. "
+        "Fix: set that address, if it is the right one."
     )
 
 
