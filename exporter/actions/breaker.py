@@ -285,8 +285,8 @@ class Breaker:
             result = switched_off if self.off else self._perform(step, action)
             with self._lock:
                 dry = {"dry": True} if result.dry else {}
-                said = {"done": result.done, "text": result.text, **dry}
-                self.audit.append(self._clock(), "result", action.id, step=step, **said)
+                result_fields = {"done": result.done, "text": result.text, **dry}
+                self.audit.append(self._clock(), "result", action.id, step=step, **result_fields)
         finally:
             self._busy.discard(action.id)
         level = logging.WARNING if result.failed else logging.INFO

@@ -91,7 +91,7 @@ class Messages:
         """Return the announcement of a step that changes the run."""
         change = action.change
         summary = (_WOULD if action.dry_run else _PENDING)[change]
-        said = Text(
+        description = Text(
             "{run}: {alert} still fires. At {time}: {what}.{evidence} Veto: {url}",
             run=action.run,
             alert=action.alert,
@@ -101,7 +101,7 @@ class Messages:
             url=self.page(action),
         )
         times = action.announced or now, now + EXPIRY_SECONDS
-        return self._alert(PENDING, action, (summary, said), times)
+        return self._alert(PENDING, action, (summary, description), times)
 
     def over(self, action: Action) -> dict[str, Any]:
         """Return the end of the announcement of an action that is closed."""
@@ -114,7 +114,7 @@ class Messages:
         if action.dry_run and action.outcome == "done" and action.change:
             summary = _WOULD[action.change]
         steps = "; ".join(f"{step}: {result.text}" for step, result in action.results.items())
-        said = Text(
+        description = Text(
             "{run}: {alert}, attempt {attempt}.{steps}{reason} Details: {url}",
             run=action.run,
             alert=action.alert,
@@ -126,14 +126,14 @@ class Messages:
             url=self.page(action),
         )
         closed = action.closed or 0.0
-        return self._alert(TAKEN, action, (summary, said), (closed, closed + OUTCOME_SECONDS))
+        return self._alert(TAKEN, action, (summary, description), (closed, closed + OUTCOME_SECONDS))
 
     def _evidence(self, action: Action) -> Text | str:
         found = action.results.get("evidence")
         return Text(" Evidence: {where}.", where=found.text) if found else ""
 
     def _alert(
-        self, name: str, action: Action, said: tuple[Text, Text], times: tuple[float, float]
+        self, name: str, action: Action, words: tuple[Text, Text], times: tuple[float, float]
     ) -> dict[str, Any]:
         return {
             "labels": {
@@ -145,8 +145,8 @@ class Messages:
                 "action": action.id,
             },
             "annotations": {
-                "summary": said[0].translated(self._texts),
-                "description": said[1].translated(self._texts),
+                "summary": words[0].translated(self._texts),
+                "description": words[1].translated(self._texts),
             },
             "startsAt": _time(times[0]),
             "endsAt": _time(times[1]),

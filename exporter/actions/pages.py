@@ -112,7 +112,7 @@ class Site:
             **{f"Result of {step}": result.text for step, result in action.results.items()},
         }
         rows = "".join(
-            f"<tr><th>{escape(name)}</th><td>{escape(said)}</td></tr>" for name, said in facts.items()
+            f"<tr><th>{escape(name)}</th><td>{escape(fact)}</td></tr>" for name, fact in facts.items()
         )
         veto = (
             ""

@@ -78,13 +78,13 @@ class Apprise:
                 interpret_escapes=False,
                 attach=curve,
             )
-            said = self._secrets.hidden(" ".join(log.getvalue().split()))
+            logged = self._secrets.hidden(" ".join(log.getvalue().split()))
         if done:
             return Outcome(text="Apprise reports success; it does not show what the service answered")
-        found = _STATUS.search(said)
+        found = _STATUS.search(logged)
         status = int(next(filter(None, found.groups()))) if found else 0
         if status == 429:
-            return Outcome("rate_limit", said, 60.0)
+            return Outcome("rate_limit", logged, 60.0)
         if status in (401, 403, 404, 410):
-            return Outcome("http", said)
-        return Outcome("server", said or "Apprise reports a failure and no reason")
+            return Outcome("http", logged)
+        return Outcome("server", logged or "Apprise reports a failure and no reason")

@@ -231,8 +231,8 @@ class Delivery:
             # A message without an attempt waited for the cause that delays the channel.
             known = self.problem or Outcome("expired", "delayed by the robot's rate limit")
             reason = (entry.reason or known.reason) if entry.test else "expired"
-            said = f"given up after {now - entry.received:.0f} s; last: {entry.answer or known.text}"
-            self._fail([entry], Outcome(reason, said))
+            summary = f"given up after {now - entry.received:.0f} s; last: {entry.answer or known.text}"
+            self._fail([entry], Outcome(reason, summary))
             waiting.remove(entry)
 
     def _free(self, now: float) -> tuple[int, float, bool]:

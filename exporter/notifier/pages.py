@@ -257,10 +257,12 @@ def _labels(delivery: Delivery, receiver: str) -> dict[str, str]:
 
 
 def _ended(entry: Entry) -> str:
-    said = f": {entry.answer}" if entry.answer else ""
+    answer = f": {entry.answer}" if entry.answer else ""
     if entry.state == WAITING:
-        return f"{entry.state}, {entry.attempts} attempts{f', {entry.reason}' if entry.reason else ''}{said}"
-    return f"{entry.state} {_clock(entry.ended or 0.0)}{said}"
+        return (
+            f"{entry.state}, {entry.attempts} attempts{f', {entry.reason}' if entry.reason else ''}{answer}"
+        )
+    return f"{entry.state} {_clock(entry.ended or 0.0)}{answer}"
 
 
 def _clock(seconds: float) -> str:

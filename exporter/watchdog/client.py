@@ -100,8 +100,8 @@ class Client:
                         raise UnreachableError(Text("The answer is too slow"))
         except OSError as problem:
             # Of a certificate that is refused the useful words are in its reason.
-            said = getattr(problem, "verify_message", "") or problem.strerror or str(problem)
-            raise UnreachableError(said) from None
+            reason = getattr(problem, "verify_message", "") or problem.strerror or str(problem)
+            raise UnreachableError(reason) from None
         first, end, content = answer.partition(b"\r\n\r\n")
         words = first.split(b" ", 2)
         if not end or len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():

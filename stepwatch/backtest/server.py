@@ -185,8 +185,8 @@ def _running(server: Program, folder: Path) -> Iterator[str]:
     try:
         while http_client.read(f"http://{address}/-/ready") is None:
             if process.poll() is not None or time.monotonic() > deadline:
-                said = "\n".join(last_lines(log, 5))
-                raise ServerError(f"Prometheus does not start:\n{said}")
+                log_end = "\n".join(last_lines(log, 5))
+                raise ServerError(f"Prometheus does not start:\n{log_end}")
             time.sleep(0.02)
         yield f"http://{address}"
     finally:

@@ -71,17 +71,17 @@ def verdicts(options: argparse.Namespace, config: Path, say: Say) -> int:
         Refused: The run exporter does not answer, or config.yaml cannot be changed.
     """
     settings = load(config)
-    said = _said(settings)
-    if not said:
+    given = _given(settings)
+    if not given:
         say("No alert has been judged yet. Each message about a run links to the question.")
         return 0
-    for verdict in said:
+    for verdict in given:
         since = f" since {_clock(verdict.since)}" if verdict.since else ""
         note = f" ({verdict.note})" if verdict.note else ""
         say(f"{WORDS[verdict.verdict]}: {verdict.alert} on {verdict.run}{since}{note}")
     code = 0
     wanted: list[Proposal] = []
-    for run, alerts in _false(said).items():
+    for run, alerts in _false(given).items():
         for alert, found in _proposals(run, alerts, settings):
             say(f"\n{alert} on {run}:")
             if isinstance(found, str):
@@ -99,7 +99,7 @@ def verdicts(options: argparse.Namespace, config: Path, say: Say) -> int:
     return code
 
 
-def _said(config: Config) -> list[Verdict]:
+def _given(config: Config) -> list[Verdict]:
     exporter = f"http://{config.address('exporter')}"
     page = http_client.read(f"{exporter}/api/v1/verdicts")
     if page is None:
@@ -107,11 +107,11 @@ def _said(config: Config) -> list[Verdict]:
     return [Verdict(**each) for each in json.loads(page)["verdicts"]]
 
 
-def _false(said: Sequence[Verdict]) -> dict[str, dict[str, bool]]:
+def _false(given: Sequence[Verdict]) -> dict[str, dict[str, bool]]:
     """By run, the alerts that were false; with whether the same was right there another time."""
-    right = {(each.run, each.alert) for each in said if each.verdict != "false_alarm"}
+    right = {(each.run, each.alert) for each in given if each.verdict != "false_alarm"}
     found: dict[str, dict[str, bool]] = {}
-    for each in said:
+    for each in given:
         if each.verdict == "false_alarm":
             found.setdefault(each.run, {})[each.alert] = (each.run, each.alert) in right
     return found

@@ -81,16 +81,16 @@ def deadman(
 def _watch(
     found: Sequence[Peer], findings: Findings, alertmanager: Alertmanager, pause: float, say: Say
 ) -> None:
-    said: dict[str, str] = {}
+    reported: dict[str, str] = {}
 
     def report(name: str, text: str) -> None:
-        if said.get(name) != text:
+        if reported.get(name) != text:
             say(f"{datetime.now().astimezone():%H:%M:%S} {name}: {text}")
-        said[name] = text
+        reported[name] = text
 
     while True:
         # The first answers come at once.
-        time.sleep(min(pause, 1.0) if not said else pause)
+        time.sleep(min(pause, 1.0) if not reported else pause)
         now = time.time()
         findings.update([each for peer in found for each in peer.findings()], now)
         alerts = findings.alerts(now)

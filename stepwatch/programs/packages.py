@@ -123,6 +123,6 @@ def _run(*command: str, folder: Path | None = None) -> str:
     environment = {**os.environ, "LC_ALL": "C"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        raise PackageError(f"{command[0]} {command[1]}: {said[-1]}")
+        output = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        raise PackageError(f"{command[0]} {command[1]}: {output[-1]}")
     return done.stdout

@@ -223,8 +223,8 @@ def remark(config: Config, deployment: Deployment) -> str | None:
         "No rules are evaluated here (`rules: none`). Until a central ruler evaluates "
         f"{rule_files.FOLDER}, no alert fires, and dashboards lack the results of recording rules."
     )
-    said = [*lost, *_local_links(config, deployment), *[elsewhere] * (config.rules == "none")]
-    return "\n".join(said) or None
+    warnings = [*lost, *_local_links(config, deployment), *[elsewhere] * (config.rules == "none")]
+    return "\n".join(warnings) or None
 
 
 def _local_links(config: Config, deployment: Deployment) -> Iterator[str]:

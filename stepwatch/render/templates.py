@@ -114,10 +114,10 @@ def render(
     for template in _templates(root, services):
         if _is_dashboard(template):
             parsed = _parsed(jinja, template)
-            said = translated(
+            document = translated(
                 parsed, context["translate"].within(template.name.removesuffix(DASHBOARD_SUFFIX))
             )
-            text = _dashboard(said, context["dashboard_lines"], template, context["translate"])
+            text = _dashboard(document, context["dashboard_lines"], template, context["translate"])
             if template == panels.TEMPLATE and "exporter" in services:
                 drawn = panels.panels(parsed, context["lines"])
                 files[panels.FILE] = panels.file(drawn, context["subjects"], context["notices"])

@@ -39,19 +39,19 @@ def log_result(text: str, probe: Probe) -> LogResult:
         if "Notify " not in line:
             continue
         entry = {name: unquoted(value) for name, value in _PAIR.findall(line)}
-        said, error = entry.get("msg", ""), entry.get("err", "")
-        failures = failures or said == _FAILED
+        message, error = entry.get("msg", ""), entry.get("err", "")
+        failures = failures or message == _FAILED
         # New Alertmanagers name the group, and so the test, that an entry is about.
         if probe.mark not in entry.get("aggrGroup", probe.mark):
             continue
-        if said == _FAILED and error.startswith(f"{probe.route}/"):
+        if message == _FAILED and error.startswith(f"{probe.route}/"):
             end = _GAVE_UP.search(error)
             log_result = LogResult(end[2] if end else error, gave_up=True, final=bool(end and end[1]))
         elif entry.get("receiver") == probe.route:
-            if said == "Notify success":
+            if message == "Notify success":
                 log_result = LogResult(log_result.error, delivered=True)
             # After giving up, it restarts as long as the alert lasts.
-            elif said.startswith("Notify attempt failed") and not log_result.gave_up:
+            elif message.startswith("Notify attempt failed") and not log_result.gave_up:
                 log_result = LogResult(error)
     return replace(log_result, failures=failures)
 

@@ -37,8 +37,8 @@ class Verdicts:
     def _asked(self, request: Request) -> Answer:
         try:
             about = _about(request)
-            said = (each for each in self._log.latest() if each[:3] == about[:3])
-            return self._page(next(said, about))
+            known = (each for each in self._log.latest() if each[:3] == about[:3])
+            return self._page(next(known, about))
         except ValueError as problem:
             return text("400 Bad Request", f"{problem}\n")
         except OSError as error:
@@ -89,13 +89,13 @@ def _verdict(request: Request) -> Verdict:
         ValueError: The form or the query is not such.
     """
     fields = parse_qs(request.body.decode("utf-8", "replace"), max_num_fields=8)
-    said, note = (fields.get(name, [""])[0].strip() for name in ("verdict", "note"))
-    if said not in WORDS:
+    choice, note = (fields.get(name, [""])[0].strip() for name in ("verdict", "note"))
+    if choice not in WORDS:
         raise ValueError(f"Invalid `verdict`. Expected: one of {', '.join(WORDS)}.")
     if not note.isprintable() or len(note) > NOTE_CHARACTERS:
         expected = f"one line of at most {NOTE_CHARACTERS} printable characters"
         raise ValueError(f"Invalid `note`. Expected: {expected}.")
-    return _about(request)._replace(verdict=said, note=note, at=time.time())
+    return _about(request)._replace(verdict=choice, note=note, at=time.time())
 
 
 def _unavailable(done: str, error: OSError) -> Answer:

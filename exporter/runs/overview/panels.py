@@ -225,7 +225,7 @@ def read(file: ConfigFile) -> Panels:
     raise file.error(fault, "the panels that generate.py writes")
 
 
-def said(texts: Mapping[str, str]) -> Book:
+def book_of(texts: Mapping[str, str]) -> Book:
     """Return the runbook's paragraphs of an alert that there are."""
     return tuple((heading, str(texts[name])) for name, heading in HEADINGS.items() if texts.get(name))
 
@@ -233,7 +233,7 @@ def said(texts: Mapping[str, str]) -> Book:
 def _notices(found: Mapping[str, Any] | None) -> Notices:
     if found is None:  # of an older version
         return Notices()
-    book = {str(alert): said(texts) for alert, texts in found["book"].items()}
+    book = {str(alert): book_of(texts) for alert, texts in found["book"].items()}
     return Notices(bool(found["receivers"]), float(found["keep_firing_seconds"]), book)
 
 

@@ -23,7 +23,7 @@ from exporter.runs.overview import agents
 from exporter.runs.overview.agents import AgentRun
 from exporter.runs.overview.models import Episode, Firing, RunId
 from exporter.runs.overview.onset import ONSET, ONSET_STEP
-from exporter.runs.overview.panels import RUN, Query, said
+from exporter.runs.overview.panels import RUN, Query, book_of
 from exporter.runs.overview.pollers import Poller
 from exporter.runs.remote import web
 from exporter.runs.remote.web import PollError
@@ -134,7 +134,7 @@ class Client:
             onsets = self._get("query", {"query": _ONSETS})["result"] if active else []
             known = {_identity(each["metric"]): float(each["value"][1]) for each in onsets}
             texts = self._get("query", {"query": _BOOK})["result"] if active else []
-            book = {each["metric"]["alertname"]: said(each["metric"]) for each in texts}
+            book = {each["metric"]["alertname"]: book_of(each["metric"]) for each in texts}
             for alert in active:
                 if alert["state"] == "firing":
                     found.setdefault(self._about(alert["labels"]), []).append(

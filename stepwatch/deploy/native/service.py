@@ -215,20 +215,20 @@ def _remarks() -> list[str]:
 
 
 def _require_systemd() -> None:
-    if said := _refusal("show", "--property=Version"):
+    if problem := _refusal("show", "--property=Version"):
         root = os.geteuid() == 0
         manager = "systemd" if root else "systemd user manager"
         fix = "" if root else "log in as this user (not by su or sudo), or "
         raise StackError(
-            f"`make up SERVICE=1`: no {manager} answers here ({said}). "
+            f"`make up SERVICE=1`: no {manager} answers here ({problem}). "
             f"Expected: a machine that systemd runs. Fix: {fix}run `make up` alone and "
             "have it started at boot by other means (cron: @reboot)."
         )
 
 
 def _order(*words: str) -> None:
-    if said := _refusal(*words):
-        raise StackError(f"systemctl {' '.join(words)} failed. It says: {said}")
+    if problem := _refusal(*words):
+        raise StackError(f"systemctl {' '.join(words)} failed. It says: {problem}")
 
 
 def _refusal(*words: str) -> str:
