@@ -98,7 +98,7 @@ gpu-check: runtime ## Compare the GPU exporter with nvidia-smi and NVML, where t
 backtest: runtime ## Show which alerts old runs would have raised: make backtest RUNS=folder or file
 	@$(STEPWATCH) backtest $(WITH) "$${RUNS:-./runs}" $(ARGS)
 
-verdicts: runtime ## List alerts judged false, with limits that avoid them: make verdicts [ARGS=--write]
+verdicts: runtime ## List verdicts on alerts, and limits that avoid the false alarms: make verdicts [ARGS=--write]
 	@$(STEPWATCH) verdicts $(WITH) $(ARGS)
 
 generate: runtime ## Render config.yaml for the containers, and reload Alertmanager

@@ -74,16 +74,16 @@ def parser() -> argparse.ArgumentParser:
     _add_stack(command)
     _add_orders(command)
     _add_readers(command)
-    running = command("run", "run a trainer, and log its output and how it ended as a run", _run)
+    running = command("run", "run a trainer, and record its output and how it ended", _run)
     running.add_argument("--runs", type=Path, metavar="DIR", help="the folder of logs; default: runs.path")
     running.add_argument(
         "--name", help="name of its log, without .log; default: the program's, with the time"
     )
     running.add_argument(
-        "--retry", metavar="POLICY", help="restart it when it fails, by this entry of retry in config.yaml"
+        "--retry", metavar="POLICY", help="restart a failed trainer by this entry of retry in config.yaml"
     )
     running.add_argument("--dry-run", action="store_true", help="with --retry: only print what it would do")
-    running.add_argument("--ray", metavar="ADDRESS", help="submit it as a job to this Ray cluster")
+    running.add_argument("--ray", metavar="ADDRESS", help="submit the trainer as a job to this Ray cluster")
     running.add_argument(
         "--working-dir", metavar="DIR", help="with --ray: the folder of this machine to upload for the job"
     )
@@ -94,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
         "--checkpoints",
         type=Path,
         metavar="DIR",
-        help="where the trainer saves them, if its command line does not say",
+        help="folder of the checkpoints, if the command line does not name it",
     )
     running.add_argument("trainer", nargs="+", metavar="CMD", help="the trainer and its arguments, after --")
     return parser
@@ -120,38 +120,50 @@ def _add_stack(command: Command) -> None:
     command("discover", "scrape running containers labelled stepwatch.scrape=PORT", _discover, config=False)
     command("demo-reset", "restart the demo from the beginning", _stack)
     testing = command("test-alert", "send one marked test message to a receiver", _stack)
-    testing.add_argument("receiver", help="its name in config.yaml")
+    testing.add_argument("receiver", help="name of the receiver in config.yaml")
     routing = command("route", "show who would be notified of an alert, and why; nothing is sent", _route)
-    routing.add_argument("run", help="its name; - for an alert that is not about a run")
-    routing.add_argument("alert", help="its name, such as KLExplosion")
-    routing.add_argument("--severity", choices=("critical", "warning", "info"), help="default: its highest")
-    routing.add_argument("--at", metavar="TIME", help="such as 2026-02-01T22:30+08:00; default: now")
-    routing.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="a further label")
+    routing.add_argument("run", help="name of the run; - for an alert that is not about a run")
+    routing.add_argument("alert", help="name of the alert, such as KLExplosion")
+    routing.add_argument(
+        "--severity", choices=("critical", "warning", "info"), help="default: the highest of the alert"
+    )
+    routing.add_argument("--at", metavar="TIME", help="time, such as 2026-02-01T22:30+08:00; default: now")
+    routing.add_argument(
+        "--label", action="append", default=[], metavar="NAME=VALUE", help="a further label of the alert"
+    )
     watching = command("deadman", "watch another machine's stack, in the foreground", _deadman)
     watching.add_argument(
-        "--peer", action="append", default=[], metavar="URL", help="its Alertmanager; default: peers"
+        "--peer",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="Alertmanager of the machine; default: peers",
     )
-    watching.add_argument("--every", default="10s", metavar="TIME", help="default: %(default)s")
+    watching.add_argument(
+        "--every", default="10s", metavar="TIME", help="interval of checks; default: %(default)s"
+    )
     watching.add_argument(
         "--for",
         dest="patience",
         metavar="TIME",
         help="silence before PeerDown fires; default: alerts.PeerDown.for",
     )
-    watching.add_argument("--username", metavar="NAME", help="login of a proxy in front of it, if any")
-    watching.add_argument("--password-file", metavar="FILE", help="the password of that login")
+    watching.add_argument("--username", metavar="NAME", help="user name for a proxy in front of it")
+    watching.add_argument("--password-file", metavar="FILE", help="file with the password for the proxy")
     watching.add_argument("--ca-file", metavar="FILE", help="CA certificates (PEM) for https://")
 
 
 def _add_orders(command: Command) -> None:
     """What changes one run, the GPUs or the dashboards, and what shows the limits."""
     marking = command("mark", "re-baseline a run after an intended change", _order)
-    marking.add_argument("run", help="its name")
+    marking.add_argument("run", help="name of the run")
     marking.add_argument("--note", metavar="TEXT", help="what changed; shown on the dashboards")
     silencing = command("silence", "mute all alerts of a run for a while", _order)
-    silencing.add_argument("run", help="its name")
-    silencing.add_argument("--for", dest="span", default="2h", metavar="TIME", help="default: %(default)s")
-    silencing.add_argument("--note", metavar="TEXT", help="why; shown beside the silence")
+    silencing.add_argument("run", help="name of the run")
+    silencing.add_argument(
+        "--for", dest="span", default="2h", metavar="TIME", help="duration; default: %(default)s"
+    )
+    silencing.add_argument("--note", metavar="TEXT", help="reason; shown with the silence")
     acting = command("actions", "show the actions of the circuit breaker; veto one, or stop all", _actions)
     orders = acting.add_mutually_exclusive_group()
     orders.add_argument("--veto", metavar="ID", help="veto this open action")
@@ -160,14 +172,16 @@ def _add_orders(command: Command) -> None:
     admitting = command(
         "agent", "create the token with which a node writes to this hub, or list nodes", _agent
     )
-    admitting.add_argument("node", nargs="?", help="its name; without it, nodes with their last write")
+    admitting.add_argument(
+        "node", nargs="?", help="name of the node; without it, list nodes with their last write"
+    )
     changes = admitting.add_mutually_exclusive_group()
     changes.add_argument(
         "--renew", action="store_true", help="replace its token; the old one is invalid at once"
     )
     changes.add_argument("--revoke", action="store_true", help="revoke its token at once")
     judging = command("alerts", "show each alert with its limits and where they are set", _order)
-    judging.add_argument("run", nargs="?", help="its name; without it, the limits without overrides")
+    judging.add_argument("run", nargs="?", help="name of the run; without it, the limits without overrides")
     judging.add_argument("--format", choices=("table", "json"), default="table")
     reference = command(
         "config", "print the keys of config.yaml with defaults and reasons", _print_config, config=False
@@ -180,17 +194,27 @@ def _add_orders(command: Command) -> None:
     importing = command(
         "import-dashboard", "keep a dashboard that was edited in Grafana as a template of your own", _import
     )
-    importing.add_argument("file", type=Path, metavar="FILE", help="its JSON, exported in the classic form")
     importing.add_argument(
-        "--title", metavar="TEXT", help="default: its own; for Stepwatch's dashboards, with (own) appended"
+        "file", type=Path, metavar="FILE", help="JSON of the dashboard, exported in the classic form"
+    )
+    importing.add_argument(
+        "--title",
+        metavar="TEXT",
+        help="default: the present title; for Stepwatch's dashboards with (own) appended",
     )
     importing.add_argument("--force", action="store_true", help="replace the template of that title")
     collecting = command("evidence", "collect evidence about a run in one archive", _evidence)
-    collecting.add_argument("run", help="its name")
-    collecting.add_argument("--out", type=Path, metavar="DIR", help="default: evidence in the state folder")
+    collecting.add_argument("run", help="name of the run")
+    collecting.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder; default: evidence in the state folder"
+    )
     releasing = command("gpu-release", "release the GPUs for a while, to reset one", _order)
     releasing.add_argument(
-        "--for", dest="span", default=f"{RELEASE_SECONDS}s", metavar="TIME", help="default: %(default)s"
+        "--for",
+        dest="span",
+        default=f"{RELEASE_SECONDS}s",
+        metavar="TIME",
+        help="duration; default: %(default)s",
     )
 
 
@@ -218,7 +242,7 @@ def _add_readers(command: Command) -> None:
     replaying.add_argument(
         "--suggest", action="store_true", help="show which limits would have changed the outcome"
     )
-    judged = command("verdicts", "list alerts judged false, with limits that avoid them", _verdicts)
+    judged = command("verdicts", "list verdicts on alerts, and limits that avoid the false alarms", _verdicts)
     judged.add_argument("--write", action="store_true", help="add the limits to config.yaml")
 
 

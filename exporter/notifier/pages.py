@@ -249,7 +249,7 @@ class Site:
             of_channel(lambda each: max(0.0, now - queue.get(each.name, (0, now))[1])),
         )
         refused: list[Sample] = [({"reason": reason}, count) for reason, count in self._refused.items()]
-        yield own("notifier_webhooks_refused_total", "Notifications that were not delivered.", refused)
+        yield own("notifier_webhooks_refused_total", "Notifications that the notifier refused.", refused)
 
 
 def _labels(delivery: Delivery, receiver: str) -> dict[str, str]:

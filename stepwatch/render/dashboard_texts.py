@@ -26,8 +26,8 @@ def translated(document: Json, translate: Catalogue) -> Json:
     """
     if not translate.texts:
         return document
-    translated: Json = _Texts(translate).of(document)
-    return translated
+    result: Json = _Texts(translate).of(document)
+    return result
 
 
 class _Texts:
