@@ -1,7 +1,7 @@
 """The audit log: append-only JSON lines, and the actions that it records.
 
-A step is written down twice: its intent, on the disk before it begins, and its result. So whatever kills this
-process, a step that may have been done is known afterwards, and is not done again.
+Each step is written twice: its intent, synced before the step begins, and its result. So after a kill, a step
+that may have been done is known and not repeated.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Audit:
             fields: Further fields.
 
         Raises:
-            OSError: It cannot be written: nothing may be done then.
+            OSError: It cannot be written: no step may follow.
         """
         entry = {"time": time, "event": event, **({"action": action} if action else {}), **fields}
         line = json.dumps(entry, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
@@ -88,7 +88,7 @@ class Audit:
         self._file = -1  # the number may be another file's by then
 
     def _apply(self, entry: dict[str, Any]) -> None:
-        """Take an event into account, whether it was just written or is read back."""
+        """Apply an event that was just written or is read back."""
         event, time = entry["event"], entry["time"]
         if event == "opened":
             action = _opened(entry)

@@ -51,7 +51,7 @@ Spawn = Callable[[Callable[[], None]], None]
 
 
 def in_thread(do: Callable[[], None]) -> None:
-    """Do something while other actions go on."""
+    """Runs a function in the background."""
     Thread(target=do, name=CHECKPOINT, daemon=True).start()
 
 
@@ -65,7 +65,7 @@ class Breaker:
         stack: What is known now.
         perform: Does a step.
         messages: What receivers read.
-        clock: Gives the present time, in Unix seconds.
+        clock: Returns the current Unix time.
         spawn: Does a step that takes minutes.
     """
 
@@ -98,7 +98,7 @@ class Breaker:
 
     @property
     def off(self) -> bool:
-        """Whether the kill switch is on; also if that cannot be seen."""
+        """Whether the kill switch is on, or its state is unreadable."""
         try:
             self._switch.lstat()
         except FileNotFoundError:
@@ -108,7 +108,7 @@ class Breaker:
         return True
 
     def switch_off(self) -> None:
-        """Turn the kill switch on. Only who may remove the file turns it back.
+        """Turn the kill switch on. Removing its file turns it off.
 
         Raises:
             OSError: The file cannot be written.
@@ -119,7 +119,7 @@ class Breaker:
 
     @property
     def watched(self) -> int:
-        """How many alerts there are that a policy is about."""
+        """The number of alerts that a policy covers."""
         return len(self._alerts)
 
     def actions(self) -> list[Action]:
@@ -128,7 +128,7 @@ class Breaker:
             return sorted(self.audit.actions.values(), key=lambda action: action.opened, reverse=True)
 
     def receive(self, alerts: Sequence[NotifiedAlert]) -> None:
-        """Take alerts in."""
+        """Accept alerts."""
         with self._lock:
             for alert, firing in alerts:
                 if not firing:
@@ -140,9 +140,9 @@ class Breaker:
                     self._alerts[alert.fingerprint] = alert, rule
 
     def veto(self, name: str, by: str) -> bool:
-        """Close an action that is still open, on a person's word. Returns whether it was open.
+        """Close an open action on a person's veto. Returns whether it was open.
 
-        A step that has begun is not undone, but none follows it.
+        A started step is not undone, but no other follows.
 
         Raises:
             OSError: It cannot be written down.
@@ -157,7 +157,7 @@ class Breaker:
             return True
 
     def tick(self) -> None:
-        """Look at each alert and action, and do what is due."""
+        """Check each alert and action, and do the due steps."""
         with self._lock:
             alerts = list(self._alerts.values())
         if alerts or self.audit.open():
@@ -173,12 +173,12 @@ class Breaker:
             self._post(now)
 
     def _resume(self) -> None:
-        """Close what a process before this one left open: nothing of it is done again, or done late."""
+        """Close actions that an earlier process left open: no step is repeated or done late."""
         for action in self.audit.open():
             self._close(action, "interrupted", "unknown" if action.step else "restarted")
 
     def _begin(self, alert: Alert, rule: Rule, seen: Seen) -> None:
-        """Open an action, if that is due."""
+        """Open an action, if one is due."""
         now = self._clock()
         with self._lock:
             if alert.fingerprint not in self._alerts:  # it has just ended
@@ -233,7 +233,7 @@ class Breaker:
         logger.info("%s of %s: action %s: %s", rule.on, alert.run, name, ", ".join(rule.do))
 
     def _go_on(self, action: Action) -> None:
-        """Do all that is due about an open action."""
+        """Do the due steps of an open action."""
         for _ in range(len(action.do) + 3):
             seen = self._seen(action)
             with self._lock:
@@ -279,7 +279,7 @@ class Breaker:
                 self.audit.append(now, "announced", action.id, deadline=now + self.limits.veto)
 
     def _do(self, action: Action, step: str) -> None:
-        """Do a step whose intent is on the disk."""
+        """Do a step whose intent is written."""
         switched_off = Result(done=False, text="the kill switch is on")  # since the decision
         try:
             result = switched_off if self.off else self._perform(step, action)
@@ -302,7 +302,7 @@ class Breaker:
             self._alerts.pop(action.fingerprint)
 
     def _say(self, alert: Alert, decision: Decision) -> None:
-        """Write down once why nothing is done about an alert."""
+        """Log once why an alert causes no action."""
         key = alert.fingerprint, alert.since, decision.what
         if key not in self._said:
             self._said.add(key)
@@ -314,7 +314,7 @@ class Breaker:
             logger.info("%s of %s: %s: %s", name, alert.run, event, decision.what)
 
     def _post(self, now: float) -> None:
-        """Have Alertmanager show announcements, and for a while what came of them."""
+        """Post announcements to Alertmanager, and for a while their outcomes."""
         posts = []
         for action in self.actions():
             if not action.outcome and action.deadline is not None:

@@ -1,4 +1,4 @@
-"""What receivers read: the announcement of a step, and what came of it, as alerts for Alertmanager."""
+"""What receivers read: the announcement of a step and its outcome, as alerts for Alertmanager."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Messages:
 
     Args:
         link: Where people open this service's page, without a slash at its end.
-        texts: The words in another language, by the English ones.
+        texts: Translations, by English text.
         labels: The external labels of Prometheus, which its own alerts have.
     """
 
@@ -104,12 +104,12 @@ class Messages:
         return self._alert(PENDING, action, (summary, description), times)
 
     def over(self, action: Action) -> dict[str, Any]:
-        """Return the end of the announcement of an action that is closed."""
+        """Return the end of the announcement of a closed action."""
         closed = action.closed or 0.0
         return {**self.pending(action, action.deadline or closed, closed), "endsAt": _time(closed)}
 
     def taken(self, action: Action) -> dict[str, Any]:
-        """Return what came of an action that is closed."""
+        """Return the outcome of a closed action."""
         summary = _TAKEN.get((action.change, action.outcome), _OUTCOMES[action.outcome])
         if action.dry_run and action.outcome == "done" and action.change:
             summary = _WOULD[action.change]
@@ -155,7 +155,7 @@ class Messages:
 
 
 def is_announced(action: Action) -> bool:
-    """Whether receivers are notified of what came of a closed action."""
+    """Whether receivers are notified of the outcome of a closed action."""
     return (
         "notify" in action.do
         or action.announced is not None

@@ -38,7 +38,7 @@ class Site:
         self._breaker, self._password_file = breaker, password_file
 
     def routes(self) -> Table:
-        """Return the pages by path. A link that is followed or previewed vetoes nothing: that is a POST."""
+        """Return the pages by path. Following or previewing a link vetoes nothing: a veto is a POST."""
         return {
             "/": {"GET": self._index},
             "/action/*": {"GET": self._action},

@@ -1,4 +1,4 @@
-"""What Alertmanager posts: alerts that began to fire, or ended."""
+"""Alertmanager's webhook: alerts that started or stopped firing."""
 
 from __future__ import annotations
 

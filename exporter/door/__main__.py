@@ -1,4 +1,4 @@
-"""``python -m exporter.door``: serve Prometheus and Alertmanager to people, and to no foreign web page."""
+"""``python -m exporter.door``: serve Prometheus and Alertmanager to people, but not to other web pages."""
 
 from __future__ import annotations
 

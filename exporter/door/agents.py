@@ -1,4 +1,4 @@
-"""The write door of a hub: takes what agents of other machines write, over TLS, and nothing else."""
+"""The write door of a hub: accepts only remote write of agents, over TLS."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ class Settings:
 
     @property
     def url(self) -> str:
-        """Where it listens, as agents name it."""
+        """The URL at which it listens, for agents."""
         host = f"[{self.listen}]" if ":" in self.listen else self.listen
         return f"http{'s' if self.certificate else ''}://{host}:{self.port}"
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address to listen on is this machine's alone."""
+    """Return whether an address to listen on is loopback."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -91,7 +91,7 @@ def is_loopback(host: str) -> bool:
 
 @dataclass
 class _Node:
-    """What a node has written. Its delays stand with the time (monotonic) of each request."""
+    """The writes of a node, with the delay and the (monotonic) time of each request."""
 
     turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_BODIES_OF_NODE))
     last_write: float | None = None
@@ -128,7 +128,7 @@ class _Examined(NamedTuple):
 
 
 class WriteDoor:
-    """Passes writes of known nodes on to Prometheus.
+    """Forwards writes of known nodes to Prometheus.
 
     It listens once its certificate, if it has one, can be used: ``look`` is to be called every half second or
     so. It shares the loop with the doors for people, so what takes long runs in a thread, and each thing that
@@ -157,7 +157,7 @@ class WriteDoor:
         self._said: dict[tuple[str, str], float] = {}
 
     async def start(self) -> None:
-        """Begin to serve, as soon as it can."""
+        """Start to serve, as soon as the certificate is usable."""
         await self._runner.setup()
         if self._settings.certificate:
             self._seen = certificate.mark(*self._settings.certificate)

@@ -1,4 +1,4 @@
-"""What opens Prometheus and Alertmanager behind the door: a password that no person types.
+"""The credentials of Prometheus and Alertmanager behind the door: a generated password.
 
 A folder with three files: ``password``; ``web.yml``, by which both programs know its hash
 (--web.config.file); and ``client.yml``, by which promtool and amtool read it (--http.config.file).

@@ -1,8 +1,8 @@
-"""Refuse what a page of another origin made its reader's browser send to Prometheus or Alertmanager.
+"""Refuse requests that pages of other origins make a browser send to Prometheus or Alertmanager.
 
-Stricter than the check of the exporters: here one request mutes every alert. So a page counts as foreign
-unless it came from the very address that it asks, or from an origin of ``links``; another web server on
-this machine, on another port of 127.0.0.1, is foreign too.
+Stricter than the check of the exporters, since here one request can mute every alert. A page counts as
+foreign unless it came from the requested address or from an origin of ``links``; another port of 127.0.0.1 is
+foreign too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOT_FROM_ELSEWHERE = text(
 
 
 class OriginCheck:
-    """Tells requests of foreign pages from all others.
+    """Detects requests of foreign pages.
 
     ``origins`` are those of ``links`` in config.yaml, such as ``https://prometheus.example.org``, in
     lower case and without a default port; they may be replaced at any time.

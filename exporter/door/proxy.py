@@ -1,4 +1,4 @@
-"""Pass requests on to a program behind the door, and its answers back."""
+"""Forward requests to a program behind the door, and return its answers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ WRITE_SECONDS = 60.0
 
 
 class Clients:
-    """The connections of the door, each with the time until which it must go on.
+    """The connections of the door, each with its deadline.
 
     aiohttp waits for a request's head without a limit. ``dropped`` counts the connections that were closed:
     ``slow``, or ``surplus`` when there were more than ``most``.
@@ -77,7 +77,7 @@ class Clients:
         self._until[client] = time.monotonic() + seconds
 
     def look(self, present: Sequence[RequestHandler]) -> None:
-        """Drop the late ones among those present; to be called every second or so."""
+        """Drop connections past their deadline; called about every second."""
         now = time.monotonic()
         self._until = {client: self._until.get(client, now + HEAD_SECONDS) for client in present}
         # Those that wait for us come last: they have asked for something.
@@ -113,9 +113,9 @@ def session() -> ClientSession:
 
 @dataclass
 class Proxy:
-    """Answers in the name of one backend.
+    """Serves one backend.
 
-    ``password`` is the file with the backends' password, read for each request: a new one counts at once.
+    ``password`` is the file with the backends' password, read for each request: a new one is used at once.
     ``own`` are the door's own pages. ``answered`` counts answers by status code, ``failures`` requests
     that the backend did not answer.
     """
@@ -226,7 +226,7 @@ def _end_to_end(headers: CIMultiDictProxy[str], more: frozenset[str]) -> CIMulti
 
 
 def response(answer: Answer) -> web.Response:
-    """Return an answer of ours as aiohttp has it."""
+    """Return an answer as aiohttp's response."""
     status, _, reason = answer.status.partition(" ")
     headers = {"Content-Type": answer.kind, **dict(answer.headers)}
     return web.Response(status=int(status), reason=reason, body=answer.body, headers=headers)

@@ -1,8 +1,8 @@
-"""Reads what Prometheus' remote write 1.0 sends, as far as the write door must judge it.
+"""Reads Prometheus' remote write 1.0, as far as the write door must check it.
 
 A body is one block of snappy with the protobuf message ``prometheus.WriteRequest``. Only the form in which
 all senders write labels is taken: the name before the value, each at most once, lengths at most as long as
-they must be. So there is one reading of a request, here and in Prometheus.
+they must be. So a request cannot mean something else to Prometheus.
 """
 
 from __future__ import annotations

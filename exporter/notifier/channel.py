@@ -62,7 +62,7 @@ REASONS: Mapping[str, Ended] = {
 
 
 class Outcome(NamedTuple):
-    """What came of an attempt: a reason of ``REASONS``, empty if it was delivered, and the robot's words.
+    """The outcome of an attempt: a reason of ``REASONS``, empty if delivered, and the robot's answer.
 
     ``pause``: seconds for which the robot asks for no more requests, if known.
     """
@@ -90,7 +90,7 @@ class SecretFileError(Exception):
 
 @dataclass(frozen=True)
 class Secrets:
-    """What a channel reads from files of its own, at each delivery."""
+    """The secret files of a channel, read at each delivery."""
 
     url_file: Path
     secret_file: Path | None = None
@@ -197,7 +197,7 @@ def plain(value: Any) -> Any:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows none: a POST would become a GET, lost and yet counted as delivered."""
+    """Follows no redirect: a POST would become a GET, lost but counted as delivered."""
 
     def redirect_request(self, *_: Any) -> None:
         return None

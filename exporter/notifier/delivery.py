@@ -1,4 +1,4 @@
-"""Delivers the queue of one channel: in order, within its robot's limits, until the robot has taken it."""
+"""Delivers the queue of one channel: in order, within its robot's rate limit, with retries."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Delivery:
     Args:
         name: The receiver.
         kind: What Alertmanager calls the integration: ``feishu``.
-        robot: How it is reached.
+        robot: Sends to it.
         secrets: Its files.
         outbox: The queue.
         wording: Words messages.
@@ -88,7 +88,7 @@ class Delivery:
         self._thread.start()
 
     def wake(self) -> None:
-        """Look at the queue at once."""
+        """Check the queue at once."""
         self._news.set()
 
     def stop(self, seconds: float) -> None:
@@ -155,7 +155,7 @@ class Delivery:
         return 0.0
 
     def _note(self, batch: Sequence[Entry], found: Sequence[Notification], outcome: Outcome) -> None:
-        """Write down what came of an attempt, and decide when the next one is."""
+        """Record the outcome of an attempt, and schedule the next one."""
         if outcome.ended is Ended.DELIVERED:
             self._outbox.end(batch, DELIVERED, "", outcome.text)
             if self.problem is not None:

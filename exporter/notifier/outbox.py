@@ -198,7 +198,7 @@ class Outbox:
             self._db.execute("DELETE FROM attempt WHERE at < ?", (now - 3600,))
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         with self._lock:
             self._db.close()
         os.close(self._held)

@@ -1,4 +1,4 @@
-"""The routes: Alertmanager's webhook, what became of messages, the silence of a notification, metrics."""
+"""The routes: Alertmanager's webhook, the state of messages, the silence of a notification, metrics."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Site:
         self._refused: dict[str, int] = {"disk": 0, "body": 0, "unknown_receiver": 0}
 
     def routes(self) -> Table:
-        """Return the pages by path. A link that is followed or previewed silences nothing: that is a POST."""
+        """Return the pages by path. Following or previewing a link silences nothing: a silence is a POST."""
         return {
             "/": {"GET": self._index},
             "/alerts/*": {"POST": self._webhook},

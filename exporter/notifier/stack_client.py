@@ -28,7 +28,7 @@ _SHOWN_STEPS = 0.5
 
 
 class StackClient:
-    """Asks the other parts. What they do not answer is left out of a message.
+    """Queries the other parts. Missing answers are omitted from a message.
 
     Args:
         prometheus: URL of Prometheus.
@@ -84,7 +84,7 @@ class StackClient:
         """Silence what these labels name for two hours.
 
         Returns:
-            What went wrong; empty if nothing did.
+            The error; empty on success.
         """
         now = datetime.fromtimestamp(time.time(), timezone.utc)
         document = {

@@ -83,7 +83,7 @@ class Wording:
 
     Args:
         addresses: Where links lead.
-        texts: The words in another language, by the English ones.
+        texts: Translations, by English text.
         waits: For how long the condition of each alert must hold, in seconds by its name: the onset, which
             everything shows, is by that earlier than what Alertmanager calls its start.
     """

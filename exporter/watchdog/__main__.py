@@ -1,4 +1,4 @@
-"""``python -m exporter.watchdog``: look at what keeps Prometheus from reporting faults, and report it."""
+"""``python -m exporter.watchdog``: report faults that keep Prometheus from alerting."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Watchdog:
-    """Looks at everything again and again, and answers what it found."""
+    """Checks everything periodically, and serves the findings."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._looked = 0.0  # Unix seconds; 0 before the first look
@@ -88,7 +88,7 @@ class Watchdog:
         self._supervisor = Supervisor(options.supervisor)
 
     def start(self) -> None:
-        """Begin to look, in the background."""
+        """Start checking, in the background."""
         for folder in self._folders:
             folder.start()
         for peer in self._peers:
@@ -96,7 +96,7 @@ class Watchdog:
         Thread(target=self._run, name="looks", daemon=True).start()
 
     def routes(self) -> Routes:
-        """Return what is answered, by path."""
+        """Return the pages, by path."""
         return Routes(
             {
                 "/": {"GET": lambda _: words("200 OK", INDEX)},
@@ -160,7 +160,7 @@ class Watchdog:
 
 
 def log_changes(findings: Findings, found: Iterable[Finding], now: float) -> list[Finding]:
-    """Take the findings of a look at this Unix time, and log what is new. Returns what is over."""
+    """Record the findings of a check at this Unix time, and log new ones. Returns the resolved ones."""
     over = findings.update(found, now)
     for finding in over:
         logger.info("resolved: %s: %s", finding.summary, finding.name)

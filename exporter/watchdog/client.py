@@ -1,4 +1,4 @@
-"""A small HTTP client: the library's weighs more than all the rest of the watchdog."""
+"""A small HTTP client: the library's uses more memory than the rest of the watchdog."""
 
 from __future__ import annotations
 

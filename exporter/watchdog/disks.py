@@ -1,4 +1,4 @@
-"""The file systems that hold the state of the stack's parts. One that hangs holds up no other."""
+"""The file systems that hold the state of the stack's parts. One that hangs delays no other."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Look(NamedTuple):
 
 
 class Folder:
-    """The state folder of one part of the stack, looked at again and again in a thread of its own.
+    """The state folder of one part of the stack, checked periodically in its own thread.
 
     ``look`` is the last result, ``None`` before the first, and ``problem`` why the last one failed;
     ``removed`` counts leftovers that were removed.
@@ -216,7 +216,7 @@ def _mount(path: str) -> tuple[str, str, str]:
 
 
 def findings(folders: Iterable[Folder]) -> Iterator[Finding]:
-    """Yield what is wrong with the disks, each once."""
+    """Yield the faults of the disks, each once."""
     by_place: dict[str, list[Folder]] = {}
     for folder in folders:  # by the mount point, or by their own path before that is known
         by_place.setdefault(folder.look.space.mountpoint if folder.look else folder.path, []).append(folder)

@@ -30,7 +30,7 @@ _GATEWAY = (500, 502, 503, 504)
 
 
 class _Fault(Exception):  # noqa: N818  the peer's, not ours
-    """Raised where an answer does not say that the peer is well; the text says why."""
+    """Raised when a peer is not known to be well; the text says why."""
 
     def __init__(self, text: Text) -> None:
         super().__init__(text)
@@ -101,7 +101,7 @@ class Peer:
         self.down = self.problem is not None and self.silence >= patience
 
     def findings(self) -> Iterator[Finding]:
-        """Yield that it is down, if it is."""
+        """Yield the finding that it is down, if it is."""
         problem = self.problem
         if not self.down or problem is None:
             return
@@ -119,7 +119,7 @@ class Peer:
         yield Finding(PEER_DOWN, self.name, SUMMARY, description)
 
     def report(self) -> dict[str, Any]:
-        """Return what is known of it, as JSON has it."""
+        """Return its state, for JSON."""
         return {
             "peer": self.name,
             "url": self._client.address,

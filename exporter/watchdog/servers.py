@@ -1,8 +1,8 @@
 """Whether Prometheus stores, judges and notifies, and whether Alertmanager answers.
 
 On a full disk most of what Prometheus says of itself still looks well: it is ready, its targets are up, its
-rules have just been evaluated. Two counters show the fault: the samples that it appended stand still, and the
-writes to its log that failed rise.
+rules have just been evaluated. Two counters show the fault: appended samples stop increasing, and failed
+writes to its log increase.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Supervisor:
         self._client = Client(path) if path else None
 
     def start(self, part: str) -> bool:
-        """Start a part at once that waits for its next try or was given up. Returns whether it did."""
+        """Start a part that waits for a retry or was given up. Returns whether it did."""
         try:
             report = self._call("getProcessInfo", part)
             if not any(f">{state}<" in report for state in WAITING):
@@ -86,7 +86,7 @@ class Alertmanager:
         self._refusal = ""
 
     def look(self) -> Iterator[Finding]:
-        """Yield what is wrong with it."""
+        """Yield its faults."""
         problem = ""
         try:
             started = _sum(_metrics(self._client), "process_start_time_seconds") or 0.0
@@ -108,7 +108,7 @@ class Alertmanager:
             yield _finding("alertmanager_refuses", ALERTMANAGER, summary, text)
 
     def post(self, alerts: list[dict[str, Any]]) -> bool:
-        """Send it alerts. Returns whether it took them."""
+        """Post alerts. Returns whether it accepted them."""
         try:
             reply = self._client.post("/api/v2/alerts", "application/json", json.dumps(alerts))
         except UnreachableError:
@@ -137,7 +137,7 @@ class Prometheus:
         self._dropped_until = 0.0
 
     def look(self, alertmanager_answers_since: float) -> Iterator[Finding]:
-        """Yield what is wrong with it; the Unix time is 0 while Alertmanager does not answer."""
+        """Yield its faults; the Unix time is 0 while Alertmanager does not answer."""
         page, problem, starting = "", "", False
         try:
             page = _metrics(self._client)

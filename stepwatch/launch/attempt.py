@@ -1,4 +1,4 @@
-"""One attempt of `stepwatch run`: the trainer, started once and accompanied to its end."""
+"""One attempt of `stepwatch run`: starts the trainer once and handles it until its end."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def handles(pid: int, number: int) -> bool:
 
 
 class Attempt:
-    """The trainer, started once and accompanied to its end."""
+    """One attempt of the trainer."""
 
     def __init__(
         self,
@@ -207,7 +207,7 @@ class Attempt:
                 self._saving = None
 
     def _cannot_save(self, name: str) -> str:
-        """Why the trainer cannot be asked for a checkpoint by a signal; empty if it can."""
+        """Why a checkpoint cannot be requested by a signal; empty if it can."""
         if name not in SAVING:
             return f"{name or 'no signal'} is not one of {', '.join(SAVING)}"
         if self._job:
@@ -221,7 +221,7 @@ class Attempt:
         return ""
 
     def _signal_all(self, number: signal.Signals) -> None:
-        """Send a signal to all that the trainer started, also to what it starts meanwhile."""
+        """Send a signal to all processes of the trainer, including ones that start meanwhile."""
         reached: set[int] = set()
         while left := set(descendants(os.getpid())) - reached - {self._keeper}:
             for pid in left:

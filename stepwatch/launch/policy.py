@@ -1,4 +1,4 @@
-"""The section of config.yaml about retries: when `stepwatch run --retry` starts a trainer again, and how."""
+"""The section of config.yaml about retries: when and how `stepwatch run --retry` retries a trainer."""
 
 from __future__ import annotations
 

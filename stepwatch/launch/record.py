@@ -63,15 +63,15 @@ class LaunchRecord:
         self._write(*lines)
 
     def orphaned(self, outcome: Outcome) -> None:
-        """Note how the attempt ended whose wrapper had been killed."""
+        """Record the end of an attempt whose wrapper was killed."""
         self._write({"ended": time.time(), **outcome.fields(), "failure": "", "orphaned": True})
 
     def answer(self, answer: launch.Answer) -> None:
-        """Note what was done about a request."""
+        """Record the answer to a request."""
         self._write(asdict(answer))
 
     def _write(self, *lines: Mapping[str, object]) -> None:
-        """Write lines at once. A disk that is full costs what is known of the trainer, never the trainer."""
+        """Write lines at once. A full disk loses the record, but never stops the trainer."""
         text = ("\n" * self._broken + "".join(f"{json.dumps(line)}\n" for line in lines)).encode()
         written = 0
         with suppress(OSError):

@@ -76,7 +76,7 @@ class Requests:
 
 
 def _refused(file: _File, request: launch.Request, attempt: int) -> str:
-    """Why a request must not be done; empty if it may."""
+    """Why a request is refused; empty if it is not."""
     status = file.status
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         return "the request's file is a link"

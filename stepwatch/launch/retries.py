@@ -1,4 +1,4 @@
-"""Whether a trainer that failed is started again, when, and with which arguments."""
+"""Whether, when and with which arguments a failed trainer is retried."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Plan:
 
 
 class Retries:
-    """What a policy says about one call of the wrapper."""
+    """The retries of one call of the wrapper, by a policy."""
 
     def __init__(self, policy: RetryPolicy, command: Sequence[str]) -> None:
         self._policy = policy

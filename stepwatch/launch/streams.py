@@ -135,7 +135,7 @@ class Streams:
 
 
 class Log:
-    """The log file. A disk that is full costs lines of it, never the training.
+    """The log file. A full disk loses lines of it, but never stops the training.
 
     Attributes:
         tail: The end of what was to be written, which a full disk does not take away.

@@ -1,4 +1,4 @@
-"""``python -m stepwatch actions``: what the circuit breaker does, vetoes, and its kill switch."""
+"""``python -m stepwatch actions``: actions of the circuit breaker, vetoes, and the kill switch."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def kill_switch(config: Path, place: State, on: bool, say: Say) -> int:  # noqa:
 
 
 def resume(config: Path, run: str, say: Say) -> int:
-    """Have the wrapper of a paused run let it go on.
+    """Continue a paused run, by its wrapper.
 
     Raises:
         Refused: It is not paused, or its wrapper does not answer.

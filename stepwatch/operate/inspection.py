@@ -1,4 +1,4 @@
-"""``python -m stepwatch inspect``: what the run exporter reads of logs and pages."""
+"""``python -m stepwatch inspect``: what the run exporter reads from logs and pages."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Summary(NamedTuple):
 
 
 def inspect(places: Sequence[str], config: Config, say: Say, *, markdown: bool) -> int:
-    """Report what is read of logs, folders of logs and Prometheus pages.
+    """Report what is read from logs, folders of logs and Prometheus pages.
 
     People get each run as the stack names it; with ``markdown`` each file is a row of a table.
 

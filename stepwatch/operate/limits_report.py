@@ -30,7 +30,7 @@ HEADINGS = ("alert", "severity", "limit", "value", "unit", "from")
 def unmatched(config: Config) -> list[str]:
     """A remark on each override that matches no run; none while not all runs are known.
 
-    Those of the demo are in force when it does not run, too.
+    Those of the demo are in effect even when it does not run.
     """
     page = http_client.read(f"http://{config.address('exporter')}/metrics") or ""
     known = runs.on(page)
@@ -64,10 +64,10 @@ class Alert:
 
 
 def alerts(config: Path, run: str | None, form: str, say: Say) -> int:
-    """Print which limits hold for the run of a name, or, without one, where no override fits.
+    """Print the limits in effect for a run, or, without a name, those without overrides.
 
-    A run that the run exporter does not know is said to be unknown; alerts that are not about runs are left
-    out for it. ``form`` is `table` or `json`. Returns 0; raises ``Refused`` for a wrong configuration.
+    An unknown run is reported as such; alerts that are not about runs are omitted for a run. ``form`` is
+    `table` or `json`. Returns 0; raises ``Refused`` for a wrong configuration.
     """
     settings = load(config)
     found = list(effective(settings, run, config.name))

@@ -1,4 +1,4 @@
-"""Orders to parts of the running stack: mark a run, silence a run, release the GPUs.
+"""Commands to parts of the running stack: mark a run, silence a run, release the GPUs.
 
 Each takes the configuration file, which has the addresses, and returns 0. Each raises ``Refused`` for an
 unknown run, a wrong argument, or a part that does not answer or refuses.
@@ -83,7 +83,7 @@ def silence(config: Path, run: str, span: str, note: str | None, say: Say) -> in
 
 
 def gpu_release(config: Path, span: str, say: Say) -> int:
-    """Have the GPU exporter close the devices for seconds or a span such as `5m`; 0 takes them back."""
+    """Make the GPU exporter release the devices for seconds or a span such as `5m`; 0 ends the release."""
     settings = load(config)
     duration = _duration(f"{span}s" if span.isdecimal() else span, "60s or 5m")
     if duration > _LONGEST_RELEASE:
@@ -109,7 +109,7 @@ def gpu_release(config: Path, span: str, say: Say) -> int:
 def _post(
     part: str, url: str, path: str, value: Any = None, *, refused: str = "", timeout: float = 10
 ) -> str:
-    """POST an order to a part and return what it answers."""
+    """POST a command to a part and return the answer."""
     answer = http_client.post(f"{url}{path}", value, timeout=timeout)
     if answer is None:
         raise Refused(http_client.unanswered(part, url))

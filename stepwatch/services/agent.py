@@ -1,4 +1,4 @@
-"""What commands say on an agent: what it does not do, and whether the hub takes what it sends."""
+"""Messages of commands on an agent: its limits, and whether the hub accepts its samples."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def require_no_demo(config: Config, *, demo: bool) -> None:
     """Check that no simulated runs would be sent to a hub.
 
     Raises:
-        Refused: This machine is an agent, and the demo is wanted.
+        Refused: This machine is an agent, and the demo was requested.
     """
     if demo and config.is_agent:
         raise Refused(
@@ -98,7 +98,7 @@ class Sender:
         yield next(self.faults(page or ""), "The hub accepts its samples.")
 
     def faults(self, page: str | None) -> Iterator[str]:
-        """Yield what the hub does not take, and why.
+        """Yield which samples the hub does not accept, and why.
 
         Args:
             page: What its metrics were a moment ago, None if it did not answer.

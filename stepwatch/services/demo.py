@@ -14,9 +14,9 @@ _PATIENCE = 60
 
 
 def end_alerts(alertmanager: str, gpus: str) -> int:
-    """Tell Alertmanager that the alerts of the demo are over; returns how many there were.
+    """Resolve the alerts of the demo in Alertmanager; returns how many there were.
 
-    Prometheus would say so only minutes later, if at all: it forgets them when it starts again.
+    Prometheus would do so only minutes later, if at all: it forgets them when it restarts.
 
     ``alertmanager`` is its base URL, ``gpus`` the ``instance`` of the simulated GPUs.
     """

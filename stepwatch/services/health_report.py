@@ -1,4 +1,4 @@
-"""What is read, which receivers get notifications, and what fires, as the parts themselves say."""
+"""The report of `status`: what is read, receivers, and firing alerts, from the parts themselves."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class HealthReport:
         ]
 
     def show(self, texts: Texts, say: Say) -> bool:
-        """Report runs, what cannot be read, receivers, alerts, and what keeps those from coming.
+        """Report runs, unreadable files, receivers, alerts, and faults of alerting.
 
         ``texts`` was read of ``pages``. Return whether the watchdog found no fault.
         """
@@ -98,9 +98,9 @@ class HealthReport:
         return _show_findings(found, say)
 
     def show_after_start(self, say: Say) -> None:
-        """Report what a stack that just started cannot read, and what keeps it from alerting, if anything.
+        """Report unreadable files and faults of alerting of a stack that just started.
 
-        What the watchdog found before the parts were ready does not count: its next look is waited for.
+        Findings from before the parts were ready do not count: this waits for the next check.
         """
         begun, deadline = time.time(), time.monotonic() + _FIRST_LOOK
         while True:

@@ -62,7 +62,7 @@ class Containers:
     say: Say
 
     def up(self, runs: Path | None, *, demo: bool, repair: bool) -> int:
-        """Render the configuration and have containers run it.
+        """Render the configuration and run it in containers.
 
         Args:
             runs: The folder to read runs from, in place of the file's `runs.path`.
@@ -73,7 +73,7 @@ class Containers:
             0 when every container is healthy, 1 when some are not.
 
         Raises:
-            Refused: The configuration is wrong or a port is in use; what was running runs on as it was.
+            Refused: The configuration is wrong or a port is in use; the running stack was not changed.
         """
         self.place.create()
         with self.place.lock("`make up`", self.say):  # to its end: Compose starts one after the other
@@ -129,7 +129,7 @@ class Containers:
         """Remove every container of the stack; volumes, with data, silences and the password, stay.
 
         Returns:
-            0 when nothing of it runs any more, else what Compose ended with.
+            0 when all containers were removed, else the exit code of Compose.
         """
         services = self._project.services()
         if not services:
@@ -148,13 +148,13 @@ class Containers:
         return 0
 
     def status(self) -> int:
-        """Show how each container is."""
+        """Show the state of each container."""
         return status.status(self._project, self.rendered, self.say)
 
     def demo_reset(self) -> int:
-        """Start the simulated runs and GPUs over, and end the alerts that they raised.
+        """Restart the simulated runs and GPUs, and end their alerts.
 
-        Prometheus starts again as well, keeping its history: it would hold on to those alerts.
+        Prometheus restarts too, with its history: otherwise it would keep those alerts.
 
         Returns:
             0 when the demo was restarted, 1 when it does not run.
@@ -173,12 +173,12 @@ class Containers:
         return 0
 
     def journal(self, part: str) -> Callable[[], str]:
-        """Return a function that reads what a part logs from now on."""
+        """Return a function that reads new log lines of a part."""
         since = time.time()
         return lambda: self._project.run("logs", "--no-log-prefix", f"--since={since:.3f}", part)
 
     def log(self, part: str) -> str:
-        """Where people read what a part logs."""
+        """Where people read the log of a part."""
         return f"`docker compose logs {part}`"
 
     def deployment(self, config: Config) -> Deployment:

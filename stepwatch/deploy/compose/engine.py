@@ -30,7 +30,7 @@ _NVIDIA = Path("/dev/nvidiactl")
 
 
 class EngineError(Refused):
-    """Raised when Compose cannot do what was asked; holds its words."""
+    """Raised when Compose fails; the text is its output."""
 
 
 class NoEngineError(Exception):
@@ -76,12 +76,12 @@ class Service:
 
     @property
     def restarts(self) -> int:
-        """How often it ended and Docker started it again."""
+        """How often Docker restarted it."""
         return int(self.known.get("RestartCount", 0))
 
     @property
     def started(self) -> datetime | None:
-        """When its present process began."""
+        """When its current process started."""
         started = self.known.get("State", {}).get("StartedAt")
         return _time(started) if started else None
 

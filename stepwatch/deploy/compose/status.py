@@ -1,4 +1,4 @@
-"""How each container of the stack is; damaged files in volumes are named, and moved aside."""
+"""The state of each container of the stack; names damaged files in volumes, and moves them aside."""
 
 from __future__ import annotations
 
@@ -111,13 +111,13 @@ def _row(
 
 
 def fix(project: Engine, service: str) -> str:
-    """What the user reads where a damaged file keeps a container from starting; empty where none does."""
+    """The message about a damaged file that keeps a container from starting; empty without one."""
     found = _damaged(project, service)
     return found.fix(_VOLUME.format(service, FOLDERS[service])) if found else ""
 
 
 def repair(project: Engine, say: Say) -> bool:
-    """Move aside what keeps containers from starting; return whether there was anything.
+    """Move aside files that keep containers from starting; return whether there were any.
 
     Raises:
         EngineError: It cannot be moved.

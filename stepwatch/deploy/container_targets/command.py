@@ -1,6 +1,6 @@
 """From running containers to a file of targets: what `generate.py --discover docker` does, in order.
 
-Nothing else is rendered: this is called by a timer, which must not put a half-edited config.yaml in force.
+Nothing else is rendered: a timer calls this and must not apply a half-edited config.yaml.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Answer:
 
 
 def discover(place: State) -> tuple[Path, Found]:
-    """Write the targets that containers ask to be; return the file, and what it holds.
+    """Write the targets that containers declare; return the file and its contents.
 
     Args:
         place: Where a native stack keeps what it writes.
@@ -88,10 +88,10 @@ def _prometheus(place: State, answer: Answer) -> tuple[Path, Reach]:
 
 
 def ask() -> Answer:
-    """Ask which containers run.
+    """Query the running containers.
 
     Raises:
-        Refused: No daemon answers, or none that is this machine's.
+        Refused: No daemon of this machine answers.
     """
     try:
         import docker  # noqa: PLC0415  it takes longer to import than all else of generate.py

@@ -44,7 +44,7 @@ class Processes:
     as_service: bool = False
 
     def up(self, runs: Path | None, *, demo: bool, repair: bool) -> int:
-        """Render the configuration and have the stack run it.
+        """Render the configuration and run the stack with it.
 
         Args:
             runs: The folder or glob to read runs from, in place of the file's `runs.path`.
@@ -55,8 +55,8 @@ class Processes:
             0 when every part is ready, 1 when some are not.
 
         Raises:
-            Refused: The configuration is wrong, a program is missing, a port is in use; a stack that
-                was running runs on as it was.
+            Refused: The configuration is wrong, a program is missing, a port is in use; a running stack was
+            not changed.
         """
         place, say = self.place, self.say
         place.create()
@@ -129,13 +129,13 @@ class Processes:
         return 1 if left else 0
 
     def status(self) -> int:
-        """Show how each process is."""
+        """Show the state of each process."""
         return status.status(self.place, self.say)
 
     def demo_reset(self) -> int:
-        """Start the simulated runs and GPUs over, and end their alerts. The caller holds the lock.
+        """Restart the simulated runs and GPUs, and end their alerts. The caller holds the lock.
 
-        Prometheus starts again as well, keeping its history: it would hold on to those alerts.
+        Prometheus restarts too, with its history: otherwise it would keep those alerts.
 
         Returns:
             0 when the demo was restarted, 1 when it does not run, or a part does not come up again.
@@ -158,11 +158,11 @@ class Processes:
         return 0 if ready and not failed else 1
 
     def journal(self, part: str) -> Callable[[], str]:
-        """Return a function that reads what a part logs from now on."""
+        """Return a function that reads new log lines of a part."""
         return files.from_now_on(self.place.log(part))
 
     def log(self, part: str) -> str:
-        """Where people read what a part logs."""
+        """Where people read the log of a part."""
         return str(self.place.log(part))
 
     def deployment(self, config: Config) -> Deployment:

@@ -1,7 +1,7 @@
-"""``python -m stepwatch.deploy.native.guardian FOLDER``: supervises the supervisor of a state folder's stack.
+"""``python -m stepwatch.deploy.native.guardian FOLDER``: supervises the supervisord of a state folder.
 
-supervisord starts the guardian and starts it again when it dies; the guardian does the same for
-supervisord. It also rotates the logs that the parts write.
+supervisord restarts the guardian when it dies, and the guardian restarts supervisord. It also rotates the
+logs of the parts.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _answers(folder: Path) -> bool:
 
 
 def _replaced(folder: Path, end: str) -> bool:
-    """Have a new supervisord run the stack; return whether that is done, or no longer wanted.
+    """Start a new supervisord for the stack; return whether that is done, or no longer needed.
 
     ``end``: how and when the old one ended.
     """

@@ -147,7 +147,7 @@ def runs(place: State) -> bool:
 
 
 def report(place: State) -> list[str]:
-    """What `status` says of the unit."""
+    """The text of `status` about the unit."""
     if not installed(place):
         return ["Service: none, so a reboot stops Stepwatch. `make up SERVICE=1` has systemd start it again."]
     answer = _ask("is-active", NAME)
@@ -232,7 +232,7 @@ def _order(*words: str) -> None:
 
 
 def _refusal(*words: str) -> str:
-    """What systemctl says of an order that it does not carry out; empty if it does."""
+    """The error of a systemctl command; empty on success."""
     answer = _ask(*words)
     if answer is None:
         return "systemctl is not on PATH"

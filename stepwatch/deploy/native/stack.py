@@ -94,12 +94,12 @@ _PARTS = TypeAdapter(list[Part])
 
 
 def save(parts: Iterable[Part], path: Path) -> None:
-    """Write down which parts run."""
+    """Save which parts run."""
     state.write(path, _PARTS.dump_json(list(parts), indent=1).decode())
 
 
 def load(path: Path) -> list[Part]:
-    """Read them back; none when nothing was brought up.
+    """Load them; none when nothing was started.
 
     Raises:
         DamagedStateError: the file does not hold what ``save`` wrote.

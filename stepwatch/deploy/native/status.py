@@ -1,4 +1,4 @@
-"""How each part of the stack is."""
+"""The state of each part of the stack."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def status(place: State, say: Say) -> int:
 
 
 def _all_sent(parts: Sequence[Part], texts: Texts, place: State, say: Say) -> bool:
-    """Say whether the hub takes what is sent, or what it does not take; returns whether it takes all."""
+    """Report whether the hub accepts the samples; returns whether it accepts all."""
     sound = True
     for sender in senders(parts, place):
         page = texts[sender.metrics]
@@ -137,7 +137,7 @@ def _all_sent(parts: Sequence[Part], texts: Texts, place: State, say: Say) -> bo
 
 
 def senders(parts: Sequence[Part], place: State) -> list[Sender]:
-    """Return what sends to the hub: on an agent one, else none."""
+    """Return the sender to the hub: one on an agent, else none."""
     return [Sender(part.metrics, place.log(part.name)) for part in parts if part.name == stack.SENDER]
 
 

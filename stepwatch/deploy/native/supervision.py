@@ -1,4 +1,4 @@
-"""Has parts supervised: starts them, brings running ones up to date, and waits until they answer."""
+"""Starts and updates the supervised parts, and waits until they answer."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def settle(parts: Sequence[Part], fresh: set[str], place: State, say: Say, *, re
     """Wait until the parts are ready; reload the settings of those that were not restarted.
 
     `make down` may end this, so the lock must not be held. With ``repair``, damaged files that keep a part
-    from starting are moved aside. What is said ends with why parts failed, and which.
+    from starting are moved aside. The output ends with the failed parts and the reasons.
 
     Returns:
         0 when every part is ready and runs with the current settings, 1 when some are not.
@@ -77,7 +77,7 @@ def settle(parts: Sequence[Part], fresh: set[str], place: State, say: Say, *, re
 
 
 def require_ports(parts: Iterable[Part], place: State) -> None:
-    """Check that no stranger holds a port of the stack.
+    """Check that no other process uses a port of the stack.
 
     Raises:
         StackError: names each such port and its owner.
@@ -129,7 +129,7 @@ def wait_ready(parts: Sequence[Part], place: State, say: Say) -> dict[str, str]:
 
 
 def explain(failed: Mapping[str, str], place: State, say: Say) -> None:
-    """Say of each part that was given up why, how its log ends, and what to do."""
+    """Print for each part that was given up the reason, the end of its log, and the fix."""
     for name, reason in failed.items():
         ends = supervisord.exits(place).get(name, [])
         whole = f"{reason} (last: {ends[-1]})" if ends else reason
@@ -168,7 +168,7 @@ def _repair(parts: Sequence[Part], failed: dict[str, str], place: State, say: Sa
 
 
 def _reload(part: Part, settings: Settings, place: State, say: Say) -> bool:
-    """Have a part read its settings again; return whether it took them."""
+    """Reload the settings of a part; return whether it accepted them."""
     if settings.itself:  # SIGHUP would end it
         due = settings.changed()
     else:

@@ -1,4 +1,4 @@
-"""supervisord, which starts the parts and starts them again when they die."""
+"""supervisord, which starts the parts and restarts them when they die."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class Supervisord:
         return getattr(self._server, f"supervisor.{method}")(*arguments)
 
     def reports(self) -> dict[str, Report]:
-        """What runs, by name of the part; nothing once `make down` has begun."""
+        """The supervised parts, by name; none once `make down` has begun."""
         try:
             return {
                 info["name"]: Report(
