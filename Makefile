@@ -33,10 +33,10 @@ up: runtime ## Start the stack, or apply config.yaml to the running one; contain
 down: runtime ## Stop the stack; data and logs stay
 	@$(STEPWATCH) down $(WITH) $(if $(SERVICE),--service)
 
-status: runtime ## Show how each part of the stack is, and what fires
+status: runtime ## Show the state of each part of the stack, and firing alerts
 	@$(STEPWATCH) status $(WITH)
 
-demo-reset: runtime ## Have the demo of `make up DEMO=1` start over
+demo-reset: runtime ## Restart the demo of `make up DEMO=1` from the beginning
 	@$(STEPWATCH) demo-reset $(WITH)
 
 test-alert: runtime ## Send a test message to a receiver: make test-alert TO=name
@@ -51,7 +51,7 @@ route: runtime ## Show who would be notified, and why: make route RUN=name ALERT
 deadman: runtime ## Watch another machine's stack, in the foreground: make deadman PEER=http://machine:9093
 	@$(STEPWATCH) deadman $(WITH) $${PEER:+"--peer=$$PEER"}
 
-mark: runtime ## Measure a run anew after a wanted change of level: make mark RUN=name NOTE=text
+mark: runtime ## Re-baseline a run after an intended change: make mark RUN=name NOTE=text
 	$(call required,RUN,RUN=name [NOTE=text]. Example: make mark RUN=ppo/gsm8k NOTE='new data')
 	@$(STEPWATCH) mark $(WITH) $${NOTE:+"--note=$$NOTE"} -- "$$RUN"
 
@@ -59,13 +59,13 @@ silence: runtime ## Mute all alerts of a run: make silence RUN=name FOR=2h
 	$(call required,RUN,RUN=name [FOR=time] [NOTE=text]. Example: make silence RUN=ppo/gsm8k FOR=2h)
 	@$(STEPWATCH) silence $(WITH) $${FOR:+"--for=$$FOR"} $${NOTE:+"--note=$$NOTE"} -- "$$RUN"
 
-actions: runtime ## Show what the circuit breaker does; veto: make actions VETO=id; stop it: make actions KILL=on
+actions: runtime ## Show actions of the circuit breaker; veto one: make actions VETO=id; stop all: make actions KILL=on
 	@$(STEPWATCH) actions $(WITH) $${VETO:+"--veto=$$VETO"} $${KILL:+"--kill-switch=$$KILL"} $${CONTINUE:+"--continue=$$CONTINUE"}
 
-agent: runtime ## On a hub: make the token of a node: make agent NODE=name > hub-token; RENEW=1, REVOKE=1; without NODE list them
+agent: runtime ## On a hub: create the token of a node: make agent NODE=name > hub-token; RENEW=1, REVOKE=1; without NODE list nodes
 	@$(STEPWATCH) agent $(WITH) $(if $(RENEW),--renew) $(if $(REVOKE),--revoke) $${NODE:+-- "$$NODE"}
 
-evidence: runtime ## Collect what there is about a run in one archive: make evidence RUN=name
+evidence: runtime ## Collect evidence about a run in one archive: make evidence RUN=name
 	$(call required,RUN,RUN=name [OUT=folder]. Example: make evidence RUN=ppo/gsm8k)
 	@$(STEPWATCH) evidence $(WITH) $${OUT:+"--out=$$OUT"} -- "$$RUN"
 
@@ -76,46 +76,46 @@ tensorboard: runtime ## Write all runs as event files of TensorBoard: make tenso
 config: runtime ## Print all keys of config.yaml with defaults and reasons, or one: make config KEY=alerts.KL
 	@$(STEPWATCH) config $(if $(KEY),--explain "$$KEY",--defaults)
 
-alerts: runtime ## Show the limits that hold, for all runs or one: make alerts RUN=name
+alerts: runtime ## Show the limits in effect, for all runs or one: make alerts RUN=name
 	@$(STEPWATCH) alerts $(WITH) $${RUN:+-- "$$RUN"}
 
 import-dashboard: runtime ## Keep a dashboard edited in Grafana: make import-dashboard FILE=export.json
 	$(call required,FILE,FILE=export.json [TITLE=text] [FORCE=1]. Example: make import-dashboard FILE=~/Downloads/Training.json)
 	@$(STEPWATCH) import-dashboard $(WITH) $${TITLE:+"--title=$$TITLE"} $(if $(FORCE),--force) -- "$$FILE"
 
-discover: runtime ## Have Prometheus scrape running containers labelled stepwatch.scrape=PORT
+discover: runtime ## Let Prometheus scrape running containers labelled stepwatch.scrape=PORT
 	@$(PY) generate.py --discover docker
 
 gpu-release: runtime ## Release the GPUs, to reset one or change MIG: make gpu-release FOR=60s
 	@$(STEPWATCH) gpu-release $(WITH) $${FOR:+"--for=$$FOR"}
 
-inspect: runtime ## Show what is read of logs or a page: make inspect RUNS=folder, file or URL
+inspect: runtime ## Show the runs and signals found in logs or on a page: make inspect RUNS=folder, file or URL
 	@$(STEPWATCH) inspect $(WITH) "$${RUNS:-./runs}"
 
-gpu-check: runtime ## Hold the GPU exporter against nvidia-smi and NVML, where there is a GPU
+gpu-check: runtime ## Compare the GPU exporter with nvidia-smi and NVML, where there is a GPU
 	@$(PY) -m tools.gpu_check
 
-backtest: runtime ## Tell which alerts old runs would have raised: make backtest RUNS=folder or file
+backtest: runtime ## Show which alerts old runs would have raised: make backtest RUNS=folder or file
 	@$(STEPWATCH) backtest $(WITH) "$${RUNS:-./runs}" $(ARGS)
 
-verdicts: runtime ## List which alerts people called false, with limits against them: make verdicts [ARGS=--write]
+verdicts: runtime ## List verdicts on alerts, and limits that avoid the false alarms: make verdicts [ARGS=--write]
 	@$(STEPWATCH) verdicts $(WITH) $(ARGS)
 
-generate: runtime ## Render config.yaml for the containers, and have Alertmanager read it
+generate: runtime ## Render config.yaml for the containers, and reload Alertmanager
 	@$(PY) generate.py --reload $(WITH)
 
-test: development ## Run all tests; gets the programs that they need, which takes minutes once
+test: development ## Run all tests; the first run downloads the programs that they need, which takes minutes
 	@$(PY) -m tests.real
 	@$(PY) -m pytest --numprocesses=$(JOBS) $(BY_FILE) --durations=20 --durations-min=5 $(ARGS)
 
-test-fast: development ## Run the tests that start no program and take little: about a minute
+test-fast: development ## Run the quick tests that start no program: about a minute
 	@$(PY) -m pytest --fast --numprocesses=3 --dist=worksteal $(ARGS)
 
 test-world: development ## Run what `make test` leaves out: real trainers (5 GB), many faults, all examples
 	@$(PY) -m tests.real world
 	@$(PY) -m pytest -m "world or hypothesis" --numprocesses=2 $(BY_FILE) $(ARGS)
 
-trainer-logs: development ## Make the logs of tests/logs anew by real trainers: make trainer-logs ARGS=trl/
+trainer-logs: development ## Regenerate the logs of tests/logs with real trainers: make trainer-logs ARGS=trl/
 	@$(PY) -m tests.real.trainers $(ARGS)
 
 check: development ## Lint, format, types, and whether generated files are current
@@ -128,14 +128,14 @@ bench: development ## Measure what docs/benchmarks.md shows
 	@$(PY) -m tests.real
 	@$(PY) -m benchmarks $(ARGS)
 
-mutate: development ## See whether the rules' tests notice every change of a rule
+mutate: development ## Check that the rules' tests notice every change of a rule
 	@$(PY) -m tests.real
 	@$(PY) -m tests.rules
 
-formats: development ## Write what is read of the real logs into docs/formats.md
+formats: development ## Update docs/formats.md with what is read from the real logs
 	@$(PY) -m tests.formats
 
-pictures: development ## Draw the pictures of the documents anew, in ten minutes; ARGS='--out DIR': of dashboards all
+pictures: development ## Redraw the pictures of the documents, in ten minutes; ARGS='--out DIR': all dashboards
 	@$(if $(ARGS),:,$(PY) -m tests.runs.light.screenshots)
 	@$(if $(ARGS),:,$(PY) -m tests.notifier.pictures)
 	@$(PY) -m tests.grafana.pictures $(ARGS)

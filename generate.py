@@ -27,7 +27,7 @@ def run() -> int:
     if python.exists() and Path(sys.prefix).resolve() != VENV.resolve():
         os.execv(python, [str(python), *sys.argv])  # noqa: S606  the same program, the right Python
     sys.stderr.write(
-        f"generate.py: {sys.executable} is no Python 3.10 or later with {', '.join(NEEDED)}. "
+        f"generate.py: {sys.executable} is not Python 3.10 or later with {', '.join(NEEDED)}. "
         "Fix: run `make generate`, which sets up .venv.\n"
     )
     return 2

@@ -1,4 +1,4 @@
-"""Simulated training runs, for those who want to see Stepwatch work before they have a run of their own."""
+"""Simulated training runs, to try Stepwatch without a trainer."""
 
 RUNS = "demo/"
 """How the names of the simulated runs begin."""

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
 
+from demo.scenario import SCENARIOS
 from demo.servers import Servers
-from demo.story import STORIES
 from demo.trainer import TOTAL, Trainer
 from exporter import logging_setup
 from exporter.options import stopped_by_signal
@@ -43,14 +43,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     trainers = [
         Trainer(
-            story,
+            scenario,
             folder,
             options.seed,
             options.step_seconds,
             options.steps,
-            servers.addresses if story.served else (),
+            servers.addresses if scenario.served else (),
         )
-        for story in STORIES
+        for scenario in SCENARIOS
     ]
     logger.info("%d simulated runs write to %s", len(trainers), folder)
     try:

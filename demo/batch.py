@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from random import Random
 
-from demo.story import RESPONSE_LIMIT, Level
+from demo.scenario import RESPONSE_LIMIT, Level
 
 SAMPLES = 256
 PROMPT_TOKENS = 96.0
@@ -33,31 +33,31 @@ class Batch:
         return round(SAMPLES * (self.prompt + self.length))
 
 
-def draw(level: Level, dice: Random) -> Batch:
-    """A batch of ``SAMPLES`` answers; the same dice give the same batch."""
-    length = _around(level.length, _SPREAD / math.sqrt(SAMPLES), dice)
+def draw(level: Level, rng: Random) -> Batch:
+    """A batch of ``SAMPLES`` answers; the same rng give the same batch."""
+    length = _around(level.length, _SPREAD / math.sqrt(SAMPLES), rng)
     return Batch(
-        score=_share(level.score, dice),
-        kl=_around(level.kl, 0.06, dice),
-        entropy=_around(level.entropy, 0.03, dice),
+        score=_share(level.score, rng),
+        kl=_around(level.kl, 0.06, rng),
+        entropy=_around(level.entropy, 0.03, rng),
         length=length,
-        longest=min(RESPONSE_LIMIT, round(length * _around(1 + 3 * _SPREAD, 0.08, dice))),
+        longest=min(RESPONSE_LIMIT, round(length * _around(1 + 3 * _SPREAD, 0.08, rng))),
         cut=round(_beyond(RESPONSE_LIMIT, length) * SAMPLES) / SAMPLES,
-        gradient=_around(level.gradient, 0.12, dice),
-        prompt=_around(PROMPT_TOKENS, 0.02, dice),
+        gradient=_around(level.gradient, 0.12, rng),
+        prompt=_around(PROMPT_TOKENS, 0.02, rng),
     )
 
 
-def _share(probability: float, dice: Random) -> float:
+def _share(probability: float, rng: Random) -> float:
     """How many of the answers are right: binomial, by its normal approximation."""
     deviation = math.sqrt(probability * (1 - probability) / SAMPLES)
-    right = round(SAMPLES * dice.gauss(probability, deviation))
+    right = round(SAMPLES * rng.gauss(probability, deviation))
     return min(SAMPLES, max(0, right)) / SAMPLES
 
 
-def _around(mean: float, spread: float, dice: Random) -> float:
+def _around(mean: float, spread: float, rng: Random) -> float:
     """Positive, with a relative standard deviation of ``spread``."""
-    return mean * math.exp(dice.gauss(0, spread))
+    return mean * math.exp(rng.gauss(0, spread))
 
 
 def _beyond(limit: float, mean: float) -> float:

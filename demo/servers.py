@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
-from demo.story import RESPONSE_LIMIT
+from demo.scenario import RESPONSE_LIMIT
 from demo.verl import SHARES
 
 REQUESTS = 64
@@ -24,7 +24,7 @@ REQUESTS = 64
 PROMPT_TOKENS, RESPONSE_TOKENS = 96, 240
 PREFILL_SECONDS = 0.08
 _SPREAD = 0.55
-"""Of the logarithm of a response's length: the longest take four times as long as the median."""
+"""Standard deviation of the logarithm of a response's length: the longest take four times the median."""
 
 FIRST_TOKEN = (
     *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1),
@@ -115,21 +115,21 @@ class Engine:
         server, _ = start_http_server(0, host, registry)
         self.port: int = server.server_port
 
-    def send(self, now: float, dice: Random) -> float:
+    def send(self, now: float, rng: Random) -> float:
         """Take a batch, and return when its last response is done."""
-        batch = list(self._plan(now, dice))
+        batch = list(self._plan(now, rng))
         self._waiting.extend(batch)
         return max(request.ends for request in batch)
 
-    def _plan(self, now: float, dice: Random) -> Iterator[Request]:
+    def _plan(self, now: float, rng: Random) -> Iterator[Request]:
         """The batch's requests in the order in which they start: as soon as one before them is done."""
         seats = [now] * self._size.seats
         heapify(seats)
         for _ in range(REQUESTS):
-            tokens = min(RESPONSE_LIMIT, round(RESPONSE_TOKENS * dice.lognormvariate(0, _SPREAD)))
-            preempted = dice.random() < self._size.preempted
+            tokens = min(RESPONSE_LIMIT, round(RESPONSE_TOKENS * rng.lognormvariate(0, _SPREAD)))
+            preempted = rng.random() < self._size.preempted
             took = PREFILL_SECONDS + tokens * self._size.pace * (
-                1.5 if preempted else dice.uniform(0.95, 1.05)
+                1.5 if preempted else rng.uniform(0.95, 1.05)
             )
             starts = seats[0]
             heapreplace(seats, starts + took)
@@ -170,7 +170,7 @@ class Servers:
     """The servers of a run; ``listen`` is where they listen, the same ``seed`` gives the same batches.
 
     Raises:
-        OSError: the address cannot be had.
+        OSError: the address is not available.
     """
 
     def __init__(self, listen: str, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""A simulated trainer: writes its log a step at a time, and starts over when it is done."""
+"""A simulated trainer: writes its log step by step, and starts over at the end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from random import Random
 from typing import BinaryIO
 
 from demo import batch, verl
-from demo.story import RESPONSE_LIMIT, Story
+from demo.scenario import RESPONSE_LIMIT, Scenario
 from demo.verl import PROMPT_LIMIT, Values
 
 
@@ -20,7 +20,7 @@ class File:
     suffix = ".jsonl"
 
     def opening(self, total: int, servers: Sequence[str]) -> str:  # noqa: ARG002 - the file has no such line
-        """Return what stands before the first record of a run of so many steps with these rollout servers."""
+        """Return the lines before the first record of a run of ``total`` steps with these rollout servers."""
         return ""
 
     def record(self, step: int, values: Values) -> str:
@@ -28,7 +28,7 @@ class File:
         return json.dumps({"step": step, "data": values}, separators=(",", ":")) + "\n"
 
     def closing(self, values: Values) -> str:  # noqa: ARG002 - nor this
-        """Return what stands behind the last record, with the values of the last validation."""
+        """Return the lines after the last record, with the values of the last validation."""
         return ""
 
 
@@ -66,7 +66,7 @@ def _said(line: str) -> str:
 TOTAL = 12_000
 """Steps of a run: an hour of them, some 30 MB of log."""
 REST = 60
-"""Steps' worth of time from the end of a run to its next start, in which the end is seen."""
+"""Time between a run's end and its next start, in steps: long enough for the end to be noticed."""
 VALIDATION = 40
 """Steps between two validations."""
 
@@ -79,7 +79,7 @@ class Trainer:
     numbers. ``servers`` are the addresses of its rollout servers.
     """
 
-    story: Story
+    scenario: Scenario
     folder: Path
     seed: int
     seconds: float
@@ -91,7 +91,7 @@ class Trainer:
     @property
     def path(self) -> Path:
         """The log: verl empties it on each start, and so do we."""
-        return self.folder / f"{self.story.name}{self._logger.suffix}"
+        return self.folder / f"{self.scenario.name}{self._logger.suffix}"
 
     def tick(self) -> None:
         """Let the time of one step pass.
@@ -122,23 +122,23 @@ class Trainer:
 
     @property
     def _logger(self) -> File:
-        return LOGGERS[self.story.logger]
+        return LOGGERS[self.scenario.logger]
 
     def _attempt(self) -> Iterator[str]:
         """What it writes in each step's time; nothing while it hangs or rests."""
-        dice = Random(f"{self.seed} {self.story.name}")  # noqa: S311 - a simulation, no secret
-        last = self.total if self.story.hangs_after is None else self.story.hangs_after
-        score = self.story.level(0).score
+        rng = Random(f"{self.seed} {self.scenario.name}")  # noqa: S311 - a simulation, no secret
+        last = self.total if self.scenario.hangs_after is None else self.scenario.hangs_after
+        score = self.scenario.level(0).score
         yield self._logger.opening(self.total, self.servers) + self._logger.record(0, verl.validation(score))
         for step in range(1, self.total + 1):
             if step > last:
                 yield ""
                 continue
-            level = self.story.level(step)
-            values = verl.training(step, level, batch.draw(level, dice), self.seconds, dice)
+            level = self.scenario.level(step)
+            values = verl.training(step, level, batch.draw(level, rng), self.seconds, rng)
             if step % VALIDATION == 0:
                 values |= verl.validation(level.score)
             yield self._logger.record(step, values)
         if last >= self.total:
-            yield self._logger.closing(verl.validation(self.story.level(self.total).score))
+            yield self._logger.closing(verl.validation(self.scenario.level(self.total).score))
         yield from [""] * REST

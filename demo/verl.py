@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from demo.batch import SAMPLES, Batch
-from demo.story import RESPONSE_LIMIT, Level
+from demo.scenario import RESPONSE_LIMIT, Level
 
 Values = dict[str, float]
 
@@ -37,15 +37,15 @@ def validation(score: float) -> Values:
     }
 
 
-def training(step: int, level: Level, batch: Batch, seconds: float, dice: Random) -> Values:
+def training(step: int, level: Level, batch: Batch, seconds: float, rng: Random) -> Values:
     """What a training step of so many seconds logs, not counting those for which it waits for the judge."""
-    took = seconds * dice.gauss(1, 0.02)
+    took = seconds * rng.gauss(1, 0.02)
     waited = level.waits * took
     values = {
         **_sequences(batch),
-        **_actor(batch, dice),
-        **_critic(batch, dice),
-        **_rewards(batch, dice),
+        **_actor(batch, rng),
+        **_critic(batch, rng),
+        **_rewards(batch, rng),
         **_lengths(batch),
         **_components(step, level, batch),
         **_times(batch, took, waited),
@@ -68,11 +68,11 @@ def _sequences(batch: Batch) -> Values:
     }
 
 
-def _actor(batch: Batch, dice: Random) -> Values:
+def _actor(batch: Batch, rng: Random) -> Values:
     # The further from the reference, the larger each update.
-    moved = (0.0004 + 0.003 * batch.kl) * dice.lognormvariate(0, 0.3)
-    loss = dice.gauss(0, 0.01)
-    mismatch = 0.001 * dice.lognormvariate(0, 0.2)
+    moved = (0.0004 + 0.003 * batch.kl) * rng.lognormvariate(0, 0.3)
+    loss = rng.gauss(0, 0.01)
+    mismatch = 0.001 * rng.lognormvariate(0, 0.2)
     return {
         "rollout_corr/kl": mismatch,
         "rollout_corr/rollout_is_eff_sample_size": 1 - 20 * mismatch,
@@ -91,23 +91,23 @@ def _actor(batch: Batch, dice: Random) -> Values:
     }
 
 
-def _critic(batch: Batch, dice: Random) -> Values:
+def _critic(batch: Batch, rng: Random) -> Values:
     variance = batch.score * (1 - batch.score)
-    unexplained = min(1.0, dice.lognormvariate(-0.7, 0.1))
+    unexplained = min(1.0, rng.lognormvariate(-0.7, 0.1))
     return {
         "critic/vf_loss": 0.5 * variance * unexplained,
-        "critic/vf_clipfrac": dice.uniform(0, 0.01),
-        "critic/vpred_mean": batch.score + dice.gauss(0, 0.01),
+        "critic/vf_clipfrac": rng.uniform(0, 0.01),
+        "critic/vpred_mean": batch.score + rng.gauss(0, 0.01),
         "critic/vf_explained_var": 1 - unexplained,
-        "critic/grad_norm": dice.lognormvariate(1.5, 0.15),
+        "critic/grad_norm": rng.lognormvariate(1.5, 0.15),
         "critic/lr": 1e-05,
-        "critic/values/mean": batch.score + dice.gauss(0, 0.01),
+        "critic/values/mean": batch.score + rng.gauss(0, 0.01),
         "critic/values/max": 1.1,
         "critic/values/min": -0.2,
     }
 
 
-def _rewards(batch: Batch, dice: Random) -> Values:
+def _rewards(batch: Batch, rng: Random) -> Values:
     best, worst = float(batch.score > 0), float(batch.score == 1)
     return {
         "critic/score/mean": batch.score,
@@ -116,9 +116,9 @@ def _rewards(batch: Batch, dice: Random) -> Values:
         "critic/rewards/mean": batch.score,
         "critic/rewards/max": best,
         "critic/rewards/min": worst,
-        "critic/advantages/mean": dice.gauss(0, 0.001),
-        "critic/advantages/max": dice.uniform(2, 4),
-        "critic/advantages/min": -dice.uniform(2, 4),
+        "critic/advantages/mean": rng.gauss(0, 0.001),
+        "critic/advantages/max": rng.uniform(2, 4),
+        "critic/advantages/min": -rng.uniform(2, 4),
         "critic/returns/mean": batch.score,
         "critic/returns/max": best,
         "critic/returns/min": worst,

@@ -36,14 +36,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         dest="log_level",
         choices=LEVELS,
         default="info",
-        help="the least level that is logged (default: %(default)s)",
+        help="lowest level to log (default: %(default)s)",
     )
     parser.add_argument(
         "--log.format",
         dest="log_format",
         choices=FORMATS,
         default="logfmt",
-        help="how a record is written, one a line (default: %(default)s)",
+        help="format of log lines (default: %(default)s)",
     )
 
 

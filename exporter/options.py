@@ -46,7 +46,7 @@ class CommandLine:
         arguments: Sequence[str] | None = None,
         together: Callable[[argparse.Namespace], None] = lambda _: None,
     ) -> None:
-        text = f" {FILE_FLAG} names a file of settings, which is read again when it is replaced."
+        text = f" {FILE_FLAG} names a settings file, which is reloaded when it is replaced."
         self._parser = argparse.ArgumentParser(prog=prog, description=description + text, allow_abbrev=False)
         self._parser.add_argument(
             FILE_FLAG, dest="config_file", metavar="FILE", help='JSON: {"forget_after": 3600}; flags win'
@@ -75,14 +75,14 @@ class CommandLine:
         self._checks[name.replace("-", "_")] = (check, many)
 
     def add_positional(self, name: str, text: str) -> None:
-        """Add an argument that is no flag, and which the file cannot hold."""
+        """Add a positional argument, which the settings file cannot hold."""
         self._parser.add_argument(name, metavar=name.upper(), help=text)
 
     def add_address(self, usual: int) -> None:
         """Add the flags of the address to serve on, and of the names that requests may use for it."""
         self.add("port", port, usual, "port to serve on")
         self.add("listen", text, "127.0.0.1", "address to serve on")
-        others = "names besides the machine's own that requests may use, separated by commas"
+        others = "further host names that requests may use, separated by commas"
         self.add("hosts", hosts, (), others)
 
     def options(self) -> argparse.Namespace:
@@ -104,7 +104,7 @@ class CommandLine:
         try:
             return self._options()
         except (ConfigFileError, ArgumentTypeError) as problem:
-            logger.error("%s The running settings stay in force.", problem)  # noqa: TRY400 - a user's mistake
+            logger.error("%s The running settings stay in effect.", problem)  # noqa: TRY400 - a user's mistake
             return None
 
     def _options(self) -> argparse.Namespace:
@@ -169,14 +169,14 @@ def not_negative(value: object) -> float:
     """Check a finite number from 0 on."""
     found = _finite(value)
     if found < 0:
-        raise ArgumentTypeError(f"{value!r} is not a number from 0 on. Expected one such as 0 or 2.5.")
+        raise ArgumentTypeError(f"{value!r} is not a number of 0 or more. Expected one such as 0 or 2.5.")
     return found
 
 
 def switch(value: object) -> bool:
     """Check true or false."""
     if not isinstance(value, bool) and value not in ("true", "false"):
-        raise ArgumentTypeError(f"{value!r} is not a switch. Expected true or false.")
+        raise ArgumentTypeError(f"{value!r} is not a boolean. Expected true or false.")
     return value is True or value == "true"
 
 
@@ -201,7 +201,7 @@ def hosts(value: object) -> tuple[str, ...]:
 
 
 def _finite(value: object) -> float:
-    """Return a finite number; -1 where it is none."""
+    """Return a finite number, or -1 if the text is none."""
     with suppress(ValueError, OverflowError):  # not a number, or a whole one beyond all floats
         if isinstance(value, str | int | float) and not isinstance(value, bool) and isfinite(float(value)):
             return float(value)
@@ -209,7 +209,7 @@ def _finite(value: object) -> float:
 
 
 def _whole(value: object) -> int:
-    """Return a whole number; -1 where it is none."""
+    """Return a whole number, or -1 if the text is none."""
     if isinstance(value, str):
         return int(value) if value.isdecimal() and len(value) < 7 else -1
     return value if isinstance(value, int) and not isinstance(value, bool) else -1
@@ -236,7 +236,7 @@ def stopped_by_signal() -> Event:
 
 
 def start_again(module: str, stop: Event) -> None:
-    """Run a module anew in this process, with the same arguments; returns if a signal has asked it to stop.
+    """Re-execute a module in this process with the same arguments; returns if a signal asked it to stop.
 
     Args:
         module: Its name, as ``python -m`` has it.
@@ -247,5 +247,5 @@ def start_again(module: str, stop: Event) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)  # ends the process from here on: an event would be lost
     if not stop.is_set():
-        logger.info("New settings: starting again with them.")
+        logger.info("New settings: restarting to apply them.")
         os.execv(sys.executable, [sys.executable, "-m", module, *sys.argv[1:]])  # noqa: S606

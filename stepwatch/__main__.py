@@ -68,22 +68,24 @@ def parser() -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=text)
         added.set_defaults(function=function)
         if config:
-            added.add_argument("--config", type=Path, help="in place of config.yaml")
+            added.add_argument("--config", type=Path, help="the configuration file; default: config.yaml")
         return added
 
     _add_stack(command)
     _add_orders(command)
     _add_readers(command)
-    running = command("run", "run a trainer, and keep its output and how it ended among the runs", _run)
+    running = command("run", "run a trainer, and record its output and how it ended", _run)
     running.add_argument("--runs", type=Path, metavar="DIR", help="the folder of logs; default: runs.path")
-    running.add_argument("--name", help="of its log, without .log; default: the program's, with the time")
     running.add_argument(
-        "--retry", metavar="POLICY", help="start it again if it fails, by this entry of retry in config.yaml"
+        "--name", help="name of its log, without .log; default: the program's, with the time"
     )
-    running.add_argument("--dry-run", action="store_true", help="with --retry: only say what it would do")
-    running.add_argument("--ray", metavar="ADDRESS", help="submit it as a job to this Ray cluster")
     running.add_argument(
-        "--working-dir", metavar="DIR", help="with --ray: what the job needs of this machine"
+        "--retry", metavar="POLICY", help="restart a failed trainer by this entry of retry in config.yaml"
+    )
+    running.add_argument("--dry-run", action="store_true", help="with --retry: only print what it would do")
+    running.add_argument("--ray", metavar="ADDRESS", help="submit the trainer as a job to this Ray cluster")
+    running.add_argument(
+        "--working-dir", metavar="DIR", help="with --ray: the folder of this machine to upload for the job"
     )
     running.add_argument(
         "--keep-best", type=_count, metavar="N", help="keep the N best checkpoints; default: checkpoints.keep"
@@ -92,77 +94,94 @@ def parser() -> argparse.ArgumentParser:
         "--checkpoints",
         type=Path,
         metavar="DIR",
-        help="where the trainer saves them, if its command line does not say",
+        help="folder of the checkpoints, if the command line does not name it",
     )
-    running.add_argument("trainer", nargs="+", metavar="CMD", help="the trainer and its arguments, behind --")
+    running.add_argument("trainer", nargs="+", metavar="CMD", help="the trainer and its arguments, after --")
     return parser
 
 
 def _add_stack(command: Command) -> None:
     """What starts, stops and shows the stack."""
     for starting in (
-        command("up", "start the stack, or bring a running one up to date", _up),
-        command("demo", "the same with simulated trainers and GPUs", _up),
+        command("up", "start the stack, or apply config.yaml to the running one", _up),
+        command("demo", "`up` with simulated trainers and GPUs", _up),
     ):
-        starting.add_argument("--runs", type=Path, help="in place of the file's runs.path")
+        starting.add_argument("--runs", type=Path, help="overrides runs.path of the file")
         starting.add_argument("--demo", action="store_true", help="with simulated trainers and GPUs")
         starting.add_argument("--native", action="store_true", help="as processes even if Docker answers")
         starting.add_argument(
-            "--repair", action="store_true", help="move damaged files aside that keep a part from starting"
+            "--repair", action="store_true", help="move aside damaged files that keep a part from starting"
         )
-        starting.add_argument("--service", action="store_true", help="have systemd start it at boot, too")
+        starting.add_argument("--service", action="store_true", help="also start it at boot, with systemd")
     starting.set_defaults(demo=True)
     ending = command("down", "stop the stack", _stack)
-    ending.add_argument("--service", action="store_true", help="and remove its systemd unit")
-    command("status", "show how each part is", _stack)
+    ending.add_argument("--service", action="store_true", help="also remove its systemd unit")
+    command("status", "show the state of each part", _stack)
     command("discover", "scrape running containers labelled stepwatch.scrape=PORT", _discover, config=False)
-    command("demo-reset", "have the demo start over", _stack)
+    command("demo-reset", "restart the demo from the beginning", _stack)
     testing = command("test-alert", "send one marked test message to a receiver", _stack)
-    testing.add_argument("receiver", help="its name in config.yaml")
+    testing.add_argument("receiver", help="name of the receiver in config.yaml")
     routing = command("route", "show who would be notified of an alert, and why; nothing is sent", _route)
-    routing.add_argument("run", help="its name, - for an alert that is about no run")
-    routing.add_argument("alert", help="its name, such as KLExplosion")
-    routing.add_argument("--severity", choices=("critical", "warning", "info"), help="default: its worst")
-    routing.add_argument("--at", metavar="TIME", help="such as 2026-02-01T22:30+08:00; default: now")
-    routing.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="one more")
+    routing.add_argument("run", help="name of the run; - for an alert that is not about a run")
+    routing.add_argument("alert", help="name of the alert, such as KLExplosion")
+    routing.add_argument(
+        "--severity", choices=("critical", "warning", "info"), help="default: the highest of the alert"
+    )
+    routing.add_argument("--at", metavar="TIME", help="time, such as 2026-02-01T22:30+08:00; default: now")
+    routing.add_argument(
+        "--label", action="append", default=[], metavar="NAME=VALUE", help="a further label of the alert"
+    )
     watching = command("deadman", "watch another machine's stack, in the foreground", _deadman)
     watching.add_argument(
-        "--peer", action="append", default=[], metavar="URL", help="its Alertmanager; default: peers"
+        "--peer",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="Alertmanager of the machine; default: peers",
     )
-    watching.add_argument("--every", default="10s", metavar="TIME", help="default: %(default)s")
     watching.add_argument(
-        "--for", dest="patience", metavar="TIME", help="of silence, then PeerDown fires; default: its for"
+        "--every", default="10s", metavar="TIME", help="interval of checks; default: %(default)s"
     )
-    watching.add_argument("--username", metavar="NAME", help="where a proxy before it asks for a login")
-    watching.add_argument("--password-file", metavar="FILE", help="with the password of that login")
-    watching.add_argument("--ca-file", metavar="FILE", help="certificates (PEM) that vouch for https://")
+    watching.add_argument(
+        "--for",
+        dest="patience",
+        metavar="TIME",
+        help="silence before PeerDown fires; default: alerts.PeerDown.for",
+    )
+    watching.add_argument("--username", metavar="NAME", help="user name for a proxy in front of it")
+    watching.add_argument("--password-file", metavar="FILE", help="file with the password for the proxy")
+    watching.add_argument("--ca-file", metavar="FILE", help="CA certificates (PEM) for https://")
 
 
 def _add_orders(command: Command) -> None:
     """What changes one run, the GPUs or the dashboards, and what shows the limits."""
-    marking = command("mark", "measure a run anew after a wanted change of level", _order)
-    marking.add_argument("run", help="its name")
+    marking = command("mark", "re-baseline a run after an intended change", _order)
+    marking.add_argument("run", help="name of the run")
     marking.add_argument("--note", metavar="TEXT", help="what changed; shown on the dashboards")
     silencing = command("silence", "mute all alerts of a run for a while", _order)
-    silencing.add_argument("run", help="its name")
-    silencing.add_argument("--for", dest="span", default="2h", metavar="TIME", help="default: %(default)s")
-    silencing.add_argument("--note", metavar="TEXT", help="why; shown beside the silence")
-    acting = command(
-        "actions", "show what the circuit breaker does; veto it, or stop it altogether", _actions
+    silencing.add_argument("run", help="name of the run")
+    silencing.add_argument(
+        "--for", dest="span", default="2h", metavar="TIME", help="duration; default: %(default)s"
     )
+    silencing.add_argument("--note", metavar="TEXT", help="reason; shown with the silence")
+    acting = command("actions", "show the actions of the circuit breaker; veto one, or stop all", _actions)
     orders = acting.add_mutually_exclusive_group()
-    orders.add_argument("--veto", metavar="ID", help="of an open action")
-    orders.add_argument("--continue", dest="resumed", metavar="RUN", help="that is paused")
-    orders.add_argument("--kill-switch", choices=("on", "off"), help="on: nothing is done to any run")
+    orders.add_argument("--veto", metavar="ID", help="veto this open action")
+    orders.add_argument("--continue", dest="resumed", metavar="RUN", help="continue this paused run")
+    orders.add_argument("--kill-switch", choices=("on", "off"), help="on: no run is changed")
     admitting = command(
-        "agent", "make the credential with which a node writes to this hub, or list nodes", _agent
+        "agent", "create the token with which a node writes to this hub, or list nodes", _agent
     )
-    admitting.add_argument("node", nargs="?", help="its name; without it, nodes with their last write")
+    admitting.add_argument(
+        "node", nargs="?", help="name of the node; without it, list nodes with their last write"
+    )
     changes = admitting.add_mutually_exclusive_group()
-    changes.add_argument("--renew", action="store_true", help="replace it; the old token is void at once")
-    changes.add_argument("--revoke", action="store_true", help="remove it, at once")
-    judging = command("alerts", "show each alert with its limits, and where these are from", _order)
-    judging.add_argument("run", nargs="?", help="its name; without it, what holds where no override fits")
+    changes.add_argument(
+        "--renew", action="store_true", help="replace its token; the old one is invalid at once"
+    )
+    changes.add_argument("--revoke", action="store_true", help="revoke its token at once")
+    judging = command("alerts", "show each alert with its limits and where they are set", _order)
+    judging.add_argument("run", nargs="?", help="name of the run; without it, the limits without overrides")
     judging.add_argument("--format", choices=("table", "json"), default="table")
     reference = command(
         "config", "print the keys of config.yaml with defaults and reasons", _print_config, config=False
@@ -170,37 +189,51 @@ def _add_orders(command: Command) -> None:
     which = reference.add_mutually_exclusive_group()
     which.add_argument("--defaults", action="store_true", help="all of them, as YAML; this is the default")
     which.add_argument(
-        "--explain", metavar="KEY", help="one with all below it: alerts.KL; or an alert's: KLHigh"
+        "--explain", metavar="KEY", help="a key with all below it: alerts.KL; or those of an alert: KLHigh"
     )
     importing = command(
         "import-dashboard", "keep a dashboard that was edited in Grafana as a template of your own", _import
     )
-    importing.add_argument("file", type=Path, metavar="FILE", help="its JSON, exported in the classic form")
-    importing.add_argument("--title", metavar="TEXT", help="default: its own; of ours, with (own) behind it")
+    importing.add_argument(
+        "file", type=Path, metavar="FILE", help="JSON of the dashboard, exported in the classic form"
+    )
+    importing.add_argument(
+        "--title",
+        metavar="TEXT",
+        help="default: the present title; for Stepwatch's dashboards with (own) appended",
+    )
     importing.add_argument("--force", action="store_true", help="replace the template of that title")
-    collecting = command("evidence", "collect what there is about a run in one archive", _evidence)
-    collecting.add_argument("run", help="its name")
-    collecting.add_argument("--out", type=Path, metavar="DIR", help="default: evidence in the state folder")
-    releasing = command("gpu-release", "release the GPUs for a while, so that one can be reset", _order)
+    collecting = command("evidence", "collect evidence about a run in one archive", _evidence)
+    collecting.add_argument("run", help="name of the run")
+    collecting.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder; default: evidence in the state folder"
+    )
+    releasing = command("gpu-release", "release the GPUs for a while, to reset one", _order)
     releasing.add_argument(
-        "--for", dest="span", default=f"{RELEASE_SECONDS}s", metavar="TIME", help="default: %(default)s"
+        "--for",
+        dest="span",
+        default=f"{RELEASE_SECONDS}s",
+        metavar="TIME",
+        help="duration; default: %(default)s",
     )
 
 
 def _add_readers(command: Command) -> None:
     """What reads logs that are named."""
-    looking = command("inspect", "show what is read of logs: which runs, which signals", _read_logs)
+    looking = command("inspect", "show the runs and signals found in logs", _read_logs)
     # Texts: a path would take one of the slashes of an address away.
     looking.add_argument("places", nargs="+", metavar="PLACE", help="logs, folders of logs, or pages' URLs")
     looking.add_argument("--markdown", action="store_true", help="as a table of docs/formats.md")
     exporting = command("tensorboard", "export all runs as event files of TensorBoard", _tensorboard)
     exporting.add_argument("--to", type=Path, required=True, metavar="DIR", help="TensorBoard's --logdir")
-    exporting.add_argument("--follow", action="store_true", help="go on with what is logged from now on")
-    exporting.add_argument("--runs", type=Path, help="in place of the file's runs.path")
+    exporting.add_argument("--follow", action="store_true", help="keep exporting new steps")
+    exporting.add_argument("--runs", type=Path, help="overrides runs.path of the file")
     replaying = command("backtest", "show which alerts old runs would have raised", _read_logs)
     replaying.add_argument("places", nargs="+", metavar="PATH", help="logs, folders of logs, or globs")
     replaying.add_argument("--format", choices=("table", "json", "html"), default="table")
-    replaying.add_argument("--report", type=Path, metavar="DIR", help="keep a page with curves, and the JSON")
+    replaying.add_argument(
+        "--report", type=Path, metavar="DIR", help="write a page with curves, and the JSON"
+    )
     replaying.add_argument(
         "--fail-on", choices=("warning", "critical"), help="exit with 1 if such an alert would have fired"
     )
@@ -209,7 +242,7 @@ def _add_readers(command: Command) -> None:
     replaying.add_argument(
         "--suggest", action="store_true", help="show which limits would have changed the outcome"
     )
-    judged = command("verdicts", "list which alerts people called false, with limits against them", _verdicts)
+    judged = command("verdicts", "list verdicts on alerts, and limits that avoid the false alarms", _verdicts)
     judged.add_argument("--write", action="store_true", help="add the limits to config.yaml")
 
 
@@ -240,7 +273,7 @@ def _stack(options: argparse.Namespace) -> int:
 
     place = _place()
     if options.command in ("down", "demo-reset"):
-        # Before the look for what runs: `up` may be about to start it.
+        # Before the check of running parts: `up` may be about to start them.
         with place.lock(f"`make {options.command}`", _say):
             as_service = options.command == "down" and options.service
             stack = backend.running(_file(options, place), place, _say, as_service=as_service)
@@ -349,7 +382,7 @@ def _import(options: argparse.Namespace) -> int:
     from stepwatch.operate.dashboard_import import import_dashboard
     from stepwatch.render import layout
 
-    # Not the default file of an installation: what lies beside that is only read.
+    # Not the default file of an installation: its folder is read-only.
     config = options.config or _place().config(_say) or layout.CONFIG
     return import_dashboard(options.file, config, options.title, _say, force=options.force)
 
@@ -360,7 +393,7 @@ def _run(options: argparse.Namespace) -> int:
     from stepwatch.launch.ray_job import RayJob
 
     if options.dry_run and not options.retry:
-        raise Refused("--dry-run: what would be retried is not said. Fix: name a policy with --retry.")
+        raise Refused("--dry-run: no retry policy is given. Fix: name one with --retry.")
     runs, retrying = options.runs, None
     if runs is None or options.retry:
         from stepwatch.config import load

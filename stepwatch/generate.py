@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _report_stale(stale(options.config, options.out, templates=CHECKOUT))
         outcome = generate(options.config, options.out, templates=CHECKOUT)
         _report(outcome)
-        _tell_compose(options, outcome.config)
+        _update_env_file(options, outcome.config)
         if options.reload is not None:
             _say(sys.stdout, [_reload(options, outcome.config)])
     except Refused as refusal:
@@ -68,14 +68,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="URL",
         nargs="?",
         const="",
-        help="have Alertmanager (at this address, or where config.yaml has it) read its new settings",
+        help="reload Alertmanager (at this address, or that of config.yaml)",
     )
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--check", action="store_true", help="write nothing; exit 1 if files are stale")
     instead.add_argument(
         "--discover",
         choices=("docker",),
-        help="render nothing; have Prometheus scrape the running containers labelled stepwatch.scrape=PORT",
+        help="render nothing; let Prometheus scrape the running containers labelled stepwatch.scrape=PORT",
     )
     return parser
 
@@ -92,8 +92,8 @@ def _report(outcome: Outcome) -> None:
         _say(sys.stderr, [outcome.warning])
 
 
-def _tell_compose(options: argparse.Namespace, config: Config) -> None:
-    """Have a bare `docker compose` know the ports and links of this configuration."""
+def _update_env_file(options: argparse.Namespace, config: Config) -> None:
+    """Write the ports and links of this configuration to .env, for a bare `docker compose`."""
     if (options.config, options.out) == (CHECKOUT / "config.yaml", CHECKOUT):
         variables.update(CHECKOUT / ".env", variables.of_config(config))
 

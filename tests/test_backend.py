@@ -81,7 +81,7 @@ def test_plain_processes_if_asked_for(docker, place):
     [
         (None, "docker is not on PATH"),
         ({"daemon": "no"}, "no Docker daemon answers"),
-        ({"compose": ""}, "docker has no Compose plugin (docker-compose v1 will not do)"),
+        ({"compose": ""}, "docker has no Compose plugin (docker-compose v1 does not work)"),
         ({"compose": "v2.3.3"}, "Docker Compose is v2.3.3; needed: 2.20"),
     ],
 )

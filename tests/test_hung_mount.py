@@ -27,7 +27,7 @@ def mount(tmp_path):
 
 
 def waits_in_kernel(process: subprocess.Popen) -> bool:
-    """Is it in a call of the file system that nobody answers?"""
+    """Is it in a call of the file system that no one answers?"""
     return Path(f"/proc/{process.pid}/wchan").read_text() == "request_wait_answer"
 
 

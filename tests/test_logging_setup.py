@@ -111,7 +111,7 @@ def _served(tmp_path: Path, *flags: str) -> list[Record]:
         fresh.replace(file)
         assert exporter.process.stderr
         log = ""
-        while "stay in force" not in log:
+        while "stay in effect" not in log:
             log += exporter.process.stderr.readline()
     finally:
         exporter.process.terminate()
@@ -149,7 +149,7 @@ def test_a_new_level_and_format_apply_without_a_restart(tmp_path: Path) -> None:
     line = exporter.process.stderr.readline()
     exporter.end()
 
-    assert json.loads(line)["message"] == "New settings: reading goes on with them."
+    assert json.loads(line)["message"] == "New settings: applied without a restart."
 
 
 UNCAUGHT = """

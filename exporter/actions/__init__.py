@@ -1,6 +1,7 @@
-"""The circuit breaker: what config.yaml says is to be done about a run while an alert about it fires.
+"""The circuit breaker: acts on runs while alerts about them fire, as config.yaml says.
 
-Data flows one way: Alertmanager's webhook and what Prometheus, Alertmanager and the run exporter say now
-(``world``) -> the decision (``policy``) -> the audit log (``audit``) -> the step (``steps``, ``targets``).
-The audit log is the only state: what was done, and so what must not be done again, is read from it.
+Data flows one way: Alertmanager's webhook and the state of Prometheus, Alertmanager and the run exporter
+(``stack_client``) -> the decision (``policy``) -> the audit log (``audit``) -> the step (``steps``,
+``targets``).
+The audit log is the only state: it shows which steps were done and must not be repeated.
 """

@@ -23,10 +23,10 @@ from exporter.actions.breaker import Breaker
 from exporter.actions.messages import Messages
 from exporter.actions.pages import Site
 from exporter.actions.policy import Limits, Rule
+from exporter.actions.stack_client import StackClient
 from exporter.actions.steps import Steps, evidence_command
 from exporter.actions.targets import Configured, Group, RayJob, Saving
 from exporter.actions.webhook import MOST_BODY
-from exporter.actions.world import World
 from exporter.http.host_check import HostCheck
 from exporter.http.routes import Routes
 from exporter.http.server import Server
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _breaker(options: argparse.Namespace, audit: Audit) -> Breaker:
-    world = World(
+    stack = StackClient(
         options.prometheus, options.alertmanager, options.exporter, options.password_file, options.targets
     )
     settings = Path(options.config_file).with_name("evidence.json") if options.config_file else None
@@ -104,8 +104,8 @@ def _breaker(options: argparse.Namespace, audit: Audit) -> Breaker:
         options.rules,
         limits,
         audit=audit,
-        world=world,
-        perform=Steps(world, evidence, saving).perform,
+        stack=stack,
+        perform=Steps(stack, evidence, saving).perform,
         messages=messages,
     )
 
@@ -121,17 +121,17 @@ def _tick(breaker: Breaker) -> None:
     except OSError as problem:
         breaker.failures["audit"] += 1
         logger.error(  # noqa: TRY400 - a full disk
-            "The audit log cannot be written: %s. Nothing is done until it can.", problem.strerror
+            "Cannot write the audit log: %s. No action is taken until writing works.", problem.strerror
         )
     except Exception:  # an unforeseen one must not end the ticks
-        logger.exception("A look at the alerts failed. The next one is in %.0f s.", TICK_SECONDS)
+        logger.exception("Checking the alerts failed. The next check is in %.0f s.", TICK_SECONDS)
 
 
 def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     """Return the options, of these flags or of those of this process."""
     flags = CommandLine(
         "python -m exporter.actions",
-        "Do what policies say about runs while alerts about them fire: collect evidence, notify, stop.",
+        "Act on runs while their alerts fire, as the policies say: collect evidence, notify, stop.",
         arguments,
     )
     flags.add_address(9413)
@@ -148,11 +148,11 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     flags.add("checkpoint-signal", text, None, "the signal on which trainers save a checkpoint")
     flags.add("checkpoint-within", not_negative, 600.0, "seconds in which the checkpoint is complete")
     flags.add("rules", partial(_list, _rule), (), "the policies, as JSON")
-    flags.add("targets", partial(_list, _target), (), "what runs are reached by besides wrappers, as JSON")
-    flags.add("path", text, ("./runs",), "run folders, of which evidence is collected", many=True)
+    flags.add("targets", partial(_list, _target), (), "how runs without a wrapper are reached, as JSON")
+    flags.add("path", text, ("./runs",), "run folders from which evidence is collected", many=True)
     flags.add("evidence-dir", Path, None, "folder of archives; by default evidence in the state folder")
     flags.add("labels", _texts, {}, "the external labels of Prometheus, as JSON")
-    flags.add("texts", _texts, {}, "the words of messages by the English ones, as JSON")
+    flags.add("texts", _texts, {}, "translations of messages by English text, as JSON")
     return flags
 
 

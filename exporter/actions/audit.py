@@ -1,7 +1,7 @@
-"""The audit log: one JSON object a line, only ever appended to, and what was done as it tells.
+"""The audit log: append-only JSON lines, and the actions that it records.
 
-A step is written down twice: its intent, on the disk before it begins, and its result. So whatever kills this
-process, a step that may have been done is known afterwards, and is not done again.
+Each step is written twice: its intent, synced before the step begins, and its result. So after a kill, a step
+that may have been done is known and not repeated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from exporter.secret_shapes import masked
 
 NAME = "audit.jsonl"
 MOST_BYTES = 64 << 20
-"""Of the end of the file that are read: a hundred thousand actions."""
+"""Bytes read from the end of the file: a hundred thousand actions."""
 
 
 class AuditError(Exception):
@@ -27,7 +27,7 @@ class AuditError(Exception):
 
 
 class Audit:
-    """The log in a folder, which one process at a time writes; ``actions`` are those that it tells of, by id.
+    """The log in a folder, written by one process at a time; ``actions`` has the recorded actions by id.
 
     Raises:
         AuditError: Another process has it, or it cannot be opened.
@@ -46,8 +46,8 @@ class Audit:
                 os.write(self._file, b"\n")  # after half a line of a full disk, or of a killed process
         except BlockingIOError:
             raise AuditError(
-                f"{self.path}: another process writes it. Expected: one circuit breaker for each state "
-                "folder. Fix: stop the other one."
+                f"{self.path}: another process writes to it. Expected: one circuit breaker per state folder. "
+                "Fix: stop the other one."
             ) from None
         except OSError as problem:
             raise AuditError(
@@ -65,10 +65,10 @@ class Audit:
             time: When it happened, in Unix seconds.
             event: What happened.
             action: The id of the action that it is about.
-            fields: What more there is to say.
+            fields: Further fields.
 
         Raises:
-            OSError: It cannot be written: nothing may be done then.
+            OSError: It cannot be written: no step may follow.
         """
         entry = {"time": time, "event": event, **({"action": action} if action else {}), **fields}
         line = json.dumps(entry, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
@@ -83,12 +83,12 @@ class Audit:
         return [action for action in self.actions.values() if not action.outcome]
 
     def close(self) -> None:
-        """Let go of the file. Of a step that is still being done it tells the intent alone."""
+        """Close the file. Of a step in progress it records only the intent."""
         os.close(self._file)
         self._file = -1  # the number may be another file's by then
 
     def _apply(self, entry: dict[str, Any]) -> None:
-        """Take an event into account, whether it was just written or is read back."""
+        """Apply an event that was just written or is read back."""
         event, time = entry["event"], entry["time"]
         if event == "opened":
             action = _opened(entry)

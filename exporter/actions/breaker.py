@@ -11,7 +11,7 @@ from threading import RLock, Thread
 from typing import Protocol
 
 from exporter.actions.audit import Audit, opening
-from exporter.actions.messages import TOLD_SECONDS, Messages, is_told
+from exporter.actions.messages import OUTCOME_SECONDS, Messages, is_announced
 from exporter.actions.policy import (
     CHECKPOINT,
     Action,
@@ -26,7 +26,7 @@ from exporter.actions.policy import (
     to_go_on,
     to_open,
 )
-from exporter.actions.webhook import News
+from exporter.actions.webhook import NotifiedAlert
 
 logger = logging.getLogger("exporter.actions")
 
@@ -37,7 +37,7 @@ OFF = "off"
 
 
 class Look(Protocol):
-    """What the breaker knows the others by; ``World`` is it."""
+    """What the breaker needs of the other parts; implemented by ``StackClient``."""
 
     def refresh(self) -> None: ...
 
@@ -47,11 +47,11 @@ class Look(Protocol):
 
 
 Perform = Callable[[str, Action], Result]
-Apart = Callable[[Callable[[], None]], None]
+Spawn = Callable[[Callable[[], None]], None]
 
 
 def in_thread(do: Callable[[], None]) -> None:
-    """Do something while other actions go on."""
+    """Runs a function in the background."""
     Thread(target=do, name=CHECKPOINT, daemon=True).start()
 
 
@@ -62,11 +62,11 @@ class Breaker:
         rules: The policies, the first that fits an alert counts.
         limits: The guard rails.
         audit: The log.
-        world: What is known now.
+        stack: What is known now.
         perform: Does a step.
         messages: What receivers read.
-        clock: Gives the present time, in Unix seconds.
-        apart: Does a step that takes minutes.
+        clock: Returns the current Unix time.
+        spawn: Does a step that takes minutes.
     """
 
     def __init__(
@@ -75,16 +75,16 @@ class Breaker:
         limits: Limits,
         *,
         audit: Audit,
-        world: Look,
+        stack: Look,
         perform: Perform,
         messages: Messages,
         clock: Callable[[], float] = time.time,
-        apart: Apart = in_thread,
+        spawn: Spawn = in_thread,
     ) -> None:
         self.limits, self.audit, self.started = limits, audit, clock()
         self.failures: Counter[str] = Counter({"post": 0, "audit": 0})
-        self._rules, self._world, self._perform = tuple(rules), world, perform
-        self._messages, self._clock, self._apart = messages, clock, apart
+        self._rules, self._stack, self._perform = tuple(rules), stack, perform
+        self._messages, self._clock, self._spawn = messages, clock, spawn
         self._busy: set[str] = set()
         self._switch = audit.path.with_name(OFF)
         self._alerts: dict[str, tuple[Alert, Rule]] = {}
@@ -98,7 +98,7 @@ class Breaker:
 
     @property
     def off(self) -> bool:
-        """Whether the kill switch is on; also if that cannot be seen."""
+        """Whether the kill switch is on, or its state is unreadable."""
         try:
             self._switch.lstat()
         except FileNotFoundError:
@@ -108,7 +108,7 @@ class Breaker:
         return True
 
     def switch_off(self) -> None:
-        """Turn the kill switch on. Only who may remove the file turns it back.
+        """Turn the kill switch on. Removing its file turns it off.
 
         Raises:
             OSError: The file cannot be written.
@@ -119,7 +119,7 @@ class Breaker:
 
     @property
     def watched(self) -> int:
-        """How many alerts there are that a policy is about."""
+        """The number of alerts that a policy covers."""
         return len(self._alerts)
 
     def actions(self) -> list[Action]:
@@ -127,10 +127,10 @@ class Breaker:
         with self._lock:
             return sorted(self.audit.actions.values(), key=lambda action: action.opened, reverse=True)
 
-    def receive(self, news: Sequence[News]) -> None:
-        """Take alerts in."""
+    def receive(self, alerts: Sequence[NotifiedAlert]) -> None:
+        """Accept alerts."""
         with self._lock:
-            for alert, firing in news:
+            for alert, firing in alerts:
                 if not firing:
                     self._alerts.pop(alert.fingerprint, None)
                     self._held.pop(alert.fingerprint, None)
@@ -140,9 +140,9 @@ class Breaker:
                     self._alerts[alert.fingerprint] = alert, rule
 
     def veto(self, name: str, by: str) -> bool:
-        """Close an action that is still open, on a person's word. Returns whether it was open.
+        """Close an open action on a person's veto. Returns whether it was open.
 
-        A step that has begun is not undone, but none follows it.
+        A started step is not undone, but no other follows.
 
         Raises:
             OSError: It cannot be written down.
@@ -157,13 +157,13 @@ class Breaker:
             return True
 
     def tick(self) -> None:
-        """Look at each alert and action, and do what is due."""
+        """Check each alert and action, and do the due steps."""
         with self._lock:
             alerts = list(self._alerts.values())
         if alerts or self.audit.open():
-            self._world.refresh()
+            self._stack.refresh()
             for alert, rule in alerts:
-                self._begin(alert, rule, self._world.look(alert))
+                self._begin(alert, rule, self._stack.look(alert))
             for action in self.audit.open():
                 self._go_on(action)
         self.looks += 1
@@ -173,12 +173,12 @@ class Breaker:
             self._post(now)
 
     def _resume(self) -> None:
-        """Close what a process before this one left open: nothing of it is done again, or done late."""
+        """Close actions that an earlier process left open: no step is repeated or done late."""
         for action in self.audit.open():
             self._close(action, "interrupted", "unknown" if action.step else "restarted")
 
     def _begin(self, alert: Alert, rule: Rule, seen: Seen) -> None:
-        """Open an action, if that is due."""
+        """Open an action, if one is due."""
         now = self._clock()
         with self._lock:
             if alert.fingerprint not in self._alerts:  # it has just ended
@@ -233,7 +233,7 @@ class Breaker:
         logger.info("%s of %s: action %s: %s", rule.on, alert.run, name, ", ".join(rule.do))
 
     def _go_on(self, action: Action) -> None:
-        """Do all that is due about an open action."""
+        """Do the due steps of an open action."""
         for _ in range(len(action.do) + 3):
             seen = self._seen(action)
             with self._lock:
@@ -246,7 +246,7 @@ class Breaker:
                     self.audit.append(self._clock(), "intent", action.id, step=decision.what)
             if decision.what == CHECKPOINT:
                 self._busy.add(action.id)
-                self._apart(partial(self._do, action, CHECKPOINT))
+                self._spawn(partial(self._do, action, CHECKPOINT))
                 return
             if decision.verb == "announce":
                 self._announce(action)
@@ -259,17 +259,19 @@ class Breaker:
         """What is known of the alert of an action: not to hold once Alertmanager said that it ended."""
         known = self._alerts.get(action.fingerprint)
         alert = known[0] if known else Alert(action.fingerprint, _labels(action), action.since)
-        seen = self._world.look(alert)
+        seen = self._stack.look(alert)
         if known and known[0].since == action.since:
             return seen
         return Seen(holds=False, attempt=seen.attempt, alive=seen.alive, why=seen.why)
 
     def _announce(self, action: Action) -> None:
-        """Announce a step; its veto window begins only once Alertmanager has taken the announcement."""
+        """Announce a step; its veto window begins only after Alertmanager accepted the announcement."""
         now = self._clock()
-        if not self._world.post([self._messages.pending(action, now + self.limits.veto, now)]):
+        if not self._stack.post([self._messages.pending(action, now + self.limits.veto, now)]):
             self.failures["post"] += 1
-            logger.warning("Alertmanager does not take the announcement of action %s: it waits.", action.id)
+            logger.warning(
+                "Alertmanager does not accept the announcement of action %s. The action waits.", action.id
+            )
             return
         with self._lock:
             if not action.outcome:
@@ -277,14 +279,14 @@ class Breaker:
                 self.audit.append(now, "announced", action.id, deadline=now + self.limits.veto)
 
     def _do(self, action: Action, step: str) -> None:
-        """Do a step whose intent is on the disk."""
+        """Do a step whose intent is written."""
         switched_off = Result(done=False, text="the kill switch is on")  # since the decision
         try:
             result = switched_off if self.off else self._perform(step, action)
             with self._lock:
                 dry = {"dry": True} if result.dry else {}
-                said = {"done": result.done, "text": result.text, **dry}
-                self.audit.append(self._clock(), "result", action.id, step=step, **said)
+                result_fields = {"done": result.done, "text": result.text, **dry}
+                self.audit.append(self._clock(), "result", action.id, step=step, **result_fields)
         finally:
             self._busy.discard(action.id)
         level = logging.WARNING if result.failed else logging.INFO
@@ -300,7 +302,7 @@ class Breaker:
             self._alerts.pop(action.fingerprint)
 
     def _say(self, alert: Alert, decision: Decision) -> None:
-        """Write down once why nothing is done about an alert."""
+        """Log once why an alert causes no action."""
         key = alert.fingerprint, alert.since, decision.what
         if key not in self._said:
             self._said.add(key)
@@ -312,16 +314,16 @@ class Breaker:
             logger.info("%s of %s: %s: %s", name, alert.run, event, decision.what)
 
     def _post(self, now: float) -> None:
-        """Have Alertmanager show announcements, and for a while what came of them."""
+        """Post announcements to Alertmanager, and for a while their outcomes."""
         posts = []
         for action in self.actions():
             if not action.outcome and action.deadline is not None:
                 posts.append(self._messages.pending(action, action.deadline, now))
-            elif action.closed is not None and now - action.closed < TOLD_SECONDS and is_told(action):
+            elif action.closed is not None and now - action.closed < OUTCOME_SECONDS and is_announced(action):
                 if action.announced is not None:
                     posts.append(self._messages.over(action))
                 posts.append(self._messages.taken(action))
-        if posts and not self._world.post(posts):
+        if posts and not self._stack.post(posts):
             self.failures["post"] += 1
 
 

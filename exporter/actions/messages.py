@@ -1,4 +1,4 @@
-"""Alerts for Alertmanager that announce a step of the circuit breaker and report its result."""
+"""What receivers read: the announcement of a step and its outcome, as alerts for Alertmanager."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from exporter.watchdog.finding import Text
 PENDING, TAKEN = "ActionPending", "ActionTaken"
 TOPIC = "actions"
 EXPIRY_SECONDS = 120.0
-"""Alertmanager resolves an announcement that is not posted again for so long: this service may die."""
-TOLD_SECONDS = 600.0
+"""Lifetime of an announcement in Alertmanager without another post: this service may die."""
+OUTCOME_SECONDS = 600.0
 """How long the outcome stays among the alerts."""
 
 _PENDING = {
@@ -74,7 +74,7 @@ class Messages:
 
     Args:
         link: Where people open this service's page, without a slash at its end.
-        texts: The words in another language, by the English ones.
+        texts: Translations, by English text.
         labels: The external labels of Prometheus, which its own alerts have.
     """
 
@@ -91,7 +91,7 @@ class Messages:
         """Return the announcement of a step that changes the run."""
         change = action.change
         summary = (_WOULD if action.dry_run else _PENDING)[change]
-        said = Text(
+        description = Text(
             "{run}: {alert} still fires. At {time}: {what}.{evidence} Veto: {url}",
             run=action.run,
             alert=action.alert,
@@ -101,20 +101,20 @@ class Messages:
             url=self.page(action),
         )
         times = action.announced or now, now + EXPIRY_SECONDS
-        return self._alert(PENDING, action, (summary, said), times)
+        return self._alert(PENDING, action, (summary, description), times)
 
     def over(self, action: Action) -> dict[str, Any]:
-        """Return the end of the announcement of an action that is closed."""
+        """Return the end of the announcement of a closed action."""
         closed = action.closed or 0.0
         return {**self.pending(action, action.deadline or closed, closed), "endsAt": _time(closed)}
 
     def taken(self, action: Action) -> dict[str, Any]:
-        """Return the result of a closed action."""
+        """Return the outcome of a closed action."""
         summary = _TAKEN.get((action.change, action.outcome), _OUTCOMES[action.outcome])
         if action.dry_run and action.outcome == "done" and action.change:
             summary = _WOULD[action.change]
         steps = "; ".join(f"{step}: {result.text}" for step, result in action.results.items())
-        said = Text(
+        description = Text(
             "{run}: {alert}, attempt {attempt}.{steps}{reason} Details: {url}",
             run=action.run,
             alert=action.alert,
@@ -126,14 +126,14 @@ class Messages:
             url=self.page(action),
         )
         closed = action.closed or 0.0
-        return self._alert(TAKEN, action, (summary, said), (closed, closed + TOLD_SECONDS))
+        return self._alert(TAKEN, action, (summary, description), (closed, closed + OUTCOME_SECONDS))
 
     def _evidence(self, action: Action) -> Text | str:
         found = action.results.get("evidence")
         return Text(" Evidence: {where}.", where=found.text) if found else ""
 
     def _alert(
-        self, name: str, action: Action, said: tuple[Text, Text], times: tuple[float, float]
+        self, name: str, action: Action, words: tuple[Text, Text], times: tuple[float, float]
     ) -> dict[str, Any]:
         return {
             "labels": {
@@ -145,8 +145,8 @@ class Messages:
                 "action": action.id,
             },
             "annotations": {
-                "summary": said[0].translated(self._texts),
-                "description": said[1].translated(self._texts),
+                "summary": words[0].translated(self._texts),
+                "description": words[1].translated(self._texts),
             },
             "startsAt": _time(times[0]),
             "endsAt": _time(times[1]),
@@ -154,8 +154,8 @@ class Messages:
         }
 
 
-def is_told(action: Action) -> bool:
-    """Whether receivers are notified of the result of a closed action."""
+def is_announced(action: Action) -> bool:
+    """Whether receivers are notified of the outcome of a closed action."""
     return (
         "notify" in action.do
         or action.announced is not None

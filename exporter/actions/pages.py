@@ -12,7 +12,7 @@ from typing import Any
 from exporter.actions.breaker import Breaker
 from exporter.actions.messages import REASONS
 from exporter.actions.policy import Action
-from exporter.actions.webhook import news
+from exporter.actions.webhook import notified_alerts
 from exporter.http import process
 from exporter.http.exposition import CONTENT_TYPE, Metric, Sample, own, page
 from exporter.http.message import Answer, Request, text
@@ -23,7 +23,7 @@ from exporter.http.webhook import WebhookError
 MOST_SHOWN = 200
 _SHOWN_SECONDS = 7 * 86400.0
 """How long an action is a mark on dashboards."""
-_GONE = "There is no such action. GET / lists those that there are.\n"
+_GONE = "No such action. GET / lists all actions.\n"
 
 
 class Site:
@@ -38,7 +38,7 @@ class Site:
         self._breaker, self._password_file = breaker, password_file
 
     def routes(self) -> Table:
-        """Return the pages by path. A link that is followed or previewed vetoes nothing: that is a POST."""
+        """Return the pages by path. Following or previewing a link vetoes nothing: a veto is a POST."""
         return {
             "/": {"GET": self._index},
             "/action/*": {"GET": self._action},
@@ -52,7 +52,7 @@ class Site:
 
     def _webhook(self, request: Request) -> Answer:
         try:
-            self._breaker.receive(news(request, self._password_file))
+            self._breaker.receive(notified_alerts(request, self._password_file))
         except WebhookError as refused:
             return refused.answer
         return text("200 OK", "ok\n")
@@ -64,7 +64,7 @@ class Site:
         try:
             done = self._breaker.veto(request.name, request.client)
         except OSError as problem:
-            words = f"The veto cannot be written down: {problem.strerror}. Fix: POST /off, or free space.\n"
+            words = f"The veto cannot be saved: {problem.strerror}. Fix: POST /off, or free space.\n"
             return text("500 Internal Server Error", words)
         if not done:
             return text("409 Conflict", f"Too late: the action is {known[request.name].outcome}.\n")
@@ -85,12 +85,12 @@ class Site:
             for action in self._breaker.actions()[:MOST_SHOWN]
         )
         switch = (
-            "<p><strong>The kill switch is on: nothing is done.</strong> Fix: <code>python -m stepwatch "
+            "<p><strong>The kill switch is on: no action is taken.</strong> Fix: <code>python -m stepwatch "
             "actions --kill-switch off</code></p>"
             if self._breaker.off
             else '<form method="post" action="off"><button>Stop all actions (kill switch)</button></form>'
         )
-        dry = "<p>Dry run: nothing is done to any run.</p>" if self._breaker.limits.dry_run else ""
+        dry = "<p>Dry run: no run is changed.</p>" if self._breaker.limits.dry_run else ""
         table = (
             f"<table><tr><th>opened</th><th>run</th><th>alert</th><th>steps</th><th>state</th></tr>{rows}"
             "</table>"
@@ -112,7 +112,7 @@ class Site:
             **{f"Result of {step}": result.text for step, result in action.results.items()},
         }
         rows = "".join(
-            f"<tr><th>{escape(name)}</th><td>{escape(said)}</td></tr>" for name, said in facts.items()
+            f"<tr><th>{escape(name)}</th><td>{escape(fact)}</td></tr>" for name, fact in facts.items()
         )
         veto = (
             ""
@@ -161,15 +161,15 @@ def samples(breaker: Breaker, now: float) -> Iterator[Metric]:
         for action in actions[:MOST_SHOWN]
         if action.closed is not None and now - action.closed < _SHOWN_SECONDS
     ]
-    yield own("actions_total", "Actions that are closed, by outcome.", ended)
-    yield own("actions_open", "Actions that are open.", sum(not action.outcome for action in actions))
+    yield own("actions_total", "Closed actions by outcome.", ended)
+    yield own("actions_open", "Open actions.", sum(not action.outcome for action in actions))
     yield own("action_timestamp_seconds", "When an action on a run was closed.", marks)
-    yield own("actions_watched_alerts", "Alerts that fire and that a policy is about.", breaker.watched)
-    yield own("actions_looks_total", "Looks at these alerts and at the runs.", breaker.looks)
+    yield own("actions_watched_alerts", "Firing alerts that a policy covers.", breaker.watched)
+    yield own("actions_looks_total", "Checks of these alerts and of the runs.", breaker.looks)
     yield own("actions_dry_run", "1 in a dry run.", breaker.limits.dry_run)
     yield own("actions_off", "1 while the kill switch is on.", breaker.off)
     failures: list[Sample] = [({"what": what}, count) for what, count in sorted(breaker.failures.items())]
-    yield own("actions_failures_total", "Posts to Alertmanager and writes that failed.", failures)
+    yield own("actions_failures_total", "Failed posts to Alertmanager and failed writes.", failures)
 
 
 def _document(action: Action) -> dict[str, Any]:

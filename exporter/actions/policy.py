@@ -1,4 +1,4 @@
-"""Which step is due: a pure function of the configuration, of what is known now, and of what was done."""
+"""Which step is due: a pure function of configuration, current state and past steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DISRUPTIVE = (CHECKPOINT, "pause", "stop")
 """Steps that change the run: announced, with time for a veto."""
 DAY_SECONDS = 86400.0
 LATE_SECONDS = 600.0
-"""What could not be confirmed for so long after its veto window is dropped: it would be a surprise."""
+"""How long after its veto window an unconfirmed step is dropped: a late step would be a surprise."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Rule:
     Attributes:
         on: The alert's name.
         severity: Its severity; empty for any.
-        hold: For how many seconds it must have been firing.
-        runs: Fits the whole name of each run that it is for.
+        hold: Seconds for which it must have been firing.
+        runs: Matches the whole names of the runs that it covers.
         do: The steps, in order.
         kill_after: Seconds from ``stop`` to SIGKILL for a trainer that still runs; ``None`` for never.
     """
@@ -37,7 +37,7 @@ class Rule:
     kill_after: float | None = None
 
     def fits(self, labels: Mapping[str, str]) -> bool:
-        """Whether an alert with these labels is meant."""
+        """Whether the policy covers an alert with these labels."""
         return (
             labels.get("alertname") == self.on
             and self.severity in ("", labels.get("severity"))
@@ -58,7 +58,7 @@ class Limits:
         dry_run: Log and announce, but do nothing.
         veto: Seconds from the announcement to the step.
         per_day: Most actions on one run within 24 hours.
-        cooldown: Seconds after an action on a run, or a veto, in which there is no other.
+        cooldown: Minimum seconds between an action on a run, or its veto, and the next.
     """
 
     dry_run: bool = True
@@ -83,8 +83,8 @@ class Alert(NamedTuple):
 class Attempt(NamedTuple):
     """One start of a trainer.
 
-    ``target`` says what it is reached by, such as ``log /runs/a.log``; empty if by nothing. ``number`` tells
-    it from others of this target. ``started`` is in Unix seconds.
+    ``target`` names the way to reach it, such as ``log /runs/a.log``; empty if there is none. ``number``
+    distinguishes it from others of this target. ``started`` is in Unix seconds.
     """
 
     target: str
@@ -94,12 +94,12 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True)
 class Seen:
-    """What is known now of an alert and its run.
+    """The current state of an alert and its run.
 
     Attributes:
-        holds: Whether its condition holds; ``None`` if that is not known.
+        holds: Whether its condition holds; ``None`` if unknown.
         muted: Whether it is silenced, or inhibited by another one.
-        attempt: The run's last attempt; ``None`` if that is not known.
+        attempt: The run's last attempt; ``None`` if unknown.
         alive: Whether that can be acted on.
         why: Why it cannot.
     """
@@ -112,7 +112,7 @@ class Seen:
 
 
 class Result(NamedTuple):
-    """How a step went: whether it was done, and in words; ``dry``: it was not, as in a dry run none is."""
+    """The result of a step; ``dry``: it was not done, because of a dry run."""
 
     done: bool
     text: str
@@ -120,15 +120,15 @@ class Result(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether it should have been done and was not."""
+        """Whether it failed."""
         return not (self.done or self.dry)
 
 
 @dataclass
 class Action:
-    """What is done about one cause: an alert, and the attempt of the run that it is about.
+    """The action for one cause: an alert and the affected attempt of the run.
 
-    It is what the audit log says of it. ``step`` is the step that has begun and not ended, ``acted`` when the
+    It is the state by the audit log. ``step`` is the step that has begun and not ended, ``acted`` when the
     last step that changes the run began, ``stepped`` when the last step ended. ``outcome`` is empty while it
     is open, then ``done``, ``failed``, ``vetoed``, ``dropped``, ``refused`` or ``interrupted``; ``reason``
     says why. Times are Unix seconds.
@@ -166,7 +166,7 @@ Verb = Literal["wait", "ignore", "open", "announce", "do", "close"]
 
 
 class Decision(NamedTuple):
-    """What is due: ``what`` is the step to do, the outcome, or the reason to wait or to ignore."""
+    """A decision: ``what`` is the due step, the outcome, or the reason to wait or to ignore."""
 
     verb: Verb
     what: str = ""
@@ -174,7 +174,7 @@ class Decision(NamedTuple):
 
 
 def action_id(alert: Alert, attempt: Attempt, *, dry_run: bool) -> str:
-    """Return the name of what is done about a cause, the same for the same cause."""
+    """Return the id of the action for a cause, the same for the same cause."""
     cause = "\0".join((alert.fingerprint, attempt.target, str(attempt.number), str(dry_run)))
     return sha256(cause.encode()).hexdigest()[:12]
 
@@ -191,7 +191,7 @@ def to_open(
     held: float,
     now: float,
 ) -> Decision:
-    """Decide about a cause about which nothing was done yet.
+    """Decide about a cause without an action.
 
     Args:
         rule: The first policy that fits the alert.
@@ -249,7 +249,7 @@ def to_go_on(action: Action, seen: Seen, *, off: bool, now: float) -> Decision:
 
 
 def _before_change(action: Action, seen: Seen, off: bool, now: float) -> Decision:  # noqa: FBT001
-    """Decide about an action whose last change of the run is still to come."""
+    """Decide about an action before its last change of the run."""
     if reason := _over(action, seen, off=off, now=now):
         return Decision("close", "dropped", reason)
     if not seen.holds or seen.attempt is None:
@@ -262,7 +262,7 @@ def _before_change(action: Action, seen: Seen, off: bool, now: float) -> Decisio
 
 
 def _over(action: Action, seen: Seen, *, off: bool, now: float) -> str:
-    """Why an action must not go on with what changes the run; empty if it may."""
+    """Why an action must not change the run; empty if it may."""
     waits_since = max(action.opened if action.deadline is None else action.deadline, action.stepped)
     reasons = {
         "switched_off": off,
@@ -284,7 +284,7 @@ def _to_change(action: Action, step: str, seen: Seen, now: float) -> Decision:
 
 
 def _after_change(action: Action, seen: Seen, *, off: bool, now: float) -> Decision:
-    """Once the run was changed only SIGKILL may follow, after a ``stop``."""
+    """After the run was changed, only SIGKILL may follow, after a ``stop``."""
     result, kill = action.results[action.change], action.results.get("kill")
     if result.failed or (kill and kill.failed):
         return Decision("close", "failed")

@@ -1,4 +1,4 @@
-"""Steps as they are done: evidence is collected here, the others are sent to the run's target."""
+"""Performs steps: collects evidence itself, and sends other steps to the run's target."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from pathlib import Path
 
 from exporter.actions.audit import safe
 from exporter.actions.policy import CHECKPOINT, Action, Result
+from exporter.actions.stack_client import StackClient
 from exporter.actions.targets import Saving, TargetError
-from exporter.actions.world import World
 
 EVIDENCE_SECONDS = 90.0
-"""That an archive may take; it is made within 30 s where the machine has time."""
+"""Timeout for an archive; it usually takes less than 30 s."""
 
 
 class Steps:
     """Does steps.
 
     Args:
-        world: Knows what runs are reached by.
-        evidence: The command that collects it, without the run's name.
-        saving: How trainers are asked for a checkpoint; ``None`` if they are not.
+        stack: Finds the targets of runs.
+        evidence: The command that collects evidence, without the run's name.
+        saving: How to request a checkpoint of trainers; ``None`` if not configured.
     """
 
-    def __init__(self, world: World, evidence: Sequence[str], saving: Saving | None = None) -> None:
-        self._world, self._evidence, self._saving = world, tuple(evidence), saving
+    def __init__(self, stack: StackClient, evidence: Sequence[str], saving: Saving | None = None) -> None:
+        self._stack, self._evidence, self._saving = stack, tuple(evidence), saving
 
     def perform(self, step: str, action: Action) -> Result:
-        """Do a step of an action. In a dry run only say what it would have been."""
+        """Do a step of an action. In a dry run, only report it."""
         if action.dry_run:
             return Result(done=False, text="dry run: not done", dry=True)
         if step == "evidence":
             return self._collect(action)
-        target = self._world.target(action.run)
+        target = self._stack.target(action.run)
         if target is None or target.attempt != action.attempt or target.gone:
-            return Result(done=False, text="the attempt that the alert is about does not run any more")
+            return Result(done=False, text="the attempt that the alert is about has ended")
         try:
             done = target.save(self._saving, action) if step == CHECKPOINT else target.send(step, action)
             return Result(done=True, text=safe(done))
@@ -44,7 +44,7 @@ class Steps:
             return Result(done=False, text=safe(str(problem)))
 
     def _collect(self, action: Action) -> Result:
-        """Have the archive made by a process of its own: what it reads may hang."""
+        """Make the archive in a separate process, since reads may hang."""
         command = [*self._evidence, action.run]
         try:
             done = subprocess.run(

@@ -1,6 +1,6 @@
-"""What a run is reached by: its wrapper, a process group that config.yaml names, or a job of Ray.
+"""Targets of runs: the wrapper, a process group that config.yaml names, or a Ray job.
 
-Never by the process that holds its log open, which may be `tee`.
+Never the process that has the log open, which may be `tee`.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from exporter.runs.files import launch
 from exporter.watchdog.client import Client, UnreachableError
 
 ANSWER_SECONDS = 15.0
-"""In which a wrapper answers; it looks twice a second."""
+"""Timeout for a wrapper's answer; it checks twice a second."""
 NO_TARGET = "unwrapped"
 _SIGNALS = {"stop": signal.SIGTERM, "kill": signal.SIGKILL, "pause": signal.SIGSTOP}
 
 
 class TargetError(Exception):
-    """Raised when a step was not done; says why."""
+    """Raised when a step was not done; the text says why."""
 
 
 class Saving(NamedTuple):
-    """How trainers are asked for a checkpoint: the signal's name, and the seconds in which it is complete."""
+    """How to request a checkpoint: the signal's name, and the timeout in seconds."""
 
     signal: str
     within: float
 
 
 class Target(Protocol):
-    """What a run is reached by."""
+    """The target of a run."""
 
     @property
     def attempt(self) -> Attempt:
-        """What runs there, or ran last."""
+        """The current or last attempt."""
 
     @property
     def gone(self) -> str:
-        """Why nothing can be done to it; empty if it runs."""
+        """Why it is not reachable; empty if it runs."""
 
     def send(self, step: str, action: Action) -> str:
         """Do a step: ``stop``, ``kill`` or ``pause``. Returns what was done, in words.
@@ -56,15 +56,15 @@ class Target(Protocol):
         """
 
     def save(self, saving: Saving | None, action: Action) -> str:
-        """Have a checkpoint saved, and wait until it is complete. Returns which, in words.
+        """Request a checkpoint, and wait until it is complete. Returns its description.
 
         Raises:
-            TargetError: There is none.
+            TargetError: No checkpoint was completed.
         """
 
 
 class Unsaved:
-    """A target of which it is not known what it saves."""
+    """A target whose checkpoints are unknown."""
 
     def save(self, saving: Saving | None, action: Action) -> str:  # noqa: ARG002  (part of every target)
         raise TargetError("only a run that `stepwatch run` started can be asked for a checkpoint")
@@ -96,10 +96,10 @@ class Wrapped:
         return f"{answer.reason} is complete, after {saving.signal}"
 
     def _ask(self, step: str, action: Action, saving: Saving | None = None) -> launch.Answer:
-        """Have the wrapper do something. Returns its answer.
+        """Send a request to the wrapper. Returns its answer.
 
         Raises:
-            TargetError: It did not.
+            TargetError: The wrapper did not do it.
         """
         why = f"{action.alert} ({action.id})"
         request = launch.Request(
@@ -113,7 +113,7 @@ class Wrapped:
         begun = time.monotonic()
         while (answer := launch.answers(self.log).get(request.id)) is None:
             if why_not := self._unanswered(file, time.monotonic() - begun, saving):
-                with suppress(OSError):  # no one is to find it later
+                with suppress(OSError):  # so that no later reader finds it
                     file.unlink()
                 raise TargetError(why_not)
             time.sleep(0.1)
@@ -122,7 +122,7 @@ class Wrapped:
         return answer
 
     def _unanswered(self, request: Path, waited: float, saving: Saving | None) -> str:
-        """Why a request gets no answer any more; empty if it still may."""
+        """Why a request cannot be answered any more; empty if it can."""
         if saving is None or request.exists():
             late = f"the wrapper did not answer within {ANSWER_SECONDS:.0f} s"
             return late if waited > ANSWER_SECONDS else ""
@@ -137,7 +137,7 @@ class Wrapped:
 class Group(Unsaved):
     """A process group whose leader's id a file holds.
 
-    The file must be younger than the process: else another process has got the id since.
+    The file must be younger than the process: otherwise the id may have been reused.
     """
 
     file: Path
@@ -147,7 +147,7 @@ class Group(Unsaved):
 
     @classmethod
     def read(cls, file: Path) -> Group:
-        """Return what the file names now."""
+        """Return the process that the file names."""
         try:
             written, text = file.stat().st_mtime, file.read_text(encoding="ascii").strip()
         except (OSError, ValueError):
@@ -169,7 +169,7 @@ class Group(Unsaved):
 
     def send(self, step: str, action: Action) -> str:  # noqa: ARG002  (part of every target)
         if Group.read(self.file) != self:
-            raise TargetError(f"{self.file} names another process by now")
+            raise TargetError(f"{self.file} now names another process")
         try:
             os.killpg(self.pid, _SIGNALS[step])
         except OSError as problem:
@@ -188,7 +188,7 @@ class RayJob(Unsaved):
 
     @classmethod
     def ask(cls, url: str, job: str) -> RayJob:
-        """Return how the job is now."""
+        """Return the state of the job."""
         try:
             reply = Client(url).get(f"/api/jobs/{job}")
             known = json.loads(reply.body) if reply.status == 200 else {}
@@ -215,14 +215,14 @@ class RayJob(Unsaved):
 
 @dataclass(frozen=True)
 class Configured:
-    """A target that config.yaml names for the runs that a pattern fits."""
+    """A target from config.yaml, for the runs that a pattern matches."""
 
     runs: re.Pattern[str]
     find: Callable[[], Target]
 
 
 def find(run: str, log: Path | None, configured: Sequence[Configured]) -> Target | None:
-    """Return what a run is reached by; ``None`` if by nothing.
+    """Return the target of a run, or ``None``.
 
     Args:
         run: Its name.

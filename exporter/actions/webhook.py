@@ -1,4 +1,4 @@
-"""What Alertmanager posts: alerts that began to fire, or ended."""
+"""Alertmanager's webhook: alerts that started or stopped firing."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ MOST_BODY = 4 << 20
 """Bytes of a request: Alertmanager sends the alerts of one group with all their texts."""
 
 
-class News(NamedTuple):
+class NotifiedAlert(NamedTuple):
     """An alert, and whether it fires."""
 
     alert: Alert
     firing: bool
 
 
-def news(request: Request, password_file: Path | None) -> list[News]:
-    """Return what a request tells.
+def notified_alerts(request: Request, password_file: Path | None) -> list[NotifiedAlert]:
+    """Return the alerts of a request.
 
     Args:
         request: Of Alertmanager.
@@ -33,14 +33,14 @@ def news(request: Request, password_file: Path | None) -> list[News]:
     """
     require(request.headers, password_file)
     try:
-        return [_news(alert) for alert in json.loads(request.body)["alerts"]]
+        return [_notified_alert(alert) for alert in json.loads(request.body)["alerts"]]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         words = "This is not a notification. Expected: the JSON of Alertmanager's webhook, version 4.\n"
         raise WebhookError(text("400 Bad Request", words)) from None
 
 
-def _news(alert: dict[str, Any]) -> News:
+def _notified_alert(alert: dict[str, Any]) -> NotifiedAlert:
     labels = {str(name): str(value) for name, value in alert["labels"].items()}
-    return News(
+    return NotifiedAlert(
         Alert(str(alert["fingerprint"]), labels, timestamp(alert["startsAt"])), alert["status"] == "firing"
     )

@@ -1,1 +1,1 @@
-"""The reverse proxy before Prometheus and Alertmanager, which themselves let any web page in."""
+"""The reverse proxy before Prometheus and Alertmanager, which themselves accept requests of any web page."""

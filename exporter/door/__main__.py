@@ -1,4 +1,4 @@
-"""``python -m exporter.door``: serve Prometheus and Alertmanager to people, and to no foreign web page."""
+"""``python -m exporter.door``: serve Prometheus and Alertmanager to people, but not to other web pages."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _command_line(arguments: Sequence[str] | None) -> CommandLine:
     """Return the options; of new ones in the file the origins and those of the log apply."""
     flags = CommandLine(
         "python -m exporter.door",
-        "Serve Prometheus and Alertmanager, and refuse requests of foreign web pages.",
+        "Serve Prometheus and Alertmanager, and refuse requests from other web pages.",
         arguments,
         _check_agents,
     )
@@ -71,18 +71,19 @@ def _command_line(arguments: Sequence[str] | None) -> CommandLine:
     flags.add("prometheus", text_option, "127.0.0.1:9490", "host:port of Prometheus behind the door")
     flags.add("alertmanager", text_option, "127.0.0.1:9493", "host:port of Alertmanager behind the door")
     flags.add("password-file", Path, Path("password"), "file with the password of both")
+    flags.add("origins", hosts, (), "further origins whose pages may send requests, separated by commas")
+    flags.add("agents-listen", text_option, "127.0.0.1", "address that receives remote write from agents")
+    flags.add("agents-port", port, 9415, "port that receives remote write from agents")
     flags.add(
-        "origins", hosts, (), "origins besides these addresses whose pages may ask, separated by commas"
-    )
-    flags.add("agents-listen", text_option, "127.0.0.1", "address to take writes of agents on")
-    flags.add("agents-port", port, 9415, "port to take writes of agents on")
-    flags.add(
-        "agents-credentials", text_option, "", "folder of the nodes that may write; without it none may"
+        "agents-credentials", text_option, "", "folder of the nodes that may write; without it, no node may"
     )
     flags.add("agents-cert", text_option, "", "certificate (PEM) for agents")
     flags.add("agents-key", text_option, "", "private key (PEM) of that certificate")
     flags.add(
-        "agents-plain", switch, "false", "no TLS beyond loopback: where only loopback leads to this address"
+        "agents-plain",
+        switch,
+        "false",
+        "allow HTTP beyond loopback, where this address is reachable by loopback only",
     )
     return flags
 
@@ -92,7 +93,7 @@ def _check_agents(options: argparse.Namespace) -> None:
         return
     if bool(options.agents_cert) != bool(options.agents_key):
         raise argparse.ArgumentTypeError(
-            "--agents-cert, --agents-key: only one of them is given. Expected both, or neither."
+            "--agents-cert, --agents-key: only one of them is set. Expected both, or neither."
         )
     if not (options.agents_cert or options.agents_plain or is_loopback(options.agents_listen)):
         raise argparse.ArgumentTypeError(
@@ -132,7 +133,7 @@ async def _serve(options: argparse.Namespace, settings: CommandLine) -> None:
             proxies.append(Proxy(backend, options.password_file, check, clients, backends, pages))
             server = web.Server(
                 proxies[-1],
-                handler_cancellation=True,  # a client that hangs up wants no answer: Prometheus may stop
+                handler_cancellation=True,  # after a client disconnects, Prometheus may stop
                 access_log=None,
                 auto_decompress=False,
                 max_line_size=LONGEST_HEAD,
@@ -144,7 +145,7 @@ async def _serve(options: argparse.Namespace, settings: CommandLine) -> None:
             await web.TCPSite(runner, options.listen, at, backlog=MOST_CLIENTS).start()
             servers.append(server)
             logger.info(
-                "http://%s:%s passes requests on to %s at %s", options.listen, at, backend.title, address
+                "http://%s:%s forwards requests to %s at %s", options.listen, at, backend.title, address
             )
         if agents:
             running.push_async_callback(agents.close)
@@ -170,8 +171,8 @@ def _metrics(proxies: Sequence[Proxy], clients: Clients, agents: WriteDoor | Non
     if agents:
         dropped.update(agents.clients.dropped)
     metrics = [
-        own("door_requests_total", "Requests by the answer's code.", requests),
-        own("door_backend_failures_total", "Requests that the backend failed to answer.", failures),
+        own("door_requests_total", "Requests by status code.", requests),
+        own("door_backend_failures_total", "Requests that the backend did not answer.", failures),
         own("door_clients_dropped_total", "Clients that were dropped.", by_label("reason", dropped)),
         *(agents.metrics() if agents else ()),
         *process.samples(),

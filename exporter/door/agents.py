@@ -1,4 +1,4 @@
-"""The write door of a hub: takes what agents of other machines write, over TLS, and nothing else."""
+"""The write door of a hub: accepts only remote write of agents, over TLS."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ MOST_HANDSHAKES = 64
 """Together with the connections of people they stay below the usual limit of 1024 open files."""
 HANDSHAKE_SECONDS = 10.0
 BODY_SECONDS = 120.0
-"""As long as an agent waits: on a slow line a request that is given up is sent anew, and fills it."""
+"""The timeout of agents: on a slow link, dropping a request earlier would make the agent send it again."""
 MOST_BODIES, MOST_BODIES_OF_NODE = 8, 2
 """Requests whose bodies are in memory. The others wait, and their senders with them."""
 
 DELAY_SECONDS = 15.0
-"""Of the requests of so long the smallest delay counts: retries and backlogs come late."""
+"""The window of the smallest delay: retries and backlogs arrive late."""
 SILENT_SECONDS = 60.0
 """After which the delay of the last request says nothing."""
 QUIET_SECONDS = 60.0
@@ -60,7 +60,7 @@ _FIXED = {
     "Content-Encoding": "snappy",
     "X-Prometheus-Remote-Write-Version": "0.1.0",
 }
-"""What Prometheus reads by; a client cannot have it read what was checked as something else."""
+"""The headers by which Prometheus decodes; fixed, so that it decodes a body as it was checked."""
 _TYPE = re.compile(r"application/x-protobuf(;\s*proto=prometheus\.WriteRequest)?")
 _PACKED = re.compile("snappy")
 
@@ -76,13 +76,13 @@ class Settings:
 
     @property
     def url(self) -> str:
-        """Where it listens, as agents name it."""
+        """The URL at which it listens, for agents."""
         host = f"[{self.listen}]" if ":" in self.listen else self.listen
         return f"http{'s' if self.certificate else ''}://{host}:{self.port}"
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address to listen on is this machine's alone."""
+    """Return whether an address to listen on is loopback."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -91,7 +91,7 @@ def is_loopback(host: str) -> bool:
 
 @dataclass
 class _Node:
-    """What a node has written. Its delays stand with the time (monotonic) of each request."""
+    """The writes of a node, with the delay and the (monotonic) time of each request."""
 
     turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_BODIES_OF_NODE))
     last_write: float | None = None
@@ -128,7 +128,7 @@ class _Examined(NamedTuple):
 
 
 class WriteDoor:
-    """Passes writes of known nodes on to Prometheus.
+    """Forwards writes of known nodes to Prometheus.
 
     It listens once its certificate, if it has one, can be used: ``look`` is to be called every half second or
     so. It shares the loop with the doors for people, so what takes long runs in a thread, and each thing that
@@ -157,7 +157,7 @@ class WriteDoor:
         self._said: dict[tuple[str, str], float] = {}
 
     async def start(self) -> None:
-        """Begin to serve, as soon as it can."""
+        """Start to serve, as soon as the certificate is usable."""
         await self._runner.setup()
         if self._settings.certificate:
             self._seen = certificate.mark(*self._settings.certificate)
@@ -212,20 +212,20 @@ class WriteDoor:
             ),
             own(
                 "agent_delay_seconds",
-                "Arrival of a request minus its newest sample's time, the smallest of 15 s.",
+                "Arrival of a request minus the time of its newest sample, minimum over 15 s.",
                 by_label(NODE, delays),
             ),
             own(
                 "agent_samples_total",
-                "Samples that were accepted.",
+                "Samples accepted.",
                 by_label(NODE, {name: node.samples for name, node in nodes.items()}),
             ),
             own(
                 "agent_received_bytes_total",
-                "Bytes of bodies as they were sent.",
+                "Bytes of request bodies as sent, compressed.",
                 by_label(NODE, {name: node.received for name, node in nodes.items()}),
             ),
-            own("agent_refused_total", "Requests that were refused.", list(refused)),
+            own("agent_refused_total", "Requests refused.", list(refused)),
         ]
         if self._certificate:
             text = "When the certificate for agents expires."
@@ -271,13 +271,15 @@ class WriteDoor:
         try:
             headers = {**_FIXED, "Authorization": backend_access.authorization(self._password)}
         except OSError as error:
-            return self._failure("cannot be asked", f"{self._password}, its password: {error.strerror}")
+            return self._failure(
+                "cannot be queried", f"{self._password}, its password file: {error.strerror}"
+            )
         url = f"http://{self._backend.address}{WRITE_PATH}"
         try:
             async with self._session.post(url, data=body, headers=headers, allow_redirects=False) as answer:
                 if answer.status in (401, 404) or 300 <= answer.status < 400:
-                    # An agent drops what is answered so, and it is no fault of the agent.
-                    return self._failure("takes no writes", f"it answers {answer.status}")
+                    # An agent would drop samples after such an answer, though it is not at fault.
+                    return self._failure("accepts no writes", f"it answers {answer.status}")
                 reason = await answer.content.read(4096)
                 return Answer(f"{answer.status} {answer.reason}", "text/plain; charset=utf-8", reason)
         except ServerTimeoutError:
@@ -291,15 +293,15 @@ class WriteDoor:
         )
         return text(
             "503 Service Unavailable",
-            f"The hub's Prometheus {fault}. Expected: the one that `make up` starts there. Fix: `make "
-            "status` on the hub shows how it is.\n",
+            f"The hub's Prometheus {fault}. Expected: the one that `make up` starts there. Fix: run `make "
+            "status` on the hub.\n",
         )
 
     def _refuse(self, name: str, refused: _Refused, client: str | None) -> web.Response:
         (self._nodes[name].refused if name in self._nodes else self._strangers)[refused.reason] += 1
         who = f"node {name}" if name else f"a client at {client}"
         self._say(
-            name, refused.reason, "Refused a request of %s (%s): %s.", who, refused.reason, refused.seen
+            name, refused.reason, "Refused a request from %s (%s): %s.", who, refused.reason, refused.seen
         )
         return response(refused.answer)
 
@@ -331,7 +333,7 @@ class WriteDoor:
             and self._expiry_said != (expired := self._certificate.expires)
         ):
             self._expiry_said = expired
-            logger.error("%s has expired: agents do not connect. Fix: replace it with a new one.", file)
+            logger.error("%s has expired: agents cannot connect. Fix: replace the certificate.", file)
 
     def _listen(self) -> None:
         settings = self._settings
@@ -354,7 +356,9 @@ class WriteDoor:
         self._listening.setblocking(False)  # noqa: FBT003  (its only argument)
         self._begin(self._accept(self._listening))
         logger.info(
-            "%s takes writes of %s nodes for Prometheus", settings.url, len(self._credentials.nodes())
+            "%s receives remote write from %s nodes for Prometheus",
+            settings.url,
+            len(self._credentials.nodes()),
         )
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
@@ -363,7 +367,7 @@ class WriteDoor:
         task.add_done_callback(self._tasks.discard)
 
     async def _accept(self, listening: socket.socket) -> None:
-        """Take connections, at most so many at once that have not done their handshake."""
+        """Accept connections, with a limit on unfinished handshakes."""
         # asyncio's own servers take any number of these, each with an open file, for a minute.
         while True:
             await self._handshakes.acquire()
@@ -371,7 +375,7 @@ class WriteDoor:
                 client, _ = await asyncio.get_running_loop().sock_accept(listening)
             except OSError as error:  # too many open files, or the client has hung up
                 self._handshakes.release()
-                self._say("", "accept", "Cannot take a connection: %s.", error.strerror)
+                self._say("", "accept", "Cannot accept a connection: %s.", error.strerror)
                 await asyncio.sleep(0.5)
                 continue
             self._begin(self._connect(client))
@@ -392,14 +396,14 @@ class WriteDoor:
             )
         except OSError as error:  # a handshake that fails or takes too long
             client.close()
-            logger.debug("No connection with an agent: %s", error)
+            logger.debug("Connection with an agent failed: %s", error)
         finally:
             self._handshakes.release()
 
 
 def _check_path(request: web.BaseRequest) -> None:
     if request.raw_path != WRITE_PATH:
-        answer = text("404 Not Found", f"Agents write to {WRITE_PATH}; there is nothing else here.\n")
+        answer = text("404 Not Found", f"Not found. Agents write to {WRITE_PATH}, the only path here.\n")
         raise _Refused("path", answer, f"it asks for {request.raw_path[:100]!r}")
     if request.method != "POST":
         answer = text("405 Method Not Allowed", "Expected: POST.\n", ("Allow", "POST"))
@@ -412,7 +416,8 @@ def _check_head(request: web.BaseRequest) -> None:
         if not expected.fullmatch(found):
             answer = text(
                 "415 Unsupported Media Type",
-                f"{header}: {found[:100]!r} is not taken. Expected: {_FIXED[header]}, remote write 1.0. Fix: "
+                f"{header}: {found[:100]!r} is not supported. Expected: {_FIXED[header]}, remote write 1.0. "
+                "Fix: "
                 "leave protobuf_message out of remote_write.\n",
             )
             raise _Refused("format", answer, f"{header} is {found[:100]!r}")
@@ -426,8 +431,8 @@ def _check_time(contents: Contents, arrived: float) -> None:
         answer = text(
             "400 Bad Request",
             f"The newest sample is {ahead:.0f} s ahead of the hub's clock. Expected: at most "
-            f"{MOST_AHEAD_SECONDS:.0f} s, or Prometheus takes none. Fix: set the clock of the node, or the "
-            "hub's.\n",
+            f"{MOST_AHEAD_SECONDS:.0f} s, because Prometheus drops samples further ahead. Fix: correct the "
+            "clock of the node or of the hub.\n",
         )
         raise _Refused("clock", answer, f"its newest sample is {ahead:.0f} s ahead of this machine's clock")
 
@@ -447,7 +452,7 @@ async def _body(request: web.BaseRequest) -> bytes:
 
 
 def _examined(body: bytes, node: str) -> _Examined:
-    """Check a body; returns what it holds, and what is passed on: exactly what was checked, packed anew."""
+    """Check a body; returns its contents, and the body to pass on: what was checked, recompressed."""
     try:
         message = write_request.unpack(body)
         contents = write_request.contents(message, NODE.encode(), node.encode())
@@ -490,7 +495,7 @@ def _too_long() -> _Refused:
 def _malformed(problem: str) -> _Refused:
     answer = text(
         "400 Bad Request",
-        f"The body is not a write request: {problem}. Expected: remote write 1.0, packed with snappy. Fix: "
-        "write with Prometheus itself.\n",
+        f"The body is not a write request: {problem}. Expected: remote write 1.0, compressed with snappy. "
+        "Fix: send it with Prometheus.\n",
     )
     return _Refused("format", answer, problem)

@@ -1,4 +1,4 @@
-"""What opens Prometheus and Alertmanager behind the door: a password that no person types.
+"""The credentials of Prometheus and Alertmanager behind the door: a generated password.
 
 A folder with three files: ``password``; ``web.yml``, by which both programs know its hash
 (--web.config.file); and ``client.yml``, by which promtool and amtool read it (--http.config.file).
@@ -22,7 +22,7 @@ USER = "stepwatch"
 PASSWORD, WEB, CLIENT = "password", "web.yml", "client.yml"
 
 _COST = 4
-"""The least: a slow hash is for passwords that can be guessed, and this one has 256 bits."""
+"""The minimum: slow hashes are for guessable passwords, and this one has 256 bits."""
 
 
 def main(arguments: list[str]) -> int:

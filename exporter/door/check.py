@@ -1,8 +1,8 @@
-"""Refuse what a page of another origin made its reader's browser send to Prometheus or Alertmanager.
+"""Refuse requests that pages of other origins make a browser send to Prometheus or Alertmanager.
 
-Stricter than the check of the exporters: here one request mutes every alert. So a page counts as foreign
-unless it came from the very address that it asks, or from an origin of ``links``; another web server on
-this machine, on another port of 127.0.0.1, is foreign too.
+Stricter than the check of the exporters, since here one request can mute every alert. A page counts as
+foreign unless it came from the requested address or from an origin of ``links``; another port of 127.0.0.1 is
+foreign too.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 _NOT_FROM_ELSEWHERE = text(
     "403 Forbidden",
-    "Sec-Fetch-Site: a page of another origin made the browser send this request. Expected: a link that "
-    "someone follows, or a request of this address's own pages. Fix: open the address itself; a program "
-    "of yours leaves the header out.\n",
+    "Sec-Fetch-Site: a web page of another origin sent this request. Expected: a followed link, or a request "
+    "from a page of this address. Fix: open the address itself; in a program, omit the header.\n",
 )
 
 
 class OriginCheck:
-    """Tells requests of foreign pages from all others.
+    """Detects requests of foreign pages.
 
     ``origins`` are those of ``links`` in config.yaml, such as ``https://prometheus.example.org``, in
     lower case and without a default port; they may be replaced at any time.
@@ -64,7 +63,7 @@ class OriginCheck:
                 return None
         return text(
             "403 Forbidden",
-            f"Origin: {origin[:200]!r} is another page than those of this address. Expected: the very "
-            "address that is asked, port included, or a URL below `links` in config.yaml. Fix: open that "
-            "address itself, or add the URL by which you do to `links`, then run `make up`.\n",
+            f"Origin: {origin[:200]!r} is not the origin of this address. Expected: the requested address "
+            "with its port, or a URL below `links` in config.yaml. Fix: open that address itself, or add the "
+            "URL that you use to `links` and run `make up`.\n",
         )

@@ -1,7 +1,7 @@
 """Which nodes may write to a hub: a folder with a file for each, named after it.
 
 A file holds the SHA-256 (hex) of the node's token. The token has 256 random bits, so a fast hash is enough:
-there is nothing to guess.
+it cannot be guessed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def made() -> tuple[str, str]:
 
 
 class Credentials:
-    """The credentials in a folder, as they are at each look."""
+    """The credentials in a folder, read at each check."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -59,11 +59,11 @@ class Credentials:
         return [name for name, (_, text) in found.items() if text]
 
     def node(self, authorization: str) -> str | None:
-        """Return whose token a value of the header ``Authorization`` has, ``None`` if no one's."""
+        """Return the node whose token the header ``Authorization`` has, or ``None``."""
         kind, _, token = authorization.partition(" ")
         digest = hashlib.sha256(token.strip().encode("utf-8", "surrogateescape")).hexdigest()
         owner = None
-        for name in self.nodes():  # all of them, so that the time does not tell which
+        for name in self.nodes():  # all of them, so that the time does not reveal which
             if hmac.compare_digest(self._known[name][1], digest):
                 owner = name
         return owner if kind.lower() == "bearer" else None

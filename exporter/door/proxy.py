@@ -1,4 +1,4 @@
-"""Pass requests on to a program behind the door, and its answers back."""
+"""Forward requests to a program behind the door, and return its answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MOST_BODY = 1 << 20
 """Bytes; a silence or a query has some hundred."""
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 150.0
-"""Between two parts of an answer; Prometheus itself gives up a query after 120."""
+"""Seconds between two parts of an answer; Prometheus itself gives up a query after 120."""
 IDLE_BACKEND_SECONDS = 15.0
 """How long an unused connection is kept: both programs keep theirs longer."""
 
@@ -46,24 +46,24 @@ _REPLACED = frozenset({"host", "authorization", "content-length", "expect"})
 
 _NO_WRITES = text(
     "403 Forbidden",
-    "No samples are taken at this address. Expected: an agent that writes to the hub's own port for agents, "
-    "9415 by default. Fix: set hub.url in its config.yaml.\n",
+    "This address accepts no samples. Expected: the hub's port for agents, 9415 by default. Fix: set hub.url "
+    "in the agent's config.yaml.\n",
 )
 
 MOST_CLIENTS = 256
 HEAD_SECONDS = 15.0
-"""From a connection's beginning to its first request."""
+"""Seconds from a connection's start to its first request."""
 BODY_SECONDS = 30.0
 IDLE_SECONDS = 60.0
-"""From an answer to the next request."""
+"""Seconds from an answer to the next request."""
 WRITE_SECONDS = 60.0
-"""For a client to take the next part of an answer."""
+"""Seconds for a client to take the next part of an answer."""
 
 
 class Clients:
-    """The connections of the door, each with the time until which it must go on.
+    """The connections of the door, each with its deadline.
 
-    aiohttp waits for a request's head for ever. ``dropped`` counts the connections that were closed:
+    aiohttp waits for a request's head without a limit. ``dropped`` counts the connections that were closed:
     ``slow``, or ``surplus`` when there were more than ``most``.
     """
 
@@ -73,11 +73,11 @@ class Clients:
         self._until: dict[RequestHandler, float] = {}
 
     def within(self, client: RequestHandler, seconds: float) -> None:
-        """Give a client so many seconds, from now on; ``inf`` while it waits for us."""
+        """Set a client's deadline in seconds from now; ``inf`` while it waits for an answer."""
         self._until[client] = time.monotonic() + seconds
 
     def look(self, present: Sequence[RequestHandler]) -> None:
-        """Drop the late ones among those present; to be called every second or so."""
+        """Drop connections past their deadline; called about every second."""
         now = time.monotonic()
         self._until = {client: self._until.get(client, now + HEAD_SECONDS) for client in present}
         # Those that wait for us come last: they have asked for something.
@@ -113,9 +113,9 @@ def session() -> ClientSession:
 
 @dataclass
 class Proxy:
-    """Answers in the name of one backend.
+    """Serves one backend.
 
-    ``password`` is the file with the backends' password, read for each request: a new one counts at once.
+    ``password`` is the file with the backends' password, read for each request: a new one is used at once.
     ``own`` are the door's own pages. ``answered`` counts answers by status code, ``failures`` requests
     that the backend did not answer.
     """
@@ -166,7 +166,7 @@ class Proxy:
             authorization = backend_access.authorization(self.password)
         except OSError as error:
             return self._failure(
-                "502 Bad Gateway", f"cannot be asked: {self.password}, the password for it: {error.strerror}"
+                "502 Bad Gateway", f"cannot be queried: its password file {self.password}: {error.strerror}"
             )
         headers = _end_to_end(request.headers, _REPLACED)
         headers["Authorization"] = authorization
@@ -179,7 +179,7 @@ class Proxy:
             return self._failure("504 Gateway Timeout", "does not answer in time")
         except ClientError as error:
             number = error.os_error.errno if isinstance(error, ClientConnectorError) else None
-            cause = os.strerror(number) if number else "it hung up"
+            cause = os.strerror(number) if number else "it closed the connection"
             return self._failure("502 Bad Gateway", f"does not answer: {cause}")
         async with answer:
             if answer.status == web.HTTPUnauthorized.status_code:
@@ -212,21 +212,21 @@ class Proxy:
             text(
                 status,
                 f"{self.backend.title} at {address} {fault}. Expected: the one that `make up` starts. Fix: "
-                f"`make status` shows how {name} is and where its log lies (in containers `docker compose "
-                f"logs {name}`); `make up` starts it again.\n",
+                f"run `make up`, which restarts it; `make status` shows the state of {name} and its log (in "
+                f"containers: `docker compose logs {name}`).\n",
             )
         )
 
 
 def _end_to_end(headers: CIMultiDictProxy[str], more: frozenset[str]) -> CIMultiDict[str]:
-    """Return the headers that are not of one connection alone, nor among ``more``."""
+    """Return the end-to-end headers, without those in ``more``."""
     named = {name.strip().lower() for each in headers.getall("Connection", []) for name in each.split(",")}
     left = _HOP_BY_HOP | named | more
     return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in left)
 
 
 def response(answer: Answer) -> web.Response:
-    """Return an answer of ours as aiohttp has it."""
+    """Return an answer as aiohttp's response."""
     status, _, reason = answer.status.partition(" ")
     headers = {"Content-Type": answer.kind, **dict(answer.headers)}
     return web.Response(status=int(status), reason=reason, body=answer.body, headers=headers)

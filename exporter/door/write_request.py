@@ -1,8 +1,8 @@
-"""Reads what Prometheus' remote write 1.0 sends, as far as the write door must judge it.
+"""Reads Prometheus' remote write 1.0, as far as the write door must check it.
 
 A body is one block of snappy with the protobuf message ``prometheus.WriteRequest``. Only the form in which
 all senders write labels is taken: the name before the value, each at most once, lengths at most as long as
-they must be. So there is one reading of a request, here and in Prometheus.
+they must be. So a request cannot mean something else to Prometheus.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _EXEMPLAR, _HISTOGRAM = 0x1A, 0x22
 
 
 class FormatError(ValueError):
-    """Raised for a body that is no write request; the text says where it is wrong."""
+    """Raised for an invalid write request; the text says where it is wrong."""
 
 
 class SizeError(ValueError):
@@ -47,19 +47,19 @@ def unpack(body: bytes) -> bytes:
     """Return the message in a block of snappy, of which the length is known before anything is unpacked.
 
     Raises:
-        FormatError: It is no such block.
+        FormatError: It is not a valid block.
         SizeError: Its message is too long.
     """
     try:
         length, _ = _varint(body, 0, len(body))
     except IndexError:
-        raise FormatError("no length of snappy") from None
+        raise FormatError("no snappy length") from None
     if length > MOST_PLAIN:
         raise SizeError
     try:
         return bytes(snappy.decompress_raw(body, output_len=length))
     except (DecompressionError, ValueError):
-        raise FormatError("not a block of snappy") from None
+        raise FormatError("not a snappy block") from None
 
 
 def pack(message: bytes) -> bytes:
@@ -76,7 +76,7 @@ def contents(message: bytes, name: bytes, value: bytes) -> Contents:
         value: Of the label, less than 128 bytes.
 
     Raises:
-        FormatError: It is no write request, or not in the form that all senders write.
+        FormatError: It is not a write request in the form that all senders write.
         ForeignSeriesError: A series lacks the label, or has it with another value.
     """
     own = bytes((_NAME, len(name))) + name + bytes((_VALUE, len(value))) + value
@@ -98,7 +98,7 @@ def contents(message: bytes, name: bytes, value: bytes) -> Contents:
                 raise FormatError("an unknown field")
             at += size
     except IndexError:
-        raise FormatError("it ends within a field") from None
+        raise FormatError("a field is truncated") from None
     return Contents(samples, newest / 1000 if newest else None)
 
 
@@ -193,7 +193,7 @@ def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
         if shift > 63:
             raise FormatError("a number of more than 64 bits")
     if shift and not byte:
-        raise FormatError("a number that is longer than it must be")
+        raise FormatError("a number with an overlong encoding")
     return number, at
 
 

@@ -16,7 +16,7 @@ def values(low: float, high: float, unit: str, about: int) -> list[float]:
 
 
 def ticks(low: float, high: float, about: int) -> list[float]:
-    """Return multiples of 1, 2 or 5 times a power of ten: so many between two, or up to twice that."""
+    """Return multiples of 1, 2 or 5 times a power of ten: this number between two, or up to twice that."""
     widest = max((high - low) / about * (1 + 1e-9), 1e-300)
     power = 10.0 ** math.floor(math.log10(widest))
     step = next(factor * power for factor in (5, 2, 1) if factor * power <= widest)
@@ -33,7 +33,7 @@ def steps(first: int, last: int, about: int) -> list[int]:
 
 
 def written(value: float, unit: str = "short") -> str:
-    """Return a number in four digits, with a unit that Grafana knows by this name."""
+    """Return a number in four digits, with Grafana's unit of this name."""
     if unit == "percentunit":
         return f"{100 * value:.4g} %"
     size, after = 1.0, " s" if unit == "s" else ""

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Protocol, TypeVar
 
 MOST_POINTS = 400
-"""Of one curve: a chart is not wider than that."""
+"""Points of one curve: a chart is not wider than that."""
 
 LARGEST = 1e300
 """Where a value is larger than that, the height of a chart may not be a number any more."""
@@ -112,7 +112,7 @@ def curve(name: str, values: Mapping[int, float], steps: Sequence[int], severity
 
 
 def thinned(curve: Curve) -> Curve:
-    """Return the same curve with at most ``MOST_POINTS`` points; what stands out stays."""
+    """Return the same curve with at most ``MOST_POINTS`` points; extremes are kept."""
     points = [point for piece in curve.pieces for point in (*piece, (0, math.nan))]
     return Curve(curve.name, _pieces(points), curve.severity)
 

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     """Return the options, of these flags or of those of this process."""
     flags = CommandLine(
-        "python -m exporter.evidence", "Collect what there is about a run in one archive.", arguments
+        "python -m exporter.evidence", "Collect evidence about a run in one archive.", arguments
     )
     flags.add_positional("run", "its name")
     flags.add("out", Path, Path("./evidence"), "folder of the archives")

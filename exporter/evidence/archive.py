@@ -1,4 +1,4 @@
-"""The archive: where it lies, what goes into it first, and its index."""
+"""The archive: its path, the order of its contents, and its index."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Archive:
 
     Attributes:
         run: The run's name.
-        about: What stands at the head of the index.
+        about: The head of the index.
     """
 
     run: str
@@ -82,9 +82,9 @@ class Archive:
                 for item in result.items:
                     missing, size = item.missing, item.size
                     if size > left:
-                        missing, size = f"left out: {size} bytes, for which there is no room", 0
+                        missing, size = f"left out: {size} bytes exceed the size limit", 0
                     elif time.monotonic() > until:
-                        missing, size = "left out: no time was left to pack it", 0
+                        missing, size = "left out: no time left to pack it", 0
                     elif size:
                         _add(tar, f"{top}/{item.name}", item.content())
                     left -= size
@@ -124,15 +124,15 @@ def _readme(index: dict[str, Any]) -> str:
         "Secrets are masked as (secret). index.json has the same for programs.",
         *index["remarks"],
         "",
-        "What is here, and from where:",
+        "Contents and sources:",
         *(f"  {each['name']}: {each['source']}" for each in there),
         "",
-        "What is missing, or not all, and why:",
+        "Missing or incomplete, and why:",
         *(f"  {each['name']}: {each['missing']}" for each in lacking),
         *(f"  {each['task']}: {each['problem']}" for each in late),
         *([] if lacking or late else ["  nothing"]),
         "",
-        "How long each part took:",
+        "Duration of each part:",
         *(f"  {each['task']}: {each['seconds']} s" for each in index["tasks"]),
     ]
     return "\n".join(lines) + "\n"

@@ -36,7 +36,7 @@ class Item(NamedTuple):
         missing: Why it is not there, or not all of it.
         lead: How many bytes at the start of the content only stand before what is meant: a secret that begins
             there is recognised, too.
-        binary: Whether the content is no text. It is left out where a secret is found in it.
+        binary: Whether the content is not text. It is left out if it contains a secret.
     """
 
     name: str
@@ -184,7 +184,7 @@ def _work(task: Task, file: IO[bytes]) -> NoReturn:
                 item = clean(item)  # noqa: PLW2901  (nothing goes on with its secrets)
             content, missing = item.content[:left], item.missing
             if len(content) < len(item.content):
-                missing = f"the first {len(content)} of {len(item.content)} bytes: there is no room for more"
+                missing = f"the first {len(content)} of {len(item.content)} bytes, because of the size limit"
             head = {"name": item.name, "source": item.source, "missing": missing, "size": len(content)}
             _write(file, json.dumps(head).encode() + b"\n" + content)
             left -= len(content)
@@ -200,7 +200,7 @@ def _end(code: int) -> str:
     if code < 0:
         return f"killed by signal {-code}"
     if code >= _NOT_KEPT:
-        return f"what it found could not be kept: {os.strerror(code - _NOT_KEPT)}"
+        return f"its result could not be stored: {os.strerror(code - _NOT_KEPT)}"
     return f"ended with exit code {code}" if code else ""
 
 

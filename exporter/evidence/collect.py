@@ -120,9 +120,9 @@ def _find(name: str, sources: Sources, out: Path, begun: float) -> tuple[_Found,
             shown = json.loads(by_exporter.items[0].content())
             known.update(shown)
             if name not in shown:
-                remarks.append("The run exporter does not show this run now.")
+                remarks.append("The run exporter does not list this run.")
         else:
-            remarks.append(f"The run exporter gave no names: {by_exporter.problem.rstrip('.')}.")
+            remarks.append(f"The run exporter returned no names: {by_exporter.problem.rstrip('.')}.")
     # Where one of the two hangs, the run may well exist.
     certain = bool(by_path.items) and not by_exporter.late
     if not found.logs.found and certain and name not in known:

@@ -1,4 +1,4 @@
-"""What the machine knows: processes and their stacks, GPUs, the kernel's log, memory, disks, Ray, NCCL."""
+"""Evidence from the machine: processes and their stacks, GPUs, the kernel's log, memory, disks, Ray, NCCL."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def holders(wanted: Collection[Path]) -> Iterator[str]:
 
 
 def _writes(pid: str, number: str) -> bool:
-    """Whether an open file may be written to: a reader of the log is no trainer."""
+    """Whether a file is open for writing: a reader of the log is not a trainer."""
     with suppress(OSError, ValueError, StopIteration):
         lines = Path(PROC, pid, "fdinfo", number).read_text(encoding="ascii").splitlines()
         flags = next(line.split()[1] for line in lines if line.startswith("flags:"))
@@ -76,7 +76,7 @@ def stacks(processes: Sequence[Process]) -> Iterator[Item]:
     """Where the Python code of each process is, by py-spy; processes are not paused for it."""
     program = shutil.which("py-spy")
     if not processes:
-        yield Item("process/stack-PID.txt", "py-spy", missing="no process of the run is seen")
+        yield Item("process/stack-PID.txt", "py-spy", missing="no process of the run was found")
         return
     if program is None:
         yield Item(
@@ -105,7 +105,7 @@ def _runs_python(pid: int) -> bool:
 def threads(processes: Sequence[Process]) -> Iterator[Item]:
     """What the kernel shows of each process of the run: command line, state, memory; where threads wait."""
     if not processes:
-        yield Item("process/trainer.txt", PROC, missing="no process of the run is seen")
+        yield Item("process/trainer.txt", PROC, missing="no process of the run was found")
         return
     parts = []
     for process in processes:
@@ -178,7 +178,7 @@ def memory(processes: Iterable[Process]) -> Iterator[Item]:
                 groups[group] = None
                 group = group.parent
     found = [group / name for group in groups for name in _OF_CGROUP if (group / name).exists()]
-    missing = "" if found else "no cgroup of the run with a memory controller is seen"
+    missing = "" if found else "no cgroup of the run with a memory controller was found"
     yield Item("machine/cgroups.txt", str(CGROUPS), _joined(found) if found else b"", missing)
 
 
@@ -210,10 +210,10 @@ def ray(folder: Path, own: Iterable[Path], processes: Iterable[Process]) -> Iter
     """
     logs = folder / _RAY_LOGS
     if not logs.is_dir():
-        yield Item("ray", str(logs), missing="there is no such folder")
+        yield Item("ray", str(logs), missing="no such folder")
         return
     if not (any(map(_loaded_ray, processes)) or any(map(_names_ray, own))):
-        why = "neither the run's processes nor its logs show Ray: the last session is another's"
+        why = "neither the run's processes nor its logs show Ray; the last session belongs to another job"
         yield Item("ray", str(logs), missing=why)
         return
     real = logs.resolve()
@@ -264,7 +264,7 @@ def flight_recorder(processes: Iterable[Process]) -> Iterator[Item]:
             named = [_FLIGHT_RECORDER_USUAL]
         prefixes.update(dict.fromkeys(named))
     if not prefixes:
-        yield Item("nccl", "environment", missing="no process of the run has NCCL's flight recorder on")
+        yield Item("nccl", "environment", missing="no process of the run has NCCL's flight recorder enabled")
         return
     for prefix in prefixes:
         at = Path(prefix)

@@ -1,4 +1,4 @@
-"""What the stack knows of a run: its page, alerts, what moved first, rules, limits and silences."""
+"""Evidence from the stack about a run: its page, alerts, what moved first, rules, limits and silences."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def page(exporter: str, run: str) -> Iterator[Item]:
     runs = _get(address)["runs"]
     mine = next((each for each in runs if each["run"] == run), None)
     if mine is None:
-        yield Item("stack/run.json", address, missing="the run exporter does not show this run now")
+        yield Item("stack/run.json", address, missing="the run exporter does not list this run")
     else:
         yield Item("stack/run.json", address, document(mine))
         others = [{key: each[key] for key in ("run", "state", "severity", "step")} for each in runs]
@@ -131,9 +131,7 @@ def diagnosis(
             document([row for row in table if "step" in row]),
         )
     if not queries:
-        yield Item(
-            "alerts/what-moved-first.json", prometheus, missing="its queries were not given: --diagnosis"
-        )
+        yield Item("alerts/what-moved-first.json", prometheus, missing="no queries are set: --diagnosis")
 
 
 def filled(promql: str, run: str, span: Window) -> str:
@@ -209,4 +207,4 @@ def settings(limits: Mapping[str, Any], overrides: Sequence[Mapping[str, Any]], 
         found = {"limits": limits, "overrides": fitting}
         yield Item("stack/limits.json", "config.yaml, as rendered", document(found))
     else:
-        yield Item("stack/limits.json", "config.yaml", missing="no rendered settings were given")
+        yield Item("stack/limits.json", "config.yaml", missing="no rendered settings are set")

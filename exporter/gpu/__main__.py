@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log_cannot_listen(options, error)
         return 2
     logger.info("http://%s:%s/metrics shows the GPUs of this machine", options.listen, options.port)
-    while not (stop.is_set() or front.hopeless()):
+    while not (stop.is_set() or front.must_restart()):
         server.serve(TICK_SECONDS)
         if settings.changed():
             front.apply(settings.renewed())
@@ -80,7 +80,7 @@ class Front:
         self.restart_policy.patience = options.restart_after
         self.pages.hosts = (*options.hosts, options.listen)
         self.supervisor.renew(partial(_start, options), _limits(options), time.monotonic())
-        logger.info("New settings: reading goes on with them.")
+        logger.info("New settings: applied without a restart.")
 
     def tick(self) -> None:
         """Do what is due."""
@@ -91,16 +91,16 @@ class Front:
         self.supervisor.tick(now, time.time())
         self.changes.tick(now)
 
-    def hopeless(self) -> bool:
+    def must_restart(self) -> bool:
         """Return whether only a restart helps, and log why."""
         now = time.monotonic()
         reason = self.state.trouble(now)
         over = self.restart_policy.lasts(reason, now)
         if over:
             logger.error(
-                "No GPU could be read for %s s (%s), though they could before. Ending, to be started again: "
-                "a container then gets its devices, and the library of the present driver. "
-                "Fix if that does not help: make the container anew.",
+                "No GPU could be read for %s s (%s), though they could be read before. Exiting to be "
+                "restarted: a restarted container gets its devices and the library of the current driver. "
+                "Fix if that does not help: recreate the container.",
                 self.restart_policy.patience,
                 reason,
             )

@@ -9,20 +9,20 @@ STALE_INTERVALS = 3
 """No value is served that is older than this."""
 
 FRESH = 75
-"""Exit code with which a worker asks for another one, to open NVML anew, and a front to be started again."""
+"""Exit code with which a worker asks to be replaced, to reopen NVML, and a front asks to be restarted."""
 
 RELEASED = "released"
-"""What stands for the reason while someone wanted the devices released."""
+"""The reason while the devices are released on request."""
 
 RELEASE_SECONDS = 60
 LONGEST_RELEASE_SECONDS = 3600
-"""For how long the devices are released, if nothing is said, and at most: no one watches meanwhile."""
+"""How long the devices are released, by default and at most: no GPU is watched meanwhile."""
 
 UNKNOWN = "unknown"
-"""What NVML calls errors that it has no word for: of one GPU, that it is lost."""
+"""NVML's code for unknown errors; for a single GPU it means that the GPU is lost."""
 
 MIG_CHANGED = "mig_changed"
-"""Why a GPU is down that was split anew, until NVML is opened anew."""
+"""Why a GPU whose MIG layout changed is down until NVML is reopened."""
 
 CLOCK_EVENTS = {
     0x1: "idle",
@@ -35,12 +35,12 @@ CLOCK_EVENTS = {
     0x80: "power_brake",
     0x100: "display",
 }
-"""Why clocks are held down, by NVML's bit."""
+"""Why clocks are throttled, by NVML's bit."""
 
 NVML_REASONS = {
     "ok": "NVML answers.",
     "starting": "NVML is being opened.",
-    "library_not_found": "There is no libnvidia-ml.so.1. Fix: install NVIDIA's driver, or give this "
+    "library_not_found": "libnvidia-ml.so.1 was not found. Fix: install NVIDIA's driver, or give this "
     "container access to the GPUs.",
     "driver_not_loaded": "NVIDIA's driver is not loaded. Fix: modprobe nvidia, or a reboot.",
     "version_mismatch": "The driver was upgraded while the old one is loaded. Fix: reload it or reboot; "
@@ -48,8 +48,8 @@ NVML_REASONS = {
     "no_permission": "This user may not use the NVIDIA devices. Fix: let it read and write /dev/nvidia*.",
     "uninitialized": "NVML lost its connection to the driver.",
     "timeout": "The driver does not answer.",
-    "stuck": "The driver holds the last worker, which cannot even be killed. Fix: reset the GPU or reboot.",
+    "stuck": "The last worker hangs in the driver and cannot be killed. Fix: reset the GPU or reboot.",
     "crashed": "The worker crashed in the driver's library.",
-    "released": "The devices are released, as asked.",
+    "released": "The devices are released on request.",
 }
 """What ``gpu_exporter_nvml_up`` gives as reason, and what it means. Other NVML errors go by their name."""

@@ -52,7 +52,7 @@ ALIASES = (
         "gpu_power_limit_watts",
         "DEV_ENFORCED_POWER_LIMIT DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS",
         1,
-        "Power limit that holds in W.",
+        "Enforced power limit in W.",
         limit="enforced",
     ),
     _alias(
@@ -65,7 +65,7 @@ ALIASES = (
         "gpu_pcie_replays_total",
         "DEV_PCIE_REPLAY_COUNTER DEV_PCIE_REPLAY_TOTAL",
         1,
-        "PCIe packets that were sent again.",
+        "PCIe packets retransmitted.",
     ),
     _alias("gpu_utilization_ratio", "DEV_GPU_UTIL DEV_GPU_UTIL_RATIO", PERCENT, "Utilisation in percent."),
     _alias(
@@ -91,7 +91,7 @@ ALIASES = (
     _alias("gpu_memory_total_bytes", "DEV_FB_TOTAL", MIB, "Memory in MiB."),
     _alias("gpu_memory_free_bytes", "DEV_FB_FREE", MIB, "Free memory in MiB."),
     _alias("gpu_memory_used_bytes", "DEV_FB_USED", MIB, "Used memory in MiB."),
-    _alias("gpu_memory_reserved_bytes", "DEV_FB_RESERVED", MIB, "Memory in MiB that the driver keeps."),
+    _alias("gpu_memory_reserved_bytes", "DEV_FB_RESERVED", MIB, "Memory in MiB reserved by the driver."),
     _alias(
         "gpu_clock_event_seconds_total",
         "DEV_POWER_VIOLATION",
@@ -175,9 +175,9 @@ LINKS = _alias(
     1e-6,
     "MB per second over NVLink.",
 )
-"""They call it a counter and give a rate, and so it is here: of the bytes since the last reading."""
+"""DCGM declares a counter but reports a rate, and so does this: bytes since the last reading."""
 LINK_BYTES = ("gpu_nvlink_transmit_bytes_total", "gpu_nvlink_receive_bytes_total")
-XID = _alias("gpu_xid_errors_total", "DEV_XID_ERRORS DEV_XID_ERROR", 1, "The last Xid error, 0 if none came.")
+XID = _alias("gpu_xid_errors_total", "DEV_XID_ERRORS DEV_XID_ERROR", 1, "Last Xid error, 0 if none occurred.")
 
 
 def families(alias: Alias) -> list[Family]:

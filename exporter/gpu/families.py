@@ -23,7 +23,7 @@ GPU_FAMILIES = (
         gpu_memory_total_bytes="Memory of the board.",
         gpu_memory_used_bytes="Memory in use by programs.",
         gpu_memory_free_bytes="Memory that can still be allocated.",
-        gpu_memory_reserved_bytes="Memory that the driver keeps for itself.",
+        gpu_memory_reserved_bytes="Memory reserved by the driver.",
         gpu_power_watts="Power draw of the board, averaged over a second on most GPUs.",
         gpu_power_instant_watts="Power draw of the board at the time of reading.",
         gpu_power_limit_watts="Limits of the power draw.",
@@ -36,27 +36,27 @@ GPU_FAMILIES = (
         gpu_temperature_margin_celsius="Degrees left until the GPU slows down.",
         gpu_clock_hertz="Current clock.",
         gpu_clock_max_hertz="Highest clock that the GPU can be set to.",
-        gpu_clock_event_active="1 while clocks are held down for this reason.",
+        gpu_clock_event_active="1 while clocks are throttled for this reason.",
     ),
     Family(
         "gpu_clock_event_seconds_total",
         "counter",
-        "Time that clocks were held down since the driver was loaded.",
+        "Time that clocks were throttled since the driver was loaded.",
     ),
     *_families(
         "gauge",
-        gpu_performance_state="From 0, the fastest, to 15.",
-        gpu_compute_mode="0 shared, 2 for no one, 3 one process at a time.",
-        gpu_persistence_mode="1 if the driver stays loaded while no one uses the GPU.",
+        gpu_performance_state="Performance state, from 0 (fastest) to 15.",
+        gpu_compute_mode="Compute mode: 0 shared, 2 prohibited, 3 one process at a time.",
+        gpu_persistence_mode="1 if the driver stays loaded while the GPU is unused (persistence mode).",
         gpu_mig_mode="1 if the GPU is split into instances.",
-        gpu_ecc_mode="1 if memory errors are corrected.",
-        gpu_fan_speed_ratio="Share of the fan's full speed that is asked for; may exceed 1.",
+        gpu_ecc_mode="1 if memory errors are corrected (ECC).",
+        gpu_fan_speed_ratio="Requested fan speed as a share of full speed; may exceed 1.",
         gpu_pcie_link_generation="Generation of the PCIe link.",
         gpu_pcie_link_width="Lanes of the PCIe link.",
         gpu_pcie_transmit_bytes_per_second="Bytes sent over PCIe.",
         gpu_pcie_receive_bytes_per_second="Bytes received over PCIe.",
     ),
-    Family("gpu_pcie_replays_total", "counter", "PCIe packets that were sent again."),
+    Family("gpu_pcie_replays_total", "counter", "PCIe packets retransmitted."),
     Family("gpu_nvlink_links", "gauge", "NVLinks by state."),
     *_families(
         "counter",
@@ -66,8 +66,9 @@ GPU_FAMILIES = (
     ),
     *_families(
         "gauge",
-        gpu_fabric_state="0 none, 1 not started, 2 in progress, 3 joined: the GPU in the NVLink fabric.",
-        gpu_recovery_action="What the driver wants: 0 nothing, 1 reset, 2 reboot, 3 drain, 4 drain, reset.",
+        gpu_fabric_state="State in the NVLink fabric: 0 none, 1 not started, 2 in progress, 3 joined.",
+        gpu_recovery_action="Recovery that the driver requests: 0 none, 1 reset, 2 reboot, 3 drain, 4 drain, "
+        "reset.",
     ),
     *_families(
         "counter",
@@ -77,8 +78,8 @@ GPU_FAMILIES = (
     ),
     Family("gpu_row_remap_pending", "gauge", "1 if a row will be replaced at the next reset."),
     Family("gpu_row_remap_failed", "gauge", "1 if a row could not be replaced."),
-    Family("gpu_retired_pages_total", "counter", "Pages of memory given up in the life of the GPU."),
-    Family("gpu_retired_pages_pending", "gauge", "1 if a page will be given up at the next reboot."),
+    Family("gpu_retired_pages_total", "counter", "Memory pages retired in the life of the GPU."),
+    Family("gpu_retired_pages_pending", "gauge", "1 if a page will be retired at the next reboot."),
     *_families(
         "gauge",
         gpu_graphics_active_ratio="Share of time in which any engine for compute or graphics worked.",
@@ -90,7 +91,7 @@ GPU_FAMILIES = (
         gpu_mig_memory_total_bytes="Memory of the GPU instance.",
         gpu_mig_memory_used_bytes="Memory of the GPU instance in use by programs.",
         gpu_mig_memory_free_bytes="Memory of the GPU instance that can still be allocated.",
-        gpu_mig_memory_reserved_bytes="Memory of the GPU instance that the driver keeps for itself.",
+        gpu_mig_memory_reserved_bytes="Memory of the GPU instance reserved by the driver.",
         gpu_mig_graphics_active_ratio="As gpu_graphics_active_ratio, of the GPU instance.",
         gpu_mig_sm_active_ratio="As gpu_sm_active_ratio, of the GPU instance.",
         gpu_mig_sm_occupancy_ratio="As gpu_sm_occupancy_ratio, of the GPU instance.",
@@ -99,35 +100,33 @@ GPU_FAMILIES = (
         gpu_processes="Processes that use the GPU.",
         gpu_process_memory_bytes="Memory of the GPU that a process holds.",
         gpu_process_sm_utilization_ratio="Share of time in which a kernel of the process ran.",
-        gpu_exporter_unsupported="What this GPU or driver does not give; the value is always 1.",
+        gpu_exporter_unsupported="Values that this GPU or driver does not provide; the value is always 1.",
     ),
-    Family("gpu_exporter_collect_errors_total", "counter", "Calls that failed though they are supported."),
+    Family("gpu_exporter_collect_errors_total", "counter", "Failed calls that the driver supports."),
     *_families(
         "gauge",
-        gpu_exporter_collect_duration_seconds="Time that the slowest GPU took when last read.",
-        gpu_exporter_driver_latency_seconds="Longest that the driver took for one value when last read.",
+        gpu_exporter_collect_duration_seconds="Duration of the slowest GPU's last read.",
+        gpu_exporter_driver_latency_seconds="Slowest driver call of the last read.",
     ),
 )
 """What the worker reads, in the order in which it is written."""
 DEVICES = Family("gpu_devices", "gauge", "GPUs that the driver lists.")
 EXPECTED = Family(
-    "gpu_devices_expected", "gauge", "GPUs that there should be: as configured, or the most that were listed."
+    "gpu_devices_expected", "gauge", "Expected GPUs: as configured, or the most that were listed."
 )
 UP = Family("gpu_up", "gauge", "1 if the GPU could be read, else 0 with the reason.")
 XIDS = Family("gpu_xid_errors_total", "counter", "Critical Xid errors since the exporter started.")
-XID_TIME = Family("gpu_xid_last_timestamp_seconds", "gauge", "When an Xid error last came.")
+XID_TIME = Family("gpu_xid_last_timestamp_seconds", "gauge", "Time of the last Xid error.")
 BUILD = Family("gpu_exporter_build_info", "gauge", "Version; the value is always 1.")
 NVML_UP = Family(
     "gpu_exporter_nvml_up", "gauge", "1 if the driver's library NVML answers, else 0 with the reason."
 )
 COLLECTED = Family("gpu_exporter_last_collect_timestamp_seconds", "gauge", "When the GPUs were last read.")
 RESTARTS = Family("gpu_exporter_worker_restarts_total", "counter", "Workers that died or were killed.")
-REINITS = Family("gpu_exporter_nvml_reinit_total", "counter", "Workers replaced to open NVML anew.")
-SETTINGS = Family(
-    "gpu_exporter_config_last_reload_successful", "gauge", "1 if the last settings could be used."
-)
+REINITS = Family("gpu_exporter_nvml_reinit_total", "counter", "Workers replaced to reopen NVML.")
+SETTINGS = Family("gpu_exporter_config_last_reload_successful", "gauge", "1 if the last settings were valid.")
 SETTINGS_AT = Family(
-    "gpu_exporter_config_last_reload_success_timestamp_seconds", "gauge", "When settings were last taken up."
+    "gpu_exporter_config_last_reload_success_timestamp_seconds", "gauge", "When settings were last applied."
 )
 
 FRONT_FAMILIES = (

@@ -15,11 +15,11 @@ INDEX = (
     "Stepwatch GPU exporter. Metrics: /metrics  Health: /-/healthy  After the first reading: /-/ready\n"
     "POST /-/release?seconds=60 releases the GPUs for a minute, to reset one or to change MIG.\n"
 )
-SPAN = f"Expected: /-/release?seconds=N with N from 0, which takes them back, to {LONGEST_RELEASE_SECONDS}.\n"
-STUCK = "The driver holds the process that reads the GPUs, which cannot even be killed: they are not free.\n"
+SPAN = f"Expected: /-/release?seconds=N with N from 0 (ends the release) to {LONGEST_RELEASE_SECONDS}.\n"
+STUCK = "The process that reads the GPUs hangs in the driver and cannot be killed: no GPU is released.\n"
 FREE = (
-    "The GPUs are free for {} s: the process that had them open has ended.\n"
-    "POST /-/release?seconds=0 takes them back sooner.\n"
+    "The GPUs are released for {} s: the process that had them open has ended.\n"
+    "POST /-/release?seconds=0 ends the release.\n"
 )
 
 

@@ -24,9 +24,9 @@ from exporter.gpu.contract import STALE_INTERVALS
 
 SLOW_INTERVALS = 15
 FIND_INTERVALS = 5
-"""How often a GPU that is down is looked for; its driver calls may cost seconds."""
+"""How often a GPU that is down is tried again; its driver calls may take seconds."""
 PROBE_INTERVALS = 300
-"""When something unsupported is asked for again: one transient error must not disable it for ever."""
+"""When an unsupported value is tried again, so that one transient error does not disable it for good."""
 SLOW_CALL_SECONDS = 1.0
 """A call that takes longer again and again is left out: it ages what else is read from its GPU."""
 LONGEST_PENALTY_SECONDS = 3600.0

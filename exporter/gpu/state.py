@@ -100,7 +100,7 @@ class State:
         return sum(reason == OK for reason in self._cards.values())
 
     @property
-    def split_anew(self) -> bool:
+    def repartitioned(self) -> bool:
         """Whether a GPU only has to be read by a new worker, as last heard."""
         return contract.MIG_CHANGED in self._cards.values()
 
@@ -190,7 +190,7 @@ _CALM = {
 
 
 class ChangeLog:
-    """Logs when the driver or a GPU comes or goes; all GPUs count as working at first."""
+    """Logs when the driver or a GPU appears or disappears; all GPUs count as working at first."""
 
     def __init__(self, state: State, now: float) -> None:
         self._state = state
@@ -202,9 +202,7 @@ class ChangeLog:
         reason = self._state.reason(now)
         if reason != self._nvml:
             level = _CALM.get(reason, logging.ERROR)
-            logger.log(
-                level, "NVML %s: %s", reason, contract.NVML_REASONS.get(reason, "an error of the driver.")
-            )
+            logger.log(level, "NVML %s: %s", reason, contract.NVML_REASONS.get(reason, "a driver error."))
             self._nvml = reason
         for gpu, why in (self._state.gpus if reason == OK else {}).items():
             if why != self._gpus.get(gpu, OK):

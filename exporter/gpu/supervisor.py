@@ -63,7 +63,7 @@ class Interval:
 
 
 OPENING_SECONDS = 60.0
-"""Without persistence mode the driver needs seconds for each GPU before it answers."""
+"""Without persistence mode the driver takes seconds per GPU to answer."""
 END_SECONDS = 1.0
 """From SIGTERM to SIGKILL: time enough to release the devices."""
 STUCK_SECONDS = 3.0
@@ -116,7 +116,7 @@ class WorkerProcess:
             os.write(self._orders, f"{interval}\n".encode())
 
     def ended(self) -> bool:
-        """Whether the process is gone. One that the driver holds stays, even killed."""
+        """Whether the process has ended. One that hangs in the driver stays, even after SIGKILL."""
         if self.exit is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             self.exit = os.waitstatus_to_exitcode(status) if pid else None
@@ -174,10 +174,10 @@ class Supervisor:
             self._state.await_each(seconds, now)
             for worker in filter(None, (self._worker, self._successor)):
                 worker.order(seconds, now)
-        # to open NVML anew helps a GPU that was split, however often it did not help another
-        if self._state.split_anew and not self._mig_changed:
+        # reopening NVML helps a GPU whose MIG layout changed, even if it did not help another
+        if self._state.repartitioned and not self._mig_changed:
             self._next = now
-        self._mig_changed = self._state.split_anew
+        self._mig_changed = self._state.repartitioned
         if self._worker is None:
             self._fill(now)
         else:
@@ -253,7 +253,7 @@ class Supervisor:
             self._end(worker, signal.SIGKILL, now)
             self._postpone(now)
         elif (self._outdated or not self._state.well) and self._may_have_successor(worker, now):
-            # another worker opens NVML anew, while this one goes on with the GPUs that work
+            # another worker reopens NVML, while this one continues with the GPUs that work
             self._successor = self._begin(now)
 
     def _may_have_successor(self, worker: _Worker, now: float) -> bool:

@@ -1,7 +1,7 @@
 """``python -m exporter.gpu.worker``: the process that owns NVML. The front starts it; no one else does.
 
 It never repairs its connection to the driver. It says what is wrong and ends, and the front starts
-another one, which loads the library anew.
+another one, which reloads the library.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ def _series(metric: str, label: str, labels: tuple[tuple[str, str], ...]) -> str
 
 
 PATIENCE = 0.8
-"""Share of an interval for which a cycle waits for GPUs that take their time."""
+"""Share of an interval for which a cycle waits for slow GPUs."""
 END_SECONDS = 0.4
 HEAD_START_SECONDS = 0.02
-"""Threads that begin together wait for each other at every call: one after the other takes half as long."""
+"""Threads that start together wait for each other at every call; staggered, they take half as long."""
 EVENT_SECONDS = 0.4
 STORM_SECONDS = 0.05
 """A GPU may report errors by the thousand: those within so long are reported together."""
@@ -135,7 +135,7 @@ class Worker:
         for reader in self._readers:
             reader.start()
         self._listener.start()
-        gc.freeze()  # what is there now stays: the collector need not look at it each time
+        gc.freeze()  # current objects stay: the collector need not scan them each time
         reason = self._cycle(system)
         self._close()
         return 0 if reason == source.OK else FRESH
@@ -201,7 +201,7 @@ class Worker:
             for order in orders:
                 self._interval = float(order)
                 self._wake.set()
-        self.stop()  # the front is gone
+        self.stop()  # the front has ended
 
     def _listen(self) -> None:
         while not self._stop.is_set():

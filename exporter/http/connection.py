@@ -19,11 +19,11 @@ LONGEST_HEAD = 16384
 BLOCK = 65536
 IDLE_SECONDS = 60.0
 REQUEST_SECONDS = 15.0
-"""From a request's first byte to its last: who sends a byte now and then would stay for ever."""
+"""From a request's first byte to its last: a client that sends a byte now and then must not stay forever."""
 ANSWER_SECONDS = 60.0
 LINGER_SECONDS = 2.0
 MOST_UNHEARD = 1 << 20
-"""What a client whose body was refused may still send: to cut it off would cost it the answer."""
+"""What a client whose body was refused may still send: without it, the client would miss the answer."""
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -52,7 +52,7 @@ class Connection:
 
     @property
     def waits(self) -> bool:
-        """Is there no answer yet to what was asked?"""
+        """Whether a request is still unanswered."""
         return self._later is not None
 
     def go_on(self) -> int:
@@ -75,7 +75,7 @@ class Connection:
 
     @property
     def _has_next(self) -> bool:
-        """Did the next request come already, at least its head?"""
+        """Whether at least the head of the next request has arrived."""
         return self._head is None and not self._last and b"\r\n\r\n" in self._incoming
 
     def _is_over(self) -> bool:

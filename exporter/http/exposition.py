@@ -52,12 +52,12 @@ def header(family: Family) -> str:
 
 
 def lines(name: str, label: str, samples: Iterable[Sample]) -> str:
-    """A line for each sample; ``label`` stands before its own labels, escaped already."""
+    """A line for each sample; ``label``, already escaped, precedes its own labels."""
     return "".join(f"{series(name, label, labels)} {number(value)}\n" for labels, value in samples)
 
 
 def series(name: str, label: str, labels: Mapping[str, str]) -> str:
-    """What stands before a value."""
+    """The text before a value."""
     inside = [label] if label else []
     inside += _pairs(labels)
     return f"{name}{{{','.join(inside)}}}" if inside else name
@@ -68,12 +68,12 @@ def _pairs(labels: Mapping[str, str]) -> list[str]:
 
 
 def joined(labels: Mapping[str, str]) -> str:
-    """Labels as ``lines`` takes those that stand before others."""
+    """Labels in the form that ``lines`` takes as a prefix."""
     return ",".join(_pairs(labels))
 
 
 def escape(value: str) -> str:
-    """A label's value as it stands between quotes."""
+    """An escaped label value."""
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 

@@ -43,10 +43,10 @@ class Answer(NamedTuple):
 
 
 Later = Callable[[], Answer | None]
-"""Asked again and again until there is an answer."""
+"""Called repeatedly until it returns an answer."""
 
 Pages = Callable[[Request], Answer | Later]
-"""Gives the answer to a request, or says how to come by it."""
+"""Returns the answer to a request, or what will return it."""
 
 
 def text(status: str, body: str, *headers: tuple[str, str]) -> Answer:
@@ -59,7 +59,7 @@ def text(status: str, body: str, *headers: tuple[str, str]) -> Answer:
 BAD_REQUEST = text("400 Bad Request", "this is not an HTTP request\n")
 TOO_LONG = text("431 Request Header Fields Too Large", "the request is too long\n")
 NO_LENGTH = text("411 Length Required", "Expected: a Content-Length.\n")
-FAULT = text("500 Internal Server Error", "a fault of Stepwatch: its log says more\n")
+FAULT = text("500 Internal Server Error", "an internal error of Stepwatch: see its log\n")
 
 
 class Head(NamedTuple):
@@ -83,7 +83,7 @@ class Head(NamedTuple):
 
     @property
     def last(self) -> bool:
-        """Does the client want no answer after this one?"""
+        """Whether the client closes the connection after this answer."""
         default = "keep-alive" if self.version == "HTTP/1.1" else "close"
         return self.headers.get("connection", default).lower() != "keep-alive"
 

@@ -27,7 +27,7 @@ class Routes:
         page = pages.get(request.method)
         if page is None:
             allow = ", ".join(_methods(pages))
-            return text("405 Method Not Allowed", f"only {allow} is answered here\n", ("Allow", allow))
+            return text("405 Method Not Allowed", f"only {allow} is allowed here\n", ("Allow", allow))
         return page(request)
 
     def _find(self, request: Request) -> tuple[Mapping[str, Page], Request] | None:

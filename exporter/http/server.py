@@ -30,7 +30,7 @@ class Server:
     ``dropped`` clients that were dropped: ``slow``, or ``surplus`` when there were too many.
 
     Raises:
-        OSError: the address cannot be had.
+        OSError: the address is not available.
     """
 
     def __init__(self, address: tuple[str, int], pages: Pages, most_body: int = 0) -> None:
@@ -68,10 +68,8 @@ class Server:
 
     def samples(self) -> Iterator[Metric]:
         """Its counters."""
-        yield own("http_requests_total", "Requests by the answer's code.", by_label("code", self.answered))
-        yield own(
-            "http_clients_dropped_total", "Clients that were dropped.", by_label("reason", self.dropped)
-        )
+        yield own("http_requests_total", "Requests by status code.", by_label("code", self.answered))
+        yield own("http_clients_dropped_total", "Clients dropped.", by_label("reason", self.dropped))
 
     def close(self) -> None:
         """Release the port and drop all clients."""

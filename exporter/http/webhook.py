@@ -32,7 +32,7 @@ def require(headers: Mapping[str, str], file: Path | None) -> None:
     except (OSError, ValueError):
         password = ""
     if not password:
-        words = "There is no password to compare with. Fix: name its file with --password-file.\n"
+        words = "No password is set. Fix: name its file with --password-file.\n"
         raise WebhookError(text("503 Service Unavailable", words))
     expected = f"Basic {b64encode(f'{USER}:{password}'.encode()).decode()}"
     if not hmac.compare_digest(headers.get("authorization", "").encode(), expected.encode()):
@@ -45,7 +45,7 @@ def timestamp(time: str) -> float:
     """Return a time of Alertmanager's or Prometheus' API in Unix seconds.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is invalid.
     """
     whole, dot, rest = time.replace("Z", "+00:00").partition(".")
     if dot:  # Go writes as many digits as it needs, Python 3.10 reads three or six

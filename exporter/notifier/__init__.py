@@ -1,1 +1,1 @@
-"""Sends notifications to robots of chats, and by Apprise: from a queue on disk, reading what they answer."""
+"""Sends notifications to robots of chats, and by Apprise, from a queue on disk; records the answers."""

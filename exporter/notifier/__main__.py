@@ -26,9 +26,9 @@ from exporter.notifier.dingtalk import DingTalk
 from exporter.notifier.feishu import Feishu
 from exporter.notifier.outbox import Outbox, OutboxError
 from exporter.notifier.pages import Site
+from exporter.notifier.stack_client import StackClient
 from exporter.notifier.wecom import WeCom
 from exporter.notifier.wording import Addresses, Wording
-from exporter.notifier.world import World
 from exporter.options import (
     CommandLine,
     log_cannot_listen,
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.exporter_link, options.alertmanager_link, options.link, options.grafana_link
     )
     wording = Wording(addresses, options.texts, options.waits)
-    world = World(
+    stack = StackClient(
         options.prometheus, options.alertmanager, options.exporter, options.password_file, options.signals
     )
     deliveries = {
@@ -89,8 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             channel.secrets,
             outbox=outbox,
             wording=wording,
-            ask=world.known,
-            draw=world.picture,
+            ask=stack.known,
+            draw=stack.picture,
         )
         for channel in options.channels
     }
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         outbox,
         deliveries,
         wording=wording,
-        world=world,
+        stack=stack,
         password_file=options.password_file,
         alertmanager=options.alertmanager_link,
     )
@@ -139,18 +139,23 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     flags.add_address(9414)
     flags.add("state-dir", Path, Path("notifier"), "folder of the queue")
     flags.add("channels", _channels, (), "the receivers, as JSON")
-    flags.add("repeat", positive, 7200.0, "seconds from which on the same notification is a repetition")
+    flags.add(
+        "repeat",
+        positive,
+        7200.0,
+        "seconds after which an identical notification is a repeat, not a duplicate",
+    )
     flags.add("prometheus", text, "http://127.0.0.1:9090", "URL of Prometheus")
     flags.add("alertmanager", text, "http://127.0.0.1:9093", "URL of Alertmanager")
     flags.add("exporter", text, "http://127.0.0.1:9410", "URL of the run exporter")
     flags.add("password-file", Path, None, "file with the password of the first two, and of the webhook")
     flags.add("link", text, "", "where people open this service's pages; silences are Alertmanager's without")
-    flags.add("exporter-link", text, "http://127.0.0.1:9410", "where people open the run exporter's page")
-    flags.add("alertmanager-link", text, "http://127.0.0.1:9093", "where people open Alertmanager")
-    flags.add("grafana-link", text, "", "where people open Grafana, if there is one")
+    flags.add("exporter-link", text, "http://127.0.0.1:9410", "public URL of the run exporter")
+    flags.add("alertmanager-link", text, "http://127.0.0.1:9093", "public URL of Alertmanager")
+    flags.add("grafana-link", text, "", "public URL of Grafana, if any")
     flags.add("waits", _texts, {}, "seconds between the onset of each alert and its start, as JSON")
     flags.add("signals", _texts, {}, "the signal that each alert is about, as JSON")
-    flags.add("texts", _texts, {}, "the words of messages by the English ones, as JSON")
+    flags.add("texts", _texts, {}, "translations of messages by English text, as JSON")
     return flags
 
 

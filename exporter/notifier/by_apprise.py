@@ -1,4 +1,4 @@
-"""Every other service, by Apprise: it hides what services answer, so there is less to know."""
+"""Every other service, by Apprise, which hides the answers of services."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ class Apprise:
                 interpret_escapes=False,
                 attach=curve,
             )
-            said = self._secrets.hidden(" ".join(log.getvalue().split()))
+            logged = self._secrets.hidden(" ".join(log.getvalue().split()))
         if done:
             return Outcome(text="Apprise reports success; it does not show what the service answered")
-        found = _STATUS.search(said)
+        found = _STATUS.search(logged)
         status = int(found[1]) if found else 0
         if status == 429:
-            return Outcome("rate_limit", said, 60.0)
+            return Outcome("rate_limit", logged, 60.0)
         if status in (401, 403, 404, 410):
-            return Outcome("http", said)
-        return Outcome("server", said or "Apprise reports a failure and no reason")
+            return Outcome("http", logged)
+        return Outcome("server", logged or "Apprise reports a failure and no reason")

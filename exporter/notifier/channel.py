@@ -1,4 +1,4 @@
-"""What a kind of channel is to the queue: how much it takes, how a message is sent, what an answer means."""
+"""Interface of a kind of channel: its limits, how it sends a message, what an answer means."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from exporter import __version__, secret_shapes
 from exporter.notifier.wording import Card
 
 SECONDS = 15.0
-"""That an answer may take as a whole."""
+"""Timeout for a whole answer."""
 _STEP_SECONDS = 10.0
 _LARGEST = 64 << 10
 _SHOWN = 200
@@ -35,11 +35,11 @@ class Ended(Enum):
 
     DELIVERED = "delivered"
     RETRY = "retry"
-    """It passes: the message waits for another attempt."""
+    """A transient error: the message waits for another attempt."""
     REFUSED = "refused"
     """A fault of the channel's settings: messages wait until these are changed."""
     REJECTED = "rejected"
-    """A fault of this message: it will never be taken."""
+    """A fault of this message: it will never be accepted."""
 
 
 REASONS: Mapping[str, Ended] = {
@@ -63,9 +63,9 @@ REASONS: Mapping[str, Ended] = {
 
 
 class Outcome(NamedTuple):
-    """What came of an attempt: a reason of ``REASONS``, empty if it was delivered, and the robot's words.
+    """The outcome of an attempt: a reason of ``REASONS``, empty if delivered, and the robot's answer.
 
-    ``pause``: seconds for which the robot wants no more, as far as is known.
+    ``pause``: seconds for which the robot asks for no more requests, if known.
     """
 
     reason: str = ""
@@ -91,7 +91,7 @@ class SecretFileError(Exception):
 
 @dataclass(frozen=True)
 class Secrets:
-    """What a channel reads from files of its own, at each delivery."""
+    """The secret files of a channel, read at each delivery."""
 
     url_file: Path
     secret_file: Path | None = None
@@ -206,7 +206,7 @@ def plain(value: Any) -> Any:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows none: a POST would become a GET, lost and yet counted as delivered."""
+    """Follows no redirect: a POST would become a GET, lost but counted as delivered."""
 
     def redirect_request(self, *_: Any) -> None:
         return None

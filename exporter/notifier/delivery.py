@@ -1,4 +1,4 @@
-"""Delivers the queue of one channel: in order, within its robot's limits, until the robot has taken it."""
+"""Delivers the queue of one channel: in order, within its robot's rate limit, with retries."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class Delivery:
     Args:
         name: The receiver.
         kind: What Alertmanager calls the integration: ``feishu``.
-        robot: How it is reached.
+        robot: Sends to it.
         secrets: Its files.
         outbox: The queue.
         wording: Words messages.
-        ask: Finds out what is to be known of an alert's run; must not raise, nor take long.
+        ask: Returns what is known about an alert's run; must not raise or block for long.
         draw: Draws an alert's curve; the same.
     """
 
@@ -90,11 +90,11 @@ class Delivery:
         self._thread.start()
 
     def wake(self) -> None:
-        """Look at the queue at once."""
+        """Check the queue at once."""
         self._news.set()
 
     def stop(self, seconds: float) -> None:
-        """Make no more requests; waits so long for the one that is being made."""
+        """Make no more requests; waits this long for the current one."""
         self._over = True
         self._news.set()
         self._thread.join(seconds)
@@ -104,7 +104,7 @@ class Delivery:
             try:
                 wait = self._step()
             except sqlite3.Error as problem:
-                logger.error("The queue cannot be used: %s. The next look is in 10 s.", problem)  # noqa: TRY400
+                logger.error("Cannot use the queue: %s. The next attempt is in 10 s.", problem)  # noqa: TRY400
                 wait = 10.0
             except Exception:  # an unforeseen one must not end deliveries
                 logger.exception("A delivery to %s failed. The next attempt is in 60 s.", self.name)
@@ -161,11 +161,11 @@ class Delivery:
         return 0.0
 
     def _note(self, batch: Sequence[Entry], found: Sequence[Notification], outcome: Outcome) -> None:
-        """Write down what came of an attempt, and decide when the next one is."""
+        """Record the outcome of an attempt, and schedule the next one."""
         if outcome.ended is Ended.DELIVERED:
             self._outbox.end(batch, DELIVERED, "", outcome.text)
             if self.problem is not None:
-                logger.info("%s (%s) takes messages again.", self.name, self.kind)
+                logger.info("%s (%s) accepts messages again.", self.name, self.kind)
             self.problem, self._failed, self._resume = None, 0, 0.0
             for entry, each in zip(batch, found, strict=True):
                 self.counts.delivered[each.receiver] += 1
@@ -194,7 +194,7 @@ class Delivery:
         if others or outcome.ended is Ended.RETRY:
             if self.problem is None or self.problem.reason != outcome.reason:
                 logger.warning(
-                    "%s (%s) did not take a message (%s): %s The next attempt is in %.0f s.",
+                    "%s (%s) did not accept a message (%s): %s The next attempt is in %.0f s.",
                     self.name,
                     self.kind,
                     outcome.reason,
@@ -234,11 +234,11 @@ class Delivery:
             if now - entry.received > (TEST_SECONDS if entry.test else EXPIRY_SECONDS)
         ]
         for entry in late:
-            # One that had no attempt of its own waited for what keeps the channel back.
-            known = self.problem or Outcome("expired", "the robot's limits held it back")
+            # A message without an attempt waited for the cause that delays the channel.
+            known = self.problem or Outcome("expired", "delayed by the robot's rate limit")
             reason = (entry.reason or known.reason) if entry.test else "expired"
-            said = f"given up after {now - entry.received:.0f} s; last: {entry.answer or known.text}"
-            self._fail([entry], Outcome(reason, said))
+            summary = f"given up after {now - entry.received:.0f} s; last: {entry.answer or known.text}"
+            self._fail([entry], Outcome(reason, summary))
             waiting.remove(entry)
 
     def _free(self, now: float) -> tuple[int, float, bool]:

@@ -81,8 +81,8 @@ class DingTalk:
         answer = post(url, encoded(message), self._secrets.hidden)
         outcome = coded(answer, (("errcode", "errmsg"),), CODES, BLOCKED_SECONDS)
         if outcome.text.startswith("errcode 310000"):
-            said = outcome.text.lower()
-            found = (name for name, signs in _SAFEGUARDS if any(sign in said for sign in signs))
+            words = outcome.text.lower()
+            found = (name for name, signs in _SAFEGUARDS if any(sign in words for sign in signs))
             outcome = outcome._replace(reason=next(found, "other"))
         return outcome._replace(text=self._secrets.hidden(outcome.text))
 

@@ -15,14 +15,14 @@ def fitted(
     size: Callable[[Any], int],
     most: int,
 ) -> tuple[Any, int]:
-    """Return a message of at most so many bytes, and how many of the cards it holds.
+    """Return a message within a limit of bytes, and how many of the cards it holds.
 
     One card is cut to fit. Of several, as many are merged as fit whole: the others wait for the next message.
 
     Args:
         cards: What to tell.
         merge: Makes one card of several.
-        write: Writes a card with these of its lines, and so many left out.
+        write: Writes a card with these of its lines, and the number of omitted lines.
         size: Bytes of what was written.
         most: Bytes that the channel takes.
     """
@@ -52,7 +52,7 @@ def _longest(most: int, fits: Callable[[int], bool]) -> int:
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text of at most so many bytes of UTF-8."""
+    """Return a text cut to a number of bytes of UTF-8."""
     content = text.encode("utf-8", "replace")
     return text if len(content) <= most else f"{content[: most - 4].decode('utf-8', 'ignore')} ..."
 
@@ -64,6 +64,6 @@ _MARKUP = {ord(sign): chr(ord(sign) + 0xFEE0) for sign in "<>[]*#"} | {ord("`"):
 def harmless(text: str) -> str:
     """Return a text in which nothing is markup, a mention or a link to a robot that reads Markdown.
 
-    These robots know no escapes: signs that mean something become those that look alike.
+    These robots have no escapes: special characters are replaced by similar ones.
     """
     return text.translate(_MARKUP)

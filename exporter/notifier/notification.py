@@ -1,4 +1,4 @@
-"""What Alertmanager posts for one group of alerts, as the queue keeps it."""
+"""Alertmanager's notification for one group of alerts, as stored in the queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue on disk: what was taken from Alertmanager and is to be delivered, and what became of it.
+"""The queue on disk: notifications from Alertmanager, and the state of their delivery.
 
 A message is on the disk before Alertmanager is answered, and leaves the queue after the robot's answer was
 read. So a kill at any moment loses nothing; between a robot's answer and the note of it, it costs a second
@@ -68,7 +68,7 @@ class Entry(NamedTuple):
 
 
 class Outbox:
-    """The queue in a folder, which one process at a time uses.
+    """The queue in a folder, used by one process at a time.
 
     Args:
         folder: Its folder, which is made.
@@ -132,7 +132,7 @@ class Outbox:
         return True
 
     def waiting(self, channel: str, most: int = 500) -> list[Entry]:
-        """Return what is to be delivered, the oldest first."""
+        """Return the messages to deliver, the oldest first."""
         return self._entries("state = ? AND channel = ? ORDER BY id LIMIT ?", WAITING, channel, most)
 
     def entry(self, number: int) -> Entry | None:
@@ -202,7 +202,7 @@ class Outbox:
             self._db.execute("DELETE FROM attempt WHERE at < ?", (now - 3600,))
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         with self._lock:
             self._db.close()
         os.close(self._held)

@@ -1,4 +1,4 @@
-"""The routes: Alertmanager's webhook, what became of messages, the silence of a notification, metrics."""
+"""The routes: Alertmanager's webhook, the state of messages, the silence of a notification, metrics."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from exporter.http.webhook import WebhookError, require
 from exporter.notifier.delivery import Delivery, initial
 from exporter.notifier.notification import PayloadError, parse
 from exporter.notifier.outbox import WAITING, Entry, Outbox
+from exporter.notifier.stack_client import SILENCE_HOURS, StackClient
 from exporter.notifier.wording import Wording, clipped, one_line, silenced_by
-from exporter.notifier.world import SILENCE_HOURS, World
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Site:
         outbox: The queue.
         deliveries: The channels, by the receiver's name.
         wording: Gives the words of the silence page.
-        world: Makes silences.
+        stack: Makes silences.
         password_file: Of the webhook.
         alertmanager: Where people open Alertmanager.
     """
@@ -49,16 +49,16 @@ class Site:
         deliveries: Mapping[str, Delivery],
         *,
         wording: Wording,
-        world: World,
+        stack: StackClient,
         password_file: Path | None,
         alertmanager: str,
     ) -> None:
         self._outbox, self._deliveries, self._wording = outbox, deliveries, wording
-        self._world, self._password_file, self._alertmanager = world, password_file, alertmanager
+        self._stack, self._password_file, self._alertmanager = stack, password_file, alertmanager
         self._refused: dict[str, int] = {"disk": 0, "body": 0, "unknown_receiver": 0}
 
     def routes(self) -> Table:
-        """Return the pages by path. A link that is followed or previewed silences nothing: that is a POST."""
+        """Return the pages by path. Following or previewing a link silences nothing: a silence is a POST."""
         return {
             "/": {"GET": self._index},
             "/alerts/*": {"POST": self._webhook},
@@ -90,7 +90,7 @@ class Site:
         except sqlite3.Error as problem:
             self._refused["disk"] += 1
             logger.error("A notification cannot be written to the queue: %s.", problem)  # noqa: TRY400
-            words = f"The queue cannot be written: {problem}. Fix: free space. Alertmanager tries again.\n"
+            words = f"The queue cannot be written: {problem}. Fix: free space. Alertmanager retries.\n"
             return text("503 Service Unavailable", words)
         delivery = self._deliveries[name]
         if new:
@@ -160,10 +160,10 @@ class Site:
         labels, translate = self._labels(request.name), self._wording.translate
         if not labels:
             return self._gone()
-        if problem := self._world.silence(labels, request.client):
+        if problem := self._stack.silence(labels, request.client):
             return text("502 Bad Gateway", f"{problem}\n")
         logger.info(
-            "A silence of %d h was made for %s, asked for by %s.", SILENCE_HOURS, labels, request.client
+            "Created a silence of %d h for %s, requested by %s.", SILENCE_HOURS, labels, request.client
         )
         words = translate("It is silenced for {hours} h.", hours=SILENCE_HOURS)
         link = f'<a href="{escape(self._alertmanager)}/#/silences">{escape(translate("All silences"))}</a>'
@@ -172,7 +172,7 @@ class Site:
     def _gone(self) -> Answer:
         return text(
             "404 Not Found",
-            f"This message is not known any more. Silences are made at {self._alertmanager}/#/alerts.\n",
+            f"This message is no longer stored. Create a silence at {self._alertmanager}/#/alerts.\n",
         )
 
     def _labels(self, name: str) -> dict[str, str]:
@@ -215,27 +215,29 @@ class Site:
         def of_channel(value: Any) -> list[Sample]:
             return [(_labels(each, each.name), value(each)) for each in channels]
 
+        yield own("notifier_received_total", "Notifications received from Alertmanager.", counted("received"))
         yield own(
-            "notifier_received_total", "Notifications that Alertmanager handed over.", counted("received")
+            "notifier_repeated_total", "Notifications that were queued or sent already.", counted("repeated")
         )
         yield own(
-            "notifier_repeated_total", "The same that were in the queue or sent already.", counted("repeated")
+            "notifier_delivered_total", "Notifications that the channel accepted.", counted("delivered")
         )
-        yield own("notifier_delivered_total", "Notifications that the channel took.", counted("delivered"))
         yield own(
             "notifier_delivery_seconds_total",
-            "Seconds from the webhook to the channel's answer, of all that were delivered.",
+            "Seconds from the webhook to the channel's answer, summed over delivered notifications.",
             counted("seconds"),
         )
         yield own(
             "notifier_requests_total",
-            "Messages sent, one of which may hold many notifications.",
+            "Messages sent; one may hold several notifications.",
             of_channel(lambda each: each.counts.requests[each.name]),
         )
-        yield own("notifier_retries_total", "Attempts that failed and pass, by reason.", by_reason("retries"))
+        yield own(
+            "notifier_retries_total", "Failed attempts that are retried, by reason.", by_reason("retries")
+        )
         yield own(
             "notifier_failures_total",
-            "Attempts that failed for good, or until the settings are changed.",
+            "Attempts that failed permanently, or until the settings change.",
             by_reason("failures"),
         )
         yield own(
@@ -250,16 +252,16 @@ class Site:
         )
         yield own(
             "notifier_queue_length",
-            "Notifications that wait.",
+            "Queued notifications.",
             of_channel(lambda each: queue.get(each.name, (0, now))[0]),
         )
         yield own(
             "notifier_queue_oldest_seconds",
-            "For how long the oldest of them waits.",
+            "Age of the oldest queued notification.",
             of_channel(lambda each: max(0.0, now - queue.get(each.name, (0, now))[1])),
         )
         refused: list[Sample] = [({"reason": reason}, count) for reason, count in self._refused.items()]
-        yield own("notifier_webhooks_refused_total", "Notifications that were not taken.", refused)
+        yield own("notifier_webhooks_refused_total", "Notifications that the notifier refused.", refused)
 
 
 def _labels(delivery: Delivery, receiver: str) -> dict[str, str]:
@@ -267,10 +269,12 @@ def _labels(delivery: Delivery, receiver: str) -> dict[str, str]:
 
 
 def _ended(entry: Entry) -> str:
-    said = f": {entry.answer}" if entry.answer else ""
+    answer = f": {entry.answer}" if entry.answer else ""
     if entry.state == WAITING:
-        return f"{entry.state}, {entry.attempts} attempts{f', {entry.reason}' if entry.reason else ''}{said}"
-    return f"{entry.state} {_clock(entry.ended or 0.0)}{said}"
+        return (
+            f"{entry.state}, {entry.attempts} attempts{f', {entry.reason}' if entry.reason else ''}{answer}"
+        )
+    return f"{entry.state} {_clock(entry.ended or 0.0)}{answer}"
 
 
 def _clock(seconds: float) -> str:

@@ -84,7 +84,7 @@ class WeCom:
                 }
             )
             if drawn.reason:
-                logger.warning("The picture of a message was not taken: %s", drawn.text)
+                logger.warning("The picture of a message was not accepted: %s", drawn.text)
         return outcome
 
     def _post(self, message: Any) -> Outcome:

@@ -274,7 +274,7 @@ def escaped(text: str) -> str:
 
 
 def clipped(text: str, most: int) -> str:
-    """Return a text of at most so many characters, and three dots."""
+    """Return a text cut to a number of characters, with three dots."""
     return text if len(text) <= most else f"{text[:most]} ..."
 
 

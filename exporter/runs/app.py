@@ -63,12 +63,12 @@ class App:
         self._server = ServerThread(server)
 
     def start(self) -> None:
-        """Begin what goes on in the background."""
+        """Start the background threads."""
         for part in (self._server, self._collector, self._overview, self._discovery):
             part.start()
 
     def look(self) -> float:
-        """Read what is new; returns for how many seconds nothing more is to be done."""
+        """Read new data; returns the seconds until the next call is due."""
         more = self._collector.look()
         self._registry.maintain()
         return 0 if more else self._collector.settings.poll

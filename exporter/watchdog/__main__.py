@@ -1,4 +1,4 @@
-"""``python -m exporter.watchdog``: look at what keeps Prometheus from reporting faults, and report it."""
+"""``python -m exporter.watchdog``: report faults that keep Prometheus from alerting."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from exporter.watchdog.servers import Alertmanager, Prometheus, Supervisor
 logger = logging.getLogger("exporter.watchdog")
 
 LOOK_SECONDS = 10.0
-"""Between two looks. With what each of them needs to be sure, a fault is reported within a minute."""
+"""Between two checks. Including confirmation, a fault is reported within a minute."""
 TICK_SECONDS = 0.5
 
 INDEX = "Stepwatch watchdog. What is wrong: /api/v1/findings  Metrics: /metrics  Health: /-/healthy\n"
@@ -121,8 +121,8 @@ class Watchdog:
             for known in self._findings.present
         ]
         metrics = [
-            own("watchdog_finding", "What is wrong now.", found),
-            own("watchdog_last_look_timestamp_seconds", "The last look.", self._looked),
+            own("watchdog_finding", "Current findings.", found),
+            own("watchdog_last_look_timestamp_seconds", "When the last check ended.", self._looked),
             *disks.samples(self._folders),
             *peers.samples(self._peers),
             *process.samples(),
@@ -134,7 +134,7 @@ class Watchdog:
             try:
                 self._look()
             except Exception:  # an unforeseen one must not end the looks
-                logger.exception("A look at the stack failed. The next one is in %.0f s.", LOOK_SECONDS)
+                logger.exception("A check of the stack failed. The next one is in %.0f s.", LOOK_SECONDS)
             time.sleep(LOOK_SECONDS)
 
     def _look(self) -> None:
@@ -163,7 +163,7 @@ def log_changes(findings: Findings, found: Iterable[Finding], now: float) -> lis
     """Take the findings of a check at this Unix time and log new ones. Return those that are over."""
     over = findings.update(found, now)
     for finding in over:
-        logger.info("over: %s: %s", finding.summary, finding.name)
+        logger.info("resolved: %s: %s", finding.summary, finding.name)
     for known in findings.present:
         if known.since == now:
             logger.error("%s: %s", known.finding.summary, known.finding.description)

@@ -1,4 +1,4 @@
-"""A small HTTP client: the library's weighs more than all the rest of the watchdog."""
+"""A small HTTP client: the library's uses more memory than the rest of the watchdog."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ class Client:
                         raise UnreachableError(Text("The response is too slow"))
         except OSError as problem:
             # For a refused certificate, the reason has the useful words.
-            said = getattr(problem, "verify_message", "") or problem.strerror or str(problem)
-            raise UnreachableError(said) from None
+            reason = getattr(problem, "verify_message", "") or problem.strerror or str(problem)
+            raise UnreachableError(reason) from None
         first, end, content = answer.partition(b"\r\n\r\n")
         words = first.split(b" ", 2)
         if not end or len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():

@@ -278,9 +278,9 @@ def samples(folders: Sequence[Folder]) -> Iterator[Metric]:
     spaces = {folder.look.space.mountpoint: folder.look.space for folder in folders if folder.look}
     for name, text, value in (
         ("size_bytes", "Size of a file system that holds state.", attrgetter("size")),
-        ("free_bytes", "What a part may still write to it.", attrgetter("free")),
-        ("files", "Its inodes; 0 if it has no limit.", attrgetter("files")),
-        ("files_free", "Its free inodes.", attrgetter("files_free")),
+        ("free_bytes", "Free bytes that a part may use.", attrgetter("free")),
+        ("files", "Inodes of the file system; 0 if it has no limit.", attrgetter("files")),
+        ("files_free", "Free inodes of the file system.", attrgetter("files_free")),
     ):
         values: list[Sample] = []
         for space in spaces.values():

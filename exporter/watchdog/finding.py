@@ -14,7 +14,7 @@ _PART = re.compile(r"\{(\w+)\}")
 
 
 class Text(str):
-    """An English text with its parts filled in, that can be said in another language.
+    """An English text with its values, translatable.
 
     Args:
         text: The text, ``{name}`` in which becomes the part of that name.
@@ -80,7 +80,7 @@ class Finding(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A finding, since when it is there, and until when it was seen (Unix seconds)."""
+    """A finding, with the times when it was first and last seen (Unix seconds)."""
 
     finding: Finding
     since: float
@@ -126,7 +126,7 @@ class Findings:
         return cls(alert["severity"], alert["annotations"], alert["generator"], texts, labels, expiry=expiry)
 
     def update(self, found: Iterable[Finding], now: float) -> list[Finding]:
-        """Take the findings of a look at this Unix time. Returns those that are over since the last look."""
+        """Record the findings of a check at this Unix time. Returns those resolved since the last check."""
         before = {(known.finding.fault, known.finding.name): known.finding for known in self.present}
         for finding in found:
             key = finding.fault, finding.name
@@ -138,7 +138,7 @@ class Findings:
         return list(before.values())
 
     def alerts(self, now: float) -> list[dict[str, Any]]:
-        """Return what to post to Alertmanager at this time: what is wrong with others, and what ended."""
+        """Return the alerts to post to Alertmanager at this time: current and ended ones."""
         return [
             self._alert(known, now)
             for known in self._known.values()
@@ -146,7 +146,7 @@ class Findings:
         ]
 
     def forget(self, now: float) -> None:
-        """Drop what ended, once Alertmanager has taken its end."""
+        """Drop ended findings after Alertmanager accepted their end."""
         self._known = {key: known for key, known in self._known.items() if not known.is_over(now)}
 
     def _alert(self, known: Known, now: float) -> dict[str, Any]:

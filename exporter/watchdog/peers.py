@@ -37,8 +37,8 @@ class _Fault(Exception):  # noqa: N818  the peer's, not ours
         self.text = text
 
 
-class News(NamedTuple):
-    """A peer's Watchdog alert: when it was last sent, and for how many seconds it is valid."""
+class Heartbeat(NamedTuple):
+    """A peer's Watchdog alert: when it was last sent, and for how many seconds that is valid."""
 
     sent: tuple[str, ...]
     counts: float
@@ -66,7 +66,7 @@ class Peer:
         self._well: float | None = None
 
     def start(self, interval: float = LOOK_SECONDS) -> None:
-        """Look every so many seconds, in the background: a peer that hangs holds up nothing else."""
+        """Check the peer periodically, in the background: a peer that hangs delays nothing else."""
 
         def run() -> None:
             while True:
@@ -81,7 +81,7 @@ class Peer:
             self._well = time.monotonic()
         patience = self._patience
         try:
-            news = _news(self._client)
+            heartbeat = _heartbeat(self._client)
         except UnreachableError as problem:
             self.problem = Text("no response ({reason})", reason=problem.args[0])
         except _Fault as fault:
@@ -91,9 +91,9 @@ class Peer:
             self.problem = Text("the check failed; see the watchdog's log on this machine")
         else:
             # Prometheus lets an alert count for four times as long as it takes to send it again.
-            patience = max(patience, news.counts / 2)
-            if news.sent != self._sent:
-                self._sent, self._well, self.problem = news.sent, time.monotonic(), None
+            patience = max(patience, heartbeat.counts / 2)
+            if heartbeat.sent != self._sent:
+                self._sent, self._well, self.problem = heartbeat.sent, time.monotonic(), None
             elif time.monotonic() - self._well >= patience:
                 self.problem = Text("its Alertmanager answers, but its Prometheus no longer sends alerts")
         # Judged here, right after an answer: a watchdog that was stopped itself for long knows nothing yet.
@@ -101,7 +101,7 @@ class Peer:
         self.down = self.problem is not None and self.silence >= patience
 
     def findings(self) -> Iterator[Finding]:
-        """Yield that it is down, if it is."""
+        """Yield the finding that it is down, if it is."""
         problem = self.problem
         if not self.down or problem is None:
             return
@@ -119,7 +119,7 @@ class Peer:
         yield Finding(PEER_DOWN, self.name, SUMMARY, description)
 
     def report(self) -> dict[str, Any]:
-        """Return what is known of it, as JSON has it."""
+        """Return its state, for JSON."""
         return {
             "peer": self.name,
             "url": self._client.address,
@@ -151,18 +151,18 @@ def samples(every: Sequence[Peer]) -> list[Metric]:
     return [
         own(
             "watchdog_peer_down",
-            "Whether a peer has been silent for too long.",
+            "1 if a peer has been silent for too long.",
             [({"peer": each.name}, float(each.down)) for each in every],
         ),
         own(
             "watchdog_peer_silence_seconds",
-            "Since a peer was last known to be well.",
+            "Seconds since a peer was last known to be well.",
             [({"peer": each.name}, each.silence) for each in every],
         ),
     ]
 
 
-def _news(client: Client) -> News:
+def _heartbeat(client: Client) -> Heartbeat:
     reply = client.get(QUESTION)
     if reply.status != 200:
         raise _Fault(_refusal(reply.status))
@@ -175,7 +175,7 @@ def _news(client: Client) -> News:
         raise _Fault(
             Text("its Alertmanager has no Watchdog alert: its Prometheus is down or cannot reach it")
         )
-    return News(tuple(sorted(sent for sent, _ in found)), min(counts))
+    return Heartbeat(tuple(sorted(sent for sent, _ in found)), min(counts))
 
 
 def _alerts(body: str) -> list[dict[str, Any]]:

@@ -22,8 +22,8 @@ from exporter.runs.stats.catalogue import JUDGED
 from stepwatch.backtest.server import START, Tick
 from stepwatch.operate import logfiles
 
-MISSING = "there is no such file or folder"
-EMPTY = "there is no log in it. Fix: name logs or their folder: `make backtest RUNS=/path/to/logs`"
+MISSING = "no such file or folder"
+EMPTY = "no log found in it. Fix: name logs or their folder: `make backtest RUNS=/path/to/logs`"
 
 SAMPLES = ".samples"
 """How the names of the files of samples end."""
@@ -32,7 +32,7 @@ REPEAT_SECONDS = 240
 """A value that stays is written again: Prometheus takes a sample to be valid for five minutes."""
 
 GONE = math.nan
-"""For a statistic that no longer exists (a resume clears the windows): no comparison holds for it."""
+"""Value of a statistic that no longer exists (a resume clears the windows): every comparison is false."""
 
 
 class Replayed(NamedTuple):
@@ -124,7 +124,7 @@ def write(
     """Write the samples of a log's runs, of these metrics only; record k (from 1) at ``START`` + k.
 
     Raises:
-        UnreadError: there is no run in it.
+        UnreadError: it contains no run.
     """
     with out.open("w", encoding="utf-8") as samples:
         writers: dict[str, _Writer] = {}

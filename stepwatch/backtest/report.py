@@ -21,8 +21,8 @@ PAGE, DOCUMENT = "index.html", "backtest.json"
 
 HEAD = ("alert", "severity", "records", "steps", "value", "threshold", "")
 SUGGESTED = ("limit", "alert", "severity", "now", "fires on", "lower", "higher")
-NOTHING = "There is no run in what was named. docs/formats.md lists what is understood."
-UNKNOWN = "none of its keys is a signal that rules look at; `make inspect RUNS=folder` shows them"
+NOTHING = "No run found. docs/formats.md lists the supported formats."
+UNKNOWN = "none of its keys is a signal that rules use; `make inspect RUNS=folder` shows them"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Report:
         if not judged:
             return
         yield ""
-        yield f"Left out, as no old log can tell: {', '.join(self.results.left_out)}."
+        yield f"Not replayed, because logs lack the data: {', '.join(self.results.left_out)}."
         if self.suggestions is None:
             return
         yield ""

@@ -49,7 +49,7 @@ START_SECONDS = 60
 STOP_SECONDS = 30
 
 QUERIES = 2
-"""At once; each takes a core of Prometheus."""
+"""Queries at once; each takes a core of Prometheus."""
 
 MOST_POINTS = 10_000
 """Prometheus answers at most 11,000 points a series."""
@@ -185,8 +185,8 @@ def _running(server: Program, folder: Path) -> Iterator[str]:
     try:
         while http_client.read(f"http://{address}/-/ready") is None:
             if process.poll() is not None or time.monotonic() > deadline:
-                said = "\n".join(last_lines(log, 5))
-                raise ServerError(f"Prometheus does not start:\n{said}")
+                log_end = "\n".join(last_lines(log, 5))
+                raise ServerError(f"Prometheus does not start:\n{log_end}")
             time.sleep(0.02)
         yield f"http://{address}"
     finally:

@@ -19,8 +19,8 @@ REACH = 8
 """Values are tried from an eighth of a limit to eight times it."""
 
 INTRODUCTION = (
-    f"Each limit alone, tried from 1/{REACH} to {REACH} times what it is, as far as the configuration takes "
-    "it, in steps of two digits: from which value on would an alert fire on other runs?"
+    f"Each limit alone, tried from 1/{REACH} to {REACH} times its value, within what the configuration "
+    "allows, in steps of two digits: the value from which on an alert fires on other runs."
 )
 
 MOST_NAMES = 3
@@ -159,7 +159,7 @@ class Suggestion:
 
 
 def unreached(suggestions: Sequence[Suggestion]) -> str:
-    """Return the limits that no run comes near, in one line; empty if there are none."""
+    """Return the limits that no run comes near, in one line, if any."""
     reached = {suggestion.limit for suggestion in suggestions if suggestion.reached}
     keys = dict.fromkeys(each.limit for each in suggestions if each.limit not in reached)
     if not keys:

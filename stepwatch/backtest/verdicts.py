@@ -1,4 +1,4 @@
-"""``python -m stepwatch verdicts``: what people said of alerts, and limits that would have kept quiet."""
+"""``python -m stepwatch verdicts``: verdicts on alerts, and limits that would have avoided false alarms."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Proposal:
 
 
 def verdicts(options: argparse.Namespace, config: Path, say: Say) -> int:
-    """Print what was said of alerts, and what would have kept false alarms away; with ``write``, add that.
+    """Print verdicts on alerts, and limits that would have avoided false alarms; ``write`` adds these.
 
     Returns:
         0; 1 if there is nothing to propose for a false alarm.
@@ -71,35 +71,35 @@ def verdicts(options: argparse.Namespace, config: Path, say: Say) -> int:
         Refused: The run exporter does not answer, or config.yaml cannot be changed.
     """
     settings = load(config)
-    said = _said(settings)
-    if not said:
+    given = _given(settings)
+    if not given:
         say("No alert has been judged yet. Each message about a run links to the question.")
         return 0
-    for verdict in said:
+    for verdict in given:
         since = f" since {_clock(verdict.since)}" if verdict.since else ""
         note = f" ({verdict.note})" if verdict.note else ""
         say(f"{WORDS[verdict.verdict]}: {verdict.alert} on {verdict.run}{since}{note}")
     code = 0
     wanted: list[Proposal] = []
-    for run, alerts in _false(said).items():
+    for run, alerts in _false(given).items():
         for alert, found in _proposals(run, alerts, settings):
             say(f"\n{alert} on {run}:")
             if isinstance(found, str):
                 say(f"  no proposal: {found}")
                 code = 1
                 continue
-            say(f"  {found.key}: {found.now:g} -> {found.value:g} keeps it quiet, by the log of the run.")
-            say(f"  In config.yaml, below overrides:\n    {found.line}")
+            say(f"  {found.key}: {found.now:g} -> {found.value:g} would not have fired on this run's log.")
+            say(f"  In config.yaml, under overrides:\n    {found.line}")
             wanted.append(found)
     if wanted and options.write:
         add(config, wanted)
-        say(f"\n{config} has them now. In force after `make up`.")
+        say(f"\nAdded to {config}. Fix: apply them with `make up`.")
     elif wanted:
-        say("\nTo have them written into config.yaml: --write.")
+        say("\nTo write them to config.yaml: --write.")
     return code
 
 
-def _said(config: Config) -> list[Verdict]:
+def _given(config: Config) -> list[Verdict]:
     exporter = f"http://{config.address('exporter')}"
     page = http_client.read(f"{exporter}/api/v1/verdicts")
     if page is None:
@@ -107,23 +107,23 @@ def _said(config: Config) -> list[Verdict]:
     return [Verdict(**each) for each in json.loads(page)["verdicts"]]
 
 
-def _false(said: Sequence[Verdict]) -> dict[str, dict[str, bool]]:
+def _false(given: Sequence[Verdict]) -> dict[str, dict[str, bool]]:
     """By run, the alerts that were false; with whether the same was right there another time."""
-    right = {(each.run, each.alert) for each in said if each.verdict != "false_alarm"}
+    right = {(each.run, each.alert) for each in given if each.verdict != "false_alarm"}
     found: dict[str, dict[str, bool]] = {}
-    for each in said:
+    for each in given:
         if each.verdict == "false_alarm":
             found.setdefault(each.run, {})[each.alert] = (each.run, each.alert) in right
     return found
 
 
 def _proposals(run: str, alerts: dict[str, bool], config: Config) -> Iterator[tuple[str, Proposal | str]]:
-    """Yield for each alert the limit that would have kept it quiet, or why there is none."""
+    """Yield for each alert the limit that would have avoided it, or why there is none."""
     names = find([str(config.runs.path)], config.runs.path).found
     logs = [str(found.path) for name, found in names if name == run]
     for alert, right in alerts.items():
         if right:
-            yield alert, "the same alert was right on this run another time"
+            yield alert, "the same alert was judged right on this run at another time"
         elif not logs:
             yield alert, f"the run's log is no longer below {config.runs.path}"
     judged = [alert for alert, right in alerts.items() if logs and not right]
@@ -139,9 +139,9 @@ def _proposals(run: str, alerts: dict[str, bool], config: Config) -> Iterator[tu
         if choices:
             yield alert, min(choices, key=lambda each: abs(each.value - each.now) / each.now)
         elif fired:
-            yield alert, "no single limit, from 1/8 to 8 times what it is, keeps it quiet"
+            yield alert, "no single limit, from 1/8 to 8 times its value, avoids it"
         else:
-            yield alert, "with today's limits it does not fire on the log of this run"
+            yield alert, "with today's limits it does not fire on this run's log"
 
 
 def _quiet(tried: Suggestion, run: str) -> Iterator[Proposal]:

@@ -99,7 +99,7 @@ class BestFolder:
         )
         try:
             self.place.mkdir(exist_ok=True)
-            # A link would lead elsewhere what deletes here.
+            # A link would redirect deletions elsewhere.
             file = os.open(self.place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except (FileExistsError, NotADirectoryError):
             raise foreign from None
@@ -135,7 +135,7 @@ class BestFolder:
             )
         if any(size == NOT_REGULAR for _, size, _ in checkpoint.files.values()):
             raise NotKept(
-                f"{checkpoint.path} holds a link, so it is not kept: it might lead to what changes."
+                f"{checkpoint.path} contains a link, so it is not kept: the target of the link may change."
             )
         self._has_room(checkpoint.bytes)
         new = self._new
@@ -171,7 +171,9 @@ class BestFolder:
         self._save()
         self._clear(self._old)
         if foreign:
-            raise NotKept(f"{path} is no longer kept, but left there: it holds what Stepwatch did not make.")
+            raise NotKept(
+                f"{path} is no longer kept, but not deleted: it contains files that Stepwatch did not make."
+            )
 
     @property
     def _new(self) -> Path:
@@ -212,7 +214,7 @@ class BestFolder:
         self._describe()
 
     def _changed(self, kept: Kept, there: Files) -> str:
-        """What is kept is no longer what was kept: forget it, and delete it where the trainer has it too."""
+        """Forget a kept checkpoint that changed, and delete it if the trainer has it too."""
         del self._kept[kept.name]
         path = self.place / kept.name
         if not there:

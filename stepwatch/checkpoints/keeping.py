@@ -25,7 +25,7 @@ class Result:
     """What became of it.
 
     Attributes:
-        wanted: How many checkpoints are to be kept; 0 for a run that keeps none.
+        wanted: How many checkpoints to keep; 0 for none.
         kept: The names of those that are.
         place: The folder they are in.
         pending: Whether there is more to be done once the log has the steps of what is saved.
@@ -43,7 +43,7 @@ def keep(order: Order, complete: Sequence[Checkpoint]) -> Result:
     """Keep those of the complete checkpoints that are among the best, and drop what no longer is.
 
     Args:
-        order: What the wrapper was told.
+        order: The wrapper's instructions.
         complete: The trainer's checkpoints.
     """
     result = Result()

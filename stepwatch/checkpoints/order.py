@@ -1,4 +1,4 @@
-"""What the wrapper tells its watcher, and the watcher its keeper."""
+"""Instructions of the wrapper to its watcher, and of the watcher to its keeper."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-"""Where these processes run: not in the trainer's folder, whose modules might have our names."""
+"""Working folder of these processes: not the trainer's, whose modules might have our names."""
 _PR_SET_PDEATHSIG = 1
 
 

@@ -55,7 +55,7 @@ def watched(order: Order | None) -> Iterator[Callable[[], set[str]] | None]:
 
 @dataclass(frozen=True)
 class Saving:
-    """What the user said about checkpoints on the command line.
+    """Options about checkpoints on the command line.
 
     Attributes:
         folder: Where the trainer saves them; ``None`` for where its command line says.
@@ -74,7 +74,7 @@ class Saving:
         return watched(self.order(command, log, runs))
 
     def order(self, command: Sequence[str], log: Path, runs: Path) -> Order | None:
-        """Return what is to be watched; ``None`` where it is not known where the trainer saves.
+        """Return what to watch; ``None`` if the trainer's checkpoint folder is unknown.
 
         Args:
             command: The trainer and its arguments.
@@ -82,7 +82,7 @@ class Saving:
             runs: The folder of logs.
 
         Raises:
-            Refused: Checkpoints are to be kept, and it is not known where they are.
+            Refused: Checkpoints should be kept, but their folder is unknown.
         """
         folder = self.folder or layouts.folder(command, Path.cwd())
         if folder is None:

@@ -51,7 +51,7 @@ class Scores:
     means: dict[int, float] = field(default_factory=dict)
 
     def of(self, step: int) -> Score | None:
-        """Return the score of the weights after a step; ``None`` where nothing tells.
+        """Return the score of the weights after a step, ``None`` if unknown.
 
         Where evaluations are logged, only they count: that of the step, else the last one before it.
         """

@@ -117,7 +117,7 @@ class Watcher:
         with suppress(ValueError):
             result = json.loads(done.stdout)
         if done.returncode or not result:
-            self._say("the best checkpoint was not looked for: the process that does so failed.")
+            self._say("no best checkpoint was kept: the process that does so failed.")
             result = {"wanted": 1, "pending": True, "says": [], "kept": [], "place": ""}
         self._wanted = bool(result["wanted"])
         self._place = Path(result["place"])

@@ -90,7 +90,7 @@ class Policy(Section):
             )
         elif last and [*self.do][-len(last) :] != last:
             says, expected, fix = (
-                f"goes on after {last[0]}",
+                f"has steps after {last[0]}",
                 f"{' and then '.join(last)} as the last step" + "s" * (len(last) - 1),
                 f"write evidence and notify before {last[0]}: they are about the run as it was",
             )
@@ -102,7 +102,7 @@ class Policy(Section):
         if self.severity is not None and not {self.severity, None} & known:
             has = one_of(sorted(filter(None, known)))
             yield Fault(
-                f"is never that of {self.on}",
+                f"is not a severity of {self.on}",
                 expected=f"{has}, or null for any",
                 fix=f"write {has}, or delete it",
                 at=("severity",),
@@ -138,7 +138,7 @@ class ActionTarget(Section):
     def _one(self) -> ActionTarget:
         if (self.pid_file is None) == (self.ray_job is None):
             raise Fault(
-                "names " + ("nothing to reach a run by" if self.pid_file is None else "two things"),
+                "names " + ("no way to reach a run" if self.pid_file is None else "two things"),
                 value=NOTHING,
                 expected="pid_file or ray_job, and not both",
                 fix="write one of them",

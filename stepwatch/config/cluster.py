@@ -36,13 +36,13 @@ OUT_OF_ORDER = Duration.parse("16h")
 NODE = "node"
 """The label that tells nodes apart: an agent puts it on all that it sends."""
 
-_NAME_EXPECTED = "up to 63 letters, digits and any of . _ -, and no dot at its beginning"
+_NAME_EXPECTED = "up to 63 letters, digits and any of . _ -, without a leading dot"
 
 
 def _node(value: Any) -> str:
     if isinstance(value, str) and NODE_NAME.fullmatch(value):
         return value
-    raise Fault("is not the name of a node", expected=_NAME_EXPECTED, fix="write node-7, say")
+    raise Fault("is not the name of a node", expected=_NAME_EXPECTED, fix="write a name such as node-7")
 
 
 NodeName = Annotated[str, Checked(_node)]
@@ -146,7 +146,7 @@ def faults(config: Config) -> Iterator[Fault]:
     if role == AGENT and not (config.hub.url and config.hub.token_file):
         lacks = " and ".join(key for key in ("url", "token_file") if getattr(config.hub, key) is None)
         yield Fault(
-            f"is the role of a machine that sends to a hub, and hub has no {lacks}",
+            f"needs a hub to send to, and hub has no {lacks}",
             expected="hub with url and token_file",
             fix='write hub: {url: "https://hub.example.org:9415", token_file: secrets/hub-token}',
             at=("role",),
@@ -170,7 +170,7 @@ def faults(config: Config) -> Iterator[Fault]:
     if role != AGENT:
         return
     for at, found, says in (
-        (("receivers",), config.receivers, "have no effect on an agent, which notifies no one"),
+        (("receivers",), config.receivers, "have no effect on an agent, which sends no notifications"),
         (
             ("actions", "policies"),
             config.actions.policies,

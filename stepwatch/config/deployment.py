@@ -76,7 +76,7 @@ BEHIND_DOOR = ("prometheus", "alertmanager")
 
 HOST = "host.docker.internal"
 HOST_FILES = "/host"
-"""Below that the run exporter sees a folder of this machine as it is."""
+"""Below this path the run exporter sees the file system of this machine."""
 
 HOST_PROC = "/host/proc"
 """Where compose.processes.yaml has the GPU exporter see the /proc of this machine."""

@@ -34,7 +34,7 @@ def _times(value: Any) -> Minutes:
     match = _TIMES.fullmatch(text) if isinstance(text, str) else None
     if not match or text[6:] > "24:00":
         raise Fault(
-            "is not a span of a day", expected="a text such as 09:00-17:30", fix="write hours and minutes"
+            "is not a time range", expected="a text such as 09:00-17:30", fix="write hours and minutes"
         )
     start, end = text.split("-")
     if start >= end:
@@ -64,9 +64,7 @@ def _range(names: tuple[str, ...], low: int, high: int, expected: str) -> Callab
             first, _, last = text.partition(":")
             found = (number(first), number(last or first))
         except (AttributeError, ValueError) as error:
-            raise Fault(
-                "is not understood", expected=expected, fix="write one of these, or first:last"
-            ) from error
+            raise Fault("is not valid", expected=expected, fix="write one of these, or first:last") from error
         if found[0] > found[1] and (found[0] > 0) == (found[1] > 0):
             raise Fault("ends before it begins", expected=expected, fix="write two ranges")
         return found
@@ -173,5 +171,5 @@ class TimeInterval(Section):
     @classmethod
     def _some(cls, value: tuple[Hours, ...]) -> tuple[Hours, ...]:
         if not value:
-            raise Fault("is empty", expected="one span of time or more", fix="write when it is, or delete it")
+            raise Fault("is empty", expected="one time range or more", fix="write a time range, or delete it")
         return value

@@ -181,7 +181,7 @@ class Mail(Section):
     @classmethod
     def _some_address(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not value:
-            raise Fault("is empty", expected="one address or more", fix="write who gets the mail")
+            raise Fault("is empty", expected="one address or more", fix="write the recipients")
         return value
 
     @model_validator(mode="after")

@@ -69,8 +69,8 @@ def load_changed(path: Path, changes: Iterable[str]) -> Config:
         if not equals or not all(key.split(".")):
             raise refusal(
                 f"{SET} {text}",
-                "names no value",
-                expected="keys with dots between them, and a value",
+                "has no value",
+                expected="a dotted key and a value",
                 fix="write, for example, alerts.KL.warning.above_start=0.3",
             )
         document = parse(value, f"{SET} {key}")
@@ -88,12 +88,12 @@ def written(path: Path) -> Document:
     """Return what a file says, whether or not it makes sense.
 
     Raises:
-        ConfigError: The file cannot be read, or holds no mapping.
+        ConfigError: The file cannot be read, or is not a mapping.
     """
     document = parse(_text(path), str(path))
     if not isinstance(document.values, dict):
         raise refusal(
-            str(path), "holds no mapping", expected="keys and values", fix='write "key: value"', line=1
+            str(path), "is not a mapping", expected="keys and values", fix='write "key: value"', line=1
         )
     return document
 
@@ -102,7 +102,7 @@ def validated(values: dict[str, Any], path: Path) -> Config:
     """Return the configuration that a file's values are, with the demo's overrides after its own.
 
     Raises:
-        pydantic.ValidationError: They are none.
+        pydantic.ValidationError: They are invalid.
     """
     # The section is named although it may be missing: its default path is relative, too.
     config = Config.model_validate({"runs": {}, **values}, context={"folder": path.absolute().parent})
@@ -154,7 +154,7 @@ def _not_text(file: str, lines_before: int, what: str) -> ConfigError:
         file,
         f"{what} is not printable UTF-8 text",
         expected="UTF-8 text",
-        fix="save the file as UTF-8 and delete what cannot be seen",
+        fix="save the file as UTF-8 and delete invisible characters",
         line=lines_before + 1,
     )
 
@@ -178,11 +178,12 @@ def within(values: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
 def _leaks(document: Document) -> Iterator[Problem]:
     for path, kind in within(document.values):
         fault = Fault(
-            f"holds what looks like {kind}; everyone who reads this file or the generated ones would know it",
+            f"holds what looks like {kind}; everyone who can read this file or the generated ones could read "
+            "it",
             value=NOTHING,
             expected="no secret in this file",
-            fix="delete it and have it replaced by its issuer; where one is needed, a key such as url_file, "
-            "credentials_file or token_file names a file that holds it",
+            fix="delete it and rotate it; where a secret is needed, name a file with it by a key such as "
+            "url_file, credentials_file or token_file",
         )
         yield Problem(document.line(path), fault.below(path))
 

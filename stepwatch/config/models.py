@@ -1,4 +1,4 @@
-"""The whole of config.yaml as frozen records; defaults and checks stand beside the fields."""
+"""The whole of config.yaml as frozen records; defaults and checks are beside the fields."""
 
 from __future__ import annotations
 
@@ -356,7 +356,7 @@ class Config(Section):
             known, fix = one_of(tuple(policies)), instead(name, policies)
         if not fix.startswith("did you mean"):
             fix = "add it to retry in config.yaml, see docs/actions.md."
-        raise Refused(f"--retry {name}: there is no such policy. Expected: {known}. Fix: {fix}")
+        raise Refused(f"--retry {name}: no such policy. Expected: {known}. Fix: {fix}")
 
     def address(self, part: str) -> str:
         """Return host:port at which a part (a key below ports) is reached."""
@@ -473,7 +473,7 @@ def _same(items: Iterable[Section], key: str, at: KeyPath) -> Iterator[Fault]:
 
 
 def _unknown_intervals(config: Config) -> Iterator[Fault]:
-    """Yield a fault for each name of a time interval that is none."""
+    """Yield a fault for each unknown name of a time interval."""
     known = [interval.name for interval in config.time_intervals]
     for index, receiver in enumerate(config.receivers):
         for key in ("active_time_intervals", "mute_time_intervals"):
@@ -489,7 +489,7 @@ def _unknown_intervals(config: Config) -> Iterator[Fault]:
 
 
 def _shared_keys(signals: Signals) -> Iterator[Fault]:
-    """Yield a fault for each key that stands below two signals, in whichever way it is spelt."""
+    """Yield a fault for each key below two signals, in any spelling."""
     owners: dict[str, str] = {}
     for signal, keys in signals.items():
         for index, key in enumerate(keys):
@@ -524,8 +524,8 @@ def _action_faults(config: Config) -> Iterator[Fault]:
     changed = [policy for policy in actions.policies if not set(DISRUPTIVE).isdisjoint(policy.do)]
     if changed and not actions.dry_run and actions.veto.milliseconds and not config.receivers:
         yield Fault(
-            "would announce to no one that a run is to be changed",
-            expected="a receiver, so that someone can veto",
+            "would change runs without announcing it to anyone",
+            expected="a receiver, so that a person can veto",
             fix="add one below receivers, or set veto: 0s",
             at=("actions", "dry_run"),
             value=actions.dry_run,

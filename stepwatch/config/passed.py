@@ -36,7 +36,7 @@ class Kind:
     Attributes:
         label: What its metrics call it; ``<label>_configs`` is its key.
         title: What messages call it.
-        texts: What is said where the user wrote nothing.
+        texts: Texts by default.
         secrets: The keys that hold a secret; each has a twin that ends in ``_file``.
         since: The first version that has it; those that we work on begin with 0.25.
         newer: The first versions of keys that came later, for those that are not in the oldest.
@@ -268,7 +268,7 @@ class Passed:
 
 
 def leaves(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
-    """Yield every value that is no mapping and no list, or an empty one, with its path."""
+    """Yield every scalar and every empty mapping or list, with its path."""
     inside = (
         value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     )
@@ -279,7 +279,7 @@ def leaves(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
 
 
 def block(kind: Kind) -> Checked:
-    """Return the check of what stands below the key of a kind: a list of one mapping."""
+    """Return the check of the value of a kind's key: a list of one mapping."""
 
     def check(value: Any, info: ValidationInfo) -> Passed:
         if isinstance(value, Passed):
@@ -329,7 +329,7 @@ def _faults(kind: Kind, written: Mapping[str, Any], info: ValidationInfo) -> Ite
                 "is a secret that would be written to generated files",
                 at=path,
                 value=NOTHING,
-                expected=f"no key here: {kind.title} finds AWS's own files, environment or role",
+                expected=f"no key here: {kind.title} reads AWS's own files, environment or role",
                 fix="delete access_key and secret_key, and name a profile or role_arn",
             )
         elif path[0] in ("http_config", "tls_config") and key in _HTTP_SECRETS:

@@ -62,7 +62,7 @@ def to_matcher(value: Any) -> Matcher:
     """Return the matcher that a text is.
 
     Raises:
-        Fault: It is none.
+        Fault: It is invalid.
     """
     if isinstance(value, Matcher):
         return value

@@ -114,7 +114,9 @@ def explain(model: type[Section], path: str) -> str:
         field, below = found[part]
         if below is None or depth == len(parts) - 1:
             if part != parts[-1]:
-                raise Refused(f"{path}: {part} holds no keys. Expected: a value. Fix: leave the rest out")
+                raise Refused(
+                    f"{path}: {part} has no keys below it. Expected: a section. Fix: remove the rest"
+                )
             return above + _entry(part, field, below, 2 * depth)
         above, at = f"{above}{'  ' * depth}{part}:\n", below
     raise AssertionError(path)  # split() returns one part at least

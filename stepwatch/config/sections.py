@@ -160,7 +160,7 @@ def _readable(value: Duration) -> Duration:
     raise Fault(
         f"is shorter than {SHORTEST}" if value < SHORTEST else f"is longer than {LONGEST}",
         expected=f"from {SHORTEST} to {LONGEST}",
-        fix="write 1s, unless the processor is short",
+        fix="write 1s, or more if processor time is scarce",
     )
 
 

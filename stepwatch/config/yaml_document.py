@@ -37,7 +37,7 @@ _FLOAT = re.compile(
 _SURPRISES = (
     (
         re.compile(r"(?i:on|off|yes|no)"),
-        "is a switch to some YAML readers and text to others",
+        "is a boolean to some YAML readers and text to others",
         "true or false, or the word in quotes",
     ),
     (re.compile(r"[-+]?\.(?i:inf|nan)"), "is not finite", "a finite number"),
@@ -118,7 +118,7 @@ def _syntax(error: yaml.MarkedYAMLError, text: str, name: str) -> ConfigError:
     lines = text.splitlines()
     near = lines[line] if line < len(lines) else ""
     if "\t" in near[: len(near) - len(near.lstrip())] or "\\t" in (error.problem or ""):
-        says, fix = "a tab stands where YAML wants spaces", "indent with spaces only"
+        says, fix = "a tab is used where YAML requires spaces", "indent with spaces only"
     else:
         says = f"the text is not valid YAML ({error.problem or error.context})"
         fix = "check indentation, colons, quotes and brackets in this line and the one before"
@@ -132,7 +132,7 @@ class _Node:
     line: int
     text: str | None = None
     plain: bool = False
-    """Without quotes: the text may mean a number, a switch or nothing."""
+    """Without quotes: the text may mean a number, a boolean or null."""
     items: tuple[_Node, ...] = ()
     pairs: tuple[tuple[_Node, _Node], ...] | None = None
 
@@ -166,7 +166,7 @@ class _Composer:
                 holds_itself = event.anchor in self._anchors
                 raise self._refusal(
                     event,
-                    f"*{event.anchor} {'holds itself' if holds_itself else 'names no anchor'}",
+                    f"*{event.anchor} {'contains itself' if holds_itself else 'names no anchor'}",
                     f"an anchor &{event.anchor} whose value ends before",
                     "write the value out",
                 )
@@ -248,7 +248,7 @@ class _Builder:
         return values
 
     def _key(self, node: _Node, path: KeyPath) -> str | None:
-        fault = Fault("is not a word", expected="a word as key", fix="quote it if the word is meant")
+        fault = Fault("is not a word", expected="a word as key", fix="quote it if it is meant as a word")
         try:
             word = None if node.text is None else _read(node.text, plain=node.plain and node.text != _ON)
             if isinstance(word, str):
@@ -285,7 +285,7 @@ def _read(text: str, *, plain: bool) -> Any:
         )
     for pattern, says, expected in _SURPRISES if plain else ():
         if pattern.fullmatch(text):
-            raise Fault(says, expected=expected, fix="write what is meant in that form")
+            raise Fault(says, expected=expected, fix="write it in that form")
     if _CONTROL.search(text):
         raise Fault("holds a control character", expected="printable text", fix="delete it from the text")
     return text

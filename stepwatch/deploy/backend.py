@@ -1,4 +1,4 @@
-"""Containers or plain processes: which of the two a command is about."""
+"""Chooses between containers and plain processes."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from stepwatch.system.terminal import Say
 
 
 class Stack(Protocol):
-    """What both kinds of stack can do."""
+    """The interface of both kinds of stack."""
 
     def up(self, runs: Path | None, *, demo: bool, repair: bool) -> int:
-        """Bring it up, or up to date; ``repair`` moves damaged files aside that keep a part from starting."""
+        """Start or update it; ``repair`` moves aside damaged files that keep a part from starting."""
 
     def down(self) -> int:
-        """Take it down."""
+        """Stop it."""
 
     def status(self) -> int:
-        """Show how it is."""
+        """Show its state."""
 
     def demo_reset(self) -> int:
-        """Have the demo start over."""
+        """Restart the demo from the beginning."""
 
     def journal(self, part: str) -> Callable[[], str]:
-        """Return a function that reads what a part logs from now on."""
+        """Return a function that reads new log lines of a part."""
 
     def log(self, part: str) -> str:
-        """Where people read that."""
+        """Where people read the log of a part."""
 
     def deployment(self, config: Config) -> Deployment:
         """What files are rendered for."""
@@ -49,7 +49,7 @@ class Stack(Protocol):
 
 
 def to_start(config: Path, place: State, say: Say, *, native: bool, as_service: bool = False) -> Stack:
-    """The stack that `up` is about: what runs already or has a unit, else containers if Docker answers.
+    """The stack for `up`: the running one or the one with a unit, else containers if Docker answers.
 
     Raises:
         Refused: a unit is asked for, and the stack would be containers.
@@ -64,15 +64,15 @@ def to_start(config: Path, place: State, say: Say, *, native: bool, as_service: 
         return processes
     if as_service:
         raise Refused(
-            "SERVICE=1: units of systemd are for plain processes, and a Docker daemon answers here. Docker "
-            "itself starts containers again after a reboot. Fix: leave SERVICE=1 out and have Docker start "
-            "at boot (`sudo systemctl enable docker`), or add NATIVE=1."
+            "SERVICE=1: systemd units are for plain processes, but a Docker daemon answers here; Docker "
+            "restarts containers after a reboot. Fix: omit SERVICE=1 and let Docker start at boot (`sudo "
+            "systemctl enable docker`), or add NATIVE=1."
         )
     return Containers(config, place, say)
 
 
 def running(config: Path, place: State, say: Say, *, as_service: bool = False) -> Stack:
-    """The stack that all other commands are about."""
+    """The stack for all other commands."""
     processes = Processes(config, place, say, as_service)
     containers = Containers(config, place, say)
     if processes.exists or as_service:

@@ -49,8 +49,8 @@ class Catalogue:
     def of(self, folder: str) -> dict[str, str]:
         """Return the translations of the texts that the source files of a folder have."""
         return {
-            text: said
-            for text, said in self.texts.items()
+            text: translation
+            for text, translation in self.texts.items()
             if any(each.startswith(f"{folder}/") for each in self._origins[text])
         }
 
@@ -79,6 +79,6 @@ def catalogue(language: str) -> Catalogue:
             if each.id and each.string and not each.fuzzy
         ]
     texts: dict[str, dict[str, str]] = {}
-    for source, text, said, _ in entries:
-        texts.setdefault(source, {})[text] = said
+    for source, text, translation, _ in entries:
+        texts.setdefault(source, {})[text] = translation
     return Catalogue(texts.pop(""), {text: origins for _, text, _, origins in entries}, texts)

@@ -1,1 +1,1 @@
-"""`stepwatch run`: a trainer as the child of a program that knows exactly how it ends."""
+"""`stepwatch run`: runs a trainer as a child process, and records how it ends."""

@@ -1,4 +1,4 @@
-"""One attempt of `stepwatch run`: the trainer, started once and accompanied to its end."""
+"""One attempt of `stepwatch run`: starts the trainer once and handles it until its end."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def handles(pid: int, number: int) -> bool:
 
 
 class Attempt:
-    """The trainer, started once and accompanied to its end."""
+    """One attempt of the trainer."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Attempt:
                 if not file.stat().st_size:
                     file.unlink()
             reason = os.strerror(report.errno) if report and report.errno else "its parent was killed"
-            fix = "activate the environment that has Ray" if self._job else "check the command behind --"
+            fix = "activate the environment that has Ray" if self._job else "check the command after --"
             raise Refused(f"{self._command[0]} cannot be started: {reason}. Fix: {fix}.")
         self._pid = report.pid
         self._record.start(self._command, self._retry)
@@ -155,7 +155,7 @@ class Attempt:
                     self._selector.unregister(key.fd)
                     open_.discard(key.fd)
             if outcome is None:
-                self._hear()
+                self._take_request()
         return outcome
 
     def _orphaned(self) -> Outcome:
@@ -163,16 +163,16 @@ class Attempt:
         statuses = end_all(GRACE_SECONDS)
         return Outcome(statuses.get(self._pid or 0, signal.SIGKILL))
 
-    def _hear(self) -> None:
-        """Do what a request asks for, if it is time to look for one and there is one."""
+    def _take_request(self) -> None:
+        """Carry out the next request, if a check is due and there is one."""
         if time.monotonic() < self._asked + POLL_SECONDS:
             return
         self._asked = time.monotonic()
         self._look_for_checkpoint()
         if found := self._requests.take(self._record.attempt):
-            self._obey(*found)
+            self._execute(*found)
 
-    def _obey(self, request: Request, refused: str = "") -> None:
+    def _execute(self, request: Request, refused: str = "") -> None:
         if self._job and request.action in ("pause", "continue"):
             refused = refused or "a Ray job cannot be paused"
         if request.action == "checkpoint":
@@ -207,13 +207,13 @@ class Attempt:
                 self._saving = None
 
     def _cannot_save(self, name: str) -> str:
-        """Why the trainer cannot be asked for a checkpoint by a signal; empty if it can."""
+        """Why a checkpoint cannot be requested by a signal; empty if it can."""
         if name not in SAVING:
             return f"{name or 'no signal'} is not one of {', '.join(SAVING)}"
         if self._job:
             return "a Ray job gets no signals"
         if not self._listing:
-            return "it is not known where the trainer saves; name the folder with --checkpoints"
+            return "the checkpoint folder of the trainer is unknown; name it with --checkpoints"
         if self._paused:
             return "the trainer is paused"
         if self._pid is None or not handles(self._pid, signal.Signals[name]):
@@ -221,7 +221,7 @@ class Attempt:
         return ""
 
     def _signal_all(self, number: signal.Signals) -> None:
-        """Send a signal to all that the trainer started, also to what it starts meanwhile."""
+        """Send a signal to all processes of the trainer, including ones that start meanwhile."""
         reached: set[int] = set()
         while left := set(descendants(os.getpid())) - reached - {self._keeper}:
             for pid in left:
@@ -242,4 +242,4 @@ class Attempt:
             with suppress(ProcessLookupError):
                 send(self._pid, number)
             if self._paused:  # a program that stands still hears nothing
-                self._obey(Request("", "continue", self._record.attempt, signal.Signals(number).name))
+                self._execute(Request("", "continue", self._record.attempt, signal.Signals(number).name))

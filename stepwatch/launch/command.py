@@ -27,12 +27,12 @@ Beside = Callable[[Sequence[str], Path, Path], AbstractContextManager[Listing | 
 
 @dataclass(frozen=True)
 class Retrying:
-    """What is done after a failure.
+    """The retry settings.
 
     Attributes:
         policy: Of config.yaml.
         last_step: Returns the last step that a log has from an offset on.
-        dry: Only say what would be done.
+        dry: Only report retries.
     """
 
     policy: RetryPolicy
@@ -49,7 +49,7 @@ def run(
     job: RayJob | None = None,
     beside: Beside | None = None,
 ) -> int:
-    """Run a trainer to its end as if it had been called itself, and keep its output in a log.
+    """Run a trainer to its end as if called directly, and log its output.
 
     Args:
         command: The trainer and its arguments.
@@ -57,7 +57,7 @@ def run(
         name: The log's name below it, without ``.log``; by default the script's, with the time.
         retrying: When it is started again; by default never.
         job: The Ray cluster that it runs on; by default it is a process of this machine.
-        beside: What goes on as long as the trainer and its retries.
+        beside: Runs as long as the trainer and its retries.
 
     Returns:
         The trainer's exit code. Where a signal ended it, the same signal ends this process.
@@ -92,7 +92,7 @@ def run(
 
 @contextmanager
 def _deferred() -> Iterator[set[signal.Signals]]:
-    """Have signals that end this process wait, for `_wait` or the end of the block; yields which."""
+    """Defer signals that end this process to `_wait` or the end of the block; yields these signals."""
     heard = {
         number for number in (*FROM_TERMINAL, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN
     }
@@ -131,7 +131,7 @@ def _words(plan: Plan, attempt: int, end: End, verb: str) -> str:
 
 
 def _say(log: Path, text: str) -> None:
-    """Say what happens between attempts, on standard error and in the log, on a line of its own."""
+    """Print a message between attempts, on standard error and in the log."""
     line = f"stepwatch: {text}\n"
     with suppress(OSError):
         sys.stderr.write(line)
@@ -161,7 +161,7 @@ _LAUNCHERS = {"torch.distributed.run", "torch.distributed.launch", "accelerate.c
 
 
 def default_name(command: Sequence[str]) -> str:
-    """Return what a run is called after: its script or module, whatever starts that; else the program."""
+    """Return the default name of a run: its script or module, else the program."""
     for at, word in enumerate(command):
         if at and command[at - 1] in ("-m", "--module") and word not in _LAUNCHERS:
             return word.rpartition(".")[2] or word

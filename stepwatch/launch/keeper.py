@@ -2,7 +2,8 @@
 
 Three processes: the wrapper, which the user sees; below it the keeper; below that the trainer. The keeper
 and the wrapper are subreapers, so that whatever the trainer leaves behind becomes a child of one of them.
-If the wrapper is killed, the keeper ends the trainer and writes down how; if the keeper is, the wrapper does.
+If the wrapper is killed, the keeper ends the trainer and records how; if the keeper is killed, the wrapper
+does.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _STARTED, _FAILED, _ENDED = b"s", b"f", b"e"
 
 
 class Report(NamedTuple):
-    """What the keeper says: the trainer's process id, the error number of a failed start, or its outcome."""
+    """A report of the keeper: the trainer's process id, the errno of a failed start, or its outcome."""
 
     pid: int | None = None
     errno: int | None = None
@@ -67,7 +68,7 @@ class Keeper:
         os.close(watched)
 
     def report(self) -> Report | None:
-        """Return the next thing that the keeper says; ``None`` if it is gone."""
+        """Return the next report of the keeper; ``None`` if it has ended."""
         read = os.read(self.reports, _REPORT.size)
         if len(read) < _REPORT.size:
             return None
@@ -85,7 +86,7 @@ class Keeper:
 
 
 def adopt() -> None:
-    """Have this process become the parent of what its children leave behind."""
+    """Make this process the parent of orphaned descendants."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -163,7 +164,7 @@ def _keep(
                 with suppress(ChildProcessError):
                     while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                         status = ended[1] if ended[0] == trainer else status
-            if watched in ready and status is None:  # nothing is ever written to it: the wrapper is gone
+            if watched in ready and status is None:  # nothing is ever written to it: the wrapper has ended
                 status = end_all(GRACE_SECONDS).get(trainer, signal.SIGKILL)
                 orphaned(Outcome(status, oom_kills() - before))
         if status is not None:

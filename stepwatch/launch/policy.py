@@ -1,4 +1,4 @@
-"""The section of config.yaml about retries: when `stepwatch run --retry` starts a trainer again, and how."""
+"""The section of config.yaml about retries: when and how `stepwatch run --retry` retries a trainer."""
 
 from __future__ import annotations
 
@@ -118,9 +118,9 @@ class RetryRule(Section):
     def _fits_together(self) -> RetryRule:
         if self.action == "stop" and self.replace:
             raise Fault(
-                "has no meaning without a retry",
+                "has no effect without a retry",
                 expected="action: retry, or no replace",
-                fix="delete one of both",
+                fix="delete one of the two",
                 at=("replace",),
                 value=NOTHING,
             )

@@ -19,7 +19,7 @@ from stepwatch.schema.errors import Refused
 
 
 class LaunchRecord:
-    """The open file of one run. The lock is held until the last process that has it open is gone."""
+    """The open file of one run. The lock is held until the last process that has it open ends."""
 
     def __init__(self, log: Path) -> None:
         """Open it.
@@ -34,8 +34,8 @@ class LaunchRecord:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Refused(
-                f"{log} is written by another `stepwatch run`. Fix: wait for its end, or name this run "
-                "otherwise with --name."
+                f"{log} is written by another `stepwatch run`. Fix: wait for its end, or choose another "
+                "--name."
             ) from None
         except OSError as error:
             raise Refused(
@@ -63,15 +63,15 @@ class LaunchRecord:
         self._write(*lines)
 
     def orphaned(self, outcome: Outcome) -> None:
-        """Note how the attempt ended whose wrapper had been killed."""
+        """Record the end of an attempt whose wrapper was killed."""
         self._write({"ended": time.time(), **outcome.fields(), "failure": "", "orphaned": True})
 
     def answer(self, answer: launch.Answer) -> None:
-        """Note what was done about a request."""
+        """Record the answer to a request."""
         self._write(asdict(answer))
 
     def _write(self, *lines: Mapping[str, object]) -> None:
-        """Write lines at once. A disk that is full costs what is known of the trainer, never the trainer."""
+        """Write lines at once. A full disk loses the record, but never stops the trainer."""
         text = ("\n" * self._broken + "".join(f"{json.dumps(line)}\n" for line in lines)).encode()
         written = 0
         with suppress(OSError):

@@ -16,10 +16,10 @@ from exporter.secret_shapes import masked
 
 POLL_SECONDS = 0.5
 OLD_SECONDS = 60.0
-"""An older request was meant for a moment that has passed."""
+"""Older requests are refused as outdated."""
 MOST_BYTES = 8192
 _MOST_REFUSALS = 20
-"""That are answered in one attempt: anyone who may write to the folder cannot fill the disk."""
+"""Requests answered per attempt, so that writers to the folder cannot fill the disk."""
 _MOST_WORDS = 200
 """Characters that are kept of who asks, and why."""
 
@@ -76,7 +76,7 @@ class Requests:
 
 
 def _refused(file: _File, request: launch.Request, attempt: int) -> str:
-    """Why a request must not be done; empty if it may."""
+    """Why a request is refused; empty if it is not."""
     status = file.status
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         return "the request's file is a link"

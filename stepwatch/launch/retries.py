@@ -1,4 +1,4 @@
-"""Whether a trainer that failed is started again, when, and with which arguments."""
+"""Whether, when and with which arguments a failed trainer is retried."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Plan:
         cause: Why the last attempt ended.
         command: What is started.
         changes: How that differs from the command before, in words.
-        wait: In so many seconds.
+        wait: Seconds until then.
     """
 
     number: int
@@ -64,7 +64,7 @@ class Plan:
 
 
 class Retries:
-    """What a policy says about one call of the wrapper."""
+    """The retries of one call of the wrapper, by a policy."""
 
     def __init__(self, policy: RetryPolicy, command: Sequence[str]) -> None:
         self._policy = policy
@@ -73,7 +73,7 @@ class Retries:
         self._done = 0
 
     def after(self, end: End) -> Plan | str:
-        """Return the retry after an attempt, or why there is none; empty if that needs no words."""
+        """Return the retry after an attempt, or why there is none; empty if no message is needed."""
         if not end.outcome.status and not end.stopped:
             return ""
         if end.interrupted:
@@ -93,7 +93,7 @@ class Retries:
         command, changes = replaced(self._command, rule.replace or {})
         if rule.replace and not changes:
             names = ", ".join(rule.replace)
-            return f"no retry: policy {self._policy.name} cannot change {names} any further"
+            return f"no retry: policy {self._policy.name} cannot change {names} further"
         attempt = end.cause, end.step, tuple(self._command)
         again, self._seen = attempt in self._seen, self._seen | {attempt}
         if again and not changes:
@@ -122,7 +122,7 @@ def _used(count: int) -> str:
 
 
 def _applies(rule: RetryRule, end: End) -> bool:
-    if end.stopped:  # an order is no failure: only who said so has it followed by a retry
+    if end.stopped:  # a requested stop is not a failure: only an explicit rule retries it
         alert = end.stopped.why.partition(" ")[0]
         return any(fits(pattern, alert) for pattern in rule.alerts)
     if rule.alerts:

@@ -1,4 +1,4 @@
-"""What a trainer writes, passed on as it comes, to where it would have gone and into the log.
+"""Copies the output of a trainer to standard output and error, and into the log.
 
 With a terminal as standard output the trainer gets a terminal of its own, so that progress bars and colours
 stay; else pipes, of which each keeps its place: what went to standard error still does.
@@ -95,7 +95,7 @@ class Streams:
                 fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
 
     def copy(self, source: int) -> bool:
-        """Pass on what there is to read; returns whether there may be more."""
+        """Copy the available output; returns whether there may be more."""
         try:
             block = os.read(source, _BLOCK)
         except OSError:  # a terminal that no process has open any more
@@ -135,7 +135,7 @@ class Streams:
 
 
 class Log:
-    """The log file. A disk that is full costs lines of it, never the training.
+    """The log file. A full disk loses lines of it, but never stops the training.
 
     Attributes:
         tail: The end of what was to be written, which a full disk does not take away.
@@ -159,7 +159,7 @@ class Log:
             if not self._failed:
                 self._failed = True
                 sys.stderr.write(
-                    f"stepwatch: {self._path} cannot be written: {error.strerror}. The training goes on.\n"
+                    f"stepwatch: {self._path} cannot be written: {error.strerror}. The training continues.\n"
                 )
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""``python -m stepwatch actions``: what the circuit breaker does, vetoes, and its kill switch."""
+"""``python -m stepwatch actions``: actions of the circuit breaker, vetoes, and the kill switch."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def show(config: Path, say: Say) -> int:
         raise Refused(http_client.unanswered("The circuit breaker", url))
     known = json.loads(page)
     if known["off"]:
-        say("The kill switch is on: nothing is done. `make actions KILL=off` turns it off.")
+        say("The kill switch is on: no action is taken. `make actions KILL=off` turns it off.")
     if known["dry_run"]:
-        say("Dry run: nothing is done to any run (actions.dry_run).")
+        say("Dry run: no run is changed (actions.dry_run).")
     # Fewer than fire: each causes one action, and one that fired before this service began causes none.
     say(f"Firing alerts that may still cause an action: {known['watched']}.")
     if not known["actions"]:
@@ -58,7 +58,7 @@ def veto(config: Path, action: str, say: Say) -> int:
         raise Refused(http_client.unanswered("The circuit breaker", url))
     if answer:
         raise Refused(f"Action {action}: {answer}")
-    say(f"Vetoed {action}: the run goes on, and this alert causes no other action on this attempt.")
+    say(f"Vetoed {action}: the run continues, and this alert causes no other action on this attempt.")
     return 0
 
 
@@ -83,12 +83,12 @@ def kill_switch(config: Path, place: State, on: bool, say: Say) -> int:  # noqa:
         raise Refused(f"The kill switch is in a container. Fix: {_IN_CONTAINER}")
     if on and not native and (answer := http_client.order(f"{url}/off")) != "":
         raise Refused(answer or http_client.unanswered("The circuit breaker", url))
-    say("The kill switch is on: nothing is done to any run." if on else "The kill switch is off.")
+    say("The kill switch is on: no run is changed." if on else "The kill switch is off.")
     return 0
 
 
 def resume(config: Path, run: str, say: Say) -> int:
-    """Have the wrapper of a paused run let it go on.
+    """Continue a paused run, by its wrapper.
 
     Raises:
         Refused: It is not paused, or its wrapper does not answer.
@@ -101,7 +101,7 @@ def resume(config: Path, run: str, say: Say) -> int:
     log = Path(logs.get(run) or "")
     known = launch.read(log) if logs.get(run) else None
     if known is None or known.paused is None:
-        raise Refused(f"{run} is not paused. Expected: a run that was. Fix: `make status` names the runs.")
+        raise Refused(f"{run} is not paused. Expected: a paused run. Fix: `make status` lists the runs.")
     request = launch.Request(f"continue-{uuid4().hex[:12]}", "continue", known.attempt, "a person")
     try:
         launch.ask(log, request)
@@ -115,8 +115,8 @@ def resume(config: Path, run: str, say: Say) -> int:
         time.sleep(0.1)
     if answer is None or not answer.done:
         reason = answer.reason if answer else "its wrapper does not answer"
-        raise Refused(f"{run} does not go on: {reason}. Fix: send SIGTERM to its wrapper, which ends it.")
-    say(f"{run} goes on.")
+        raise Refused(f"{run} cannot continue: {reason}. Fix: send SIGTERM to its wrapper, which ends it.")
+    say(f"{run} continues.")
     return 0
 
 

@@ -17,17 +17,17 @@ from stepwatch.services import hub
 def agent(config: Path, folder: Path, node: str | None, *, renew: bool, revoke: bool) -> int:
     """Make, renew or revoke the credential of a node, or list the nodes.
 
-    The token is all that goes to standard output.
+    Only the token goes to standard output.
 
     Args:
         config: The hub's configuration file.
         folder: That of the credentials.
         node: The node's name; ``None`` to list all.
-        renew: Replace a credential that is there; the old token is void at once.
+        renew: Replace a credential that is there; the old token is invalid at once.
         revoke: Remove it.
 
     Raises:
-        Refused: The name is none, there is a credential already or none, or it cannot be written.
+        Refused: The name is invalid, the credential exists or is missing, or it cannot be written.
     """
     if node is None:
         if renew or revoke:
@@ -41,7 +41,8 @@ def agent(config: Path, folder: Path, node: str | None, *, renew: bool, revoke: 
     known = load(config)
     if not known.is_hub:
         raise Refused(
-            f"role: {known.role}: only a hub takes what agents send. Expected: role: hub. Fix: set it in "
+            f"role: {known.role}: only a hub receives samples from agents. Expected: role: hub. Fix: set it "
+            "in "
             f"{config}, `make up`, and try again."
         )
     file = folder / node
@@ -49,8 +50,8 @@ def agent(config: Path, folder: Path, node: str | None, *, renew: bool, revoke: 
         return _revoke(file)
     if file.exists() and not renew:
         raise Refused(
-            f"{file}: this node has a credential already. Expected a new node. Fix: `make agent NODE={node} "
-            "RENEW=1` replaces it; the old token is void at once."
+            f"{file}: this node already has a token. Expected a new node. Fix: `make agent NODE={node} "
+            "RENEW=1` replaces it; the old token is invalid at once."
         )
     token, digest = made()
     try:
@@ -59,9 +60,9 @@ def agent(config: Path, folder: Path, node: str | None, *, renew: bool, revoke: 
         raise _not_writable(file, problem) from None
     sys.stdout.write(f"{token}\n")
     sys.stdout.flush()
-    _tell(
-        f"The line on standard output is the token of {node}; it is shown this once. Keep it in a file of "
-        "the agent that its user alone can read, and name that file as hub.token_file there."
+    _write_error(
+        f"The line on standard output is the token of {node}; it is not shown again. Store it on the agent "
+        "in a file that only its user can read, and set hub.token_file to that file."
     )
     return 0
 
@@ -71,20 +72,18 @@ def _revoke(file: Path) -> int:
         file.unlink()
     except FileNotFoundError:
         raise Refused(
-            f"{file}: there is no such node. Expected one that `make agent` lists. Fix: check the name."
+            f"{file}: no such node. Expected one that `make agent` lists. Fix: check the name."
         ) from None
     except OSError as problem:
         raise _not_writable(file, problem) from None
-    _tell(f"Revoked: the hub refuses the token of {file.name} from now on.")
+    _write_error(f"Revoked: the hub refuses the token of {file.name} from now on.")
     return 0
 
 
 def _list(config: Path, folder: Path) -> int:
     lines = hub.nodes(folder, hub.page(load(config)))
-    for line in lines or [
-        f"No node may write: {folder} has no credentials. `make agent NODE=node-7` makes one."
-    ]:
-        _tell(line)
+    for line in lines or [f"No node may write: {folder} has no tokens. `make agent NODE=node-7` makes one."]:
+        _write_error(line)
     return 0
 
 
@@ -121,5 +120,5 @@ def _not_writable(file: Path, problem: OSError) -> Refused:
     )
 
 
-def _tell(line: str) -> None:
+def _write_error(line: str) -> None:
     sys.stderr.write(adapt(f"{line}\n"))

@@ -52,7 +52,7 @@ def import_dashboard(file: Path, config: Path, title: str | None, say: Say, *, f
         force: Whether to replace a template of that name.
 
     Raises:
-        Refused: The file is no dashboard in the classic form, or a template is in the way.
+        Refused: The file is not a dashboard in the classic form, or the template exists.
     """
     document = _classic(str(file), _read(file))
     try:
@@ -77,7 +77,7 @@ def import_dashboard(file: Path, config: Path, title: str | None, say: Say, *, f
             raise refusal(
                 str(other),
                 f"has the uid of {file} ({dashboard['uid']})",
-                expected="one template for a uid",
+                expected="one template per uid",
                 fix="delete the template that you no longer need; or change the uid of one",
             )
     output.replace_file(path, text.encode())

@@ -58,15 +58,17 @@ def deadman(
         )
     pause = _span("--every", every)
     if pause > _MOST_EVERY:
-        raise Refused(f"--every {every} is too long. Expected: at most {_MOST_EVERY}. Fix: ask more often.")
+        raise Refused(
+            f"--every {every} is too long. Expected: at most {_MOST_EVERY}. Fix: choose a shorter interval."
+        )
     hold = _span("--for", patience) if patience else config.alerts.of(PeerDown).for_
     place = OnThisMachine(config)
     url = f"http://{config.address('alertmanager')}"
     found = peers(watched_peers(config, place), hold.seconds)
     names = ", ".join(each.name for each in config.receivers) or "no one: config.yaml has no receivers"
     say(
-        f"Watching {', '.join(peer.name for peer in found)} every {pause}. Silent for {hold}, it is down: "
-        f"PeerDown goes to {url} and so to {names}."
+        f"Watching {', '.join(peer.name for peer in found)} every {pause}. After {hold} without an answer, "
+        f"PeerDown is sent to {url}, which notifies {names}."
     )
     alert = posted(config, place, config.alerts.of(PeerDown))
     findings = Findings.by_settings(alert, EXPIRY_SECONDS + hold.seconds)
@@ -79,27 +81,27 @@ def deadman(
 def _watch(
     found: Sequence[Peer], findings: Findings, alertmanager: Alertmanager, pause: float, say: Say
 ) -> None:
-    said: dict[str, str] = {}
+    reported: dict[str, str] = {}
 
-    def tell(name: str, text: str) -> None:
-        if said.get(name) != text:
+    def report(name: str, text: str) -> None:
+        if reported.get(name) != text:
             say(f"{datetime.now().astimezone():%H:%M:%S} {name}: {text}")
-        said[name] = text
+        reported[name] = text
 
     while True:
         # The first answers come at once.
-        time.sleep(min(pause, 1.0) if not said else pause)
+        time.sleep(min(pause, 1.0) if not reported else pause)
         now = time.time()
         findings.update([each for peer in found for each in peer.findings()], now)
         alerts = findings.alerts(now)
         if not alerts or alertmanager.post(alerts):
             findings.forget(now)
-            tell("Alertmanager here", f"takes {len(alerts)} alerts" if alerts else "has nothing to take")
+            report("Alertmanager here", f"accepts {len(alerts)} alerts" if alerts else "no alerts to send")
         else:
             refusal = next((each.description for each in alertmanager.look()), "it does not answer")
-            tell("Alertmanager here", f"PeerDown does not get to it: {refusal}")
+            report("Alertmanager here", f"PeerDown was not delivered: {refusal}")
         for peer in found:
-            tell(peer.name, f"DOWN: {peer.problem}" if peer.down else peer.problem or "well")
+            report(peer.name, f"DOWN: {peer.problem}" if peer.down else peer.problem or "well")
 
 
 def _with(file: Path, addresses: Sequence[str], login: Mapping[str, str | None]) -> Config:

@@ -21,7 +21,7 @@ FOLDER = "evidence"
 
 
 def evidence(config: Path, run: str, out: Path | None, place: State, say: Say) -> int:
-    """Collect what there is about a run, whatever of the stack answers, and print the archive's path.
+    """Collect evidence about a run, even if parts of the stack do not answer, and print the archive's path.
 
     Args:
         config: The configuration file.
@@ -34,7 +34,7 @@ def evidence(config: Path, run: str, out: Path | None, place: State, say: Say) -
         0.
 
     Raises:
-        Refused: There is no such run, or the archive cannot be written.
+        Refused: The run does not exist, or the archive cannot be written.
     """
     settings = load(config)
     where = exporters.evidence(settings, OnThisMachine(settings))

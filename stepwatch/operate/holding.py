@@ -1,4 +1,4 @@
-"""What the running Alertmanager holds back of an alert: silences, and inhibition by what fires now."""
+"""Silences and inhibitions of an alert in the running Alertmanager."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Labels = Mapping[str, str]
 
 
 def held_back(alertmanager: str, labels: Labels, at: datetime | None) -> list[str] | None:
-    """Return why an alert with these labels is not notified, by the Alertmanager that runs.
+    """Return why the running Alertmanager does not send an alert with these labels.
 
     Args:
         alertmanager: Its URL.
         labels: Of the alert, as far as they are known.
-        at: When; None for now. What fires then, and inhibits, is known of now only.
+        at: When; None for now. Inhibitions are known only for now.
 
     Returns:
         A text for each reason; None if Alertmanager does not answer.

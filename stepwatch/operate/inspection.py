@@ -1,4 +1,4 @@
-"""``python -m stepwatch inspect``: what the run exporter reads of logs and pages."""
+"""``python -m stepwatch inspect``: what the run exporter reads from logs and pages."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Summary(NamedTuple):
 
 
 def inspect(places: Sequence[str], config: Config, say: Say, *, markdown: bool) -> int:
-    """Report what is read of logs, folders of logs and Prometheus pages.
+    """Report what is read from logs, folders of logs and Prometheus pages.
 
     People get each run as the stack names it; with ``markdown`` each file is a row of a table.
 
@@ -96,8 +96,8 @@ def inspect(places: Sequence[str], config: Config, say: Say, *, markdown: bool) 
     if not found and not markdown:
         shown = (masked_url(place) if "://" in place else place for place in places)
         say(
-            f"No run in {', '.join(shown)}. docs/formats.md lists what is understood. "
-            "Fix: name logs or their folder: `make inspect RUNS=/path/to/logs`"
+            f"No run in {', '.join(shown)}. docs/formats.md lists the supported formats. Fix: name logs or "
+            "their folder: `make inspect RUNS=/path/to/logs`"
         )
     return 0 if found else 1
 
@@ -156,7 +156,7 @@ def _block(name: str, run: Run, origin: str) -> Iterator[str]:
     if summary.others:
         yield f"    without a signal: {', '.join(summary.others)}"
     if candidates := run.candidates():
-        yield "    may carry a signal that the run lacks. Put the lines that are right into config.yaml,"
+        yield "    may carry a signal that the run lacks. Add the correct lines to config.yaml,"
         yield "    in place of `signals: {}` or below your own `signals:`, and run `make up`:"
         yield "signals:"
         yield from (f"  {candidate.setting}" for candidate in candidates)

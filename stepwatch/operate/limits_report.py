@@ -1,4 +1,4 @@
-"""``python -m stepwatch alerts``: each alert with the limits that hold, and where these are from."""
+"""``python -m stepwatch alerts``: each alert with its limits in effect, and where they are set."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ HEADINGS = ("alert", "severity", "limit", "value", "unit", "from")
 
 
 def unmatched(config: Config) -> list[str]:
-    """A remark on each override that fits no run; none while runs are not all known.
+    """A remark on each override that matches no run; none while not all runs are known.
 
-    Those of the demo are in force when it does not run, too.
+    Those of the demo are in effect even when it does not run.
     """
     page = http_client.read(f"http://{config.address('exporter')}/metrics") or ""
     known = runs.on(page)
     if not known or http_client.metric(page, "stepwatch_unread_bytes"):
         return []
     return [
-        f"overrides[{number}].runs: {override.runs} fits no run that there is. "
-        f"The nearest: {', '.join(nearest(override.runs, known))}."
+        f"overrides[{number}].runs: {override.runs} matches no known run. Similar names: "
+        f"{', '.join(nearest(override.runs, known))}."
         for number, override in enumerate(config.overrides)
         if override not in DEMO and not any(fits(override.runs, name) for name in known)
     ]
@@ -64,10 +64,10 @@ class Alert:
 
 
 def alerts(config: Path, run: str | None, form: str, say: Say) -> int:
-    """Print which limits hold for the run of a name, or, without one, where no override fits.
+    """Print the limits in effect for a run, or, without a name, those without overrides.
 
-    A run that the run exporter does not know is said to be unknown; alerts that are not about runs are left
-    out for it. ``form`` is `table` or `json`. Returns 0; raises ``Refused`` for a wrong configuration.
+    An unknown run is reported as such; alerts that are not about runs are omitted for a run. ``form`` is
+    `table` or `json`. Returns 0; raises ``Refused`` for a wrong configuration.
     """
     settings = load(config)
     found = list(effective(settings, run, config.name))
@@ -87,7 +87,7 @@ def alerts(config: Path, run: str | None, form: str, say: Say) -> int:
 
 
 def effective(config: Config, run: str | None, file: str) -> Iterator[Alert]:
-    """Yield each alert with the limits that hold; ``file`` is what the configuration is called."""
+    """Yield each alert with its limits in effect; ``file`` names the configuration."""
     for alert in TABLE:
         name = alert.block.__name__
         block = config.alerts.block(name)

@@ -26,13 +26,13 @@ NOT_READ = {
     "empty": "empty",
     "binary": "no text",
     "document": "JSON without a history of steps",
-    "text": "no record of a trainer",
-    "no_records": "no record of a trainer",
-    "compressed": "no record of a trainer",
+    "text": "no trainer records",
+    "no_records": "no trainer records",
+    "compressed": "no trainer records",
     "events": "no event",
     "wandb": "W&B's file without a step yet: it is written 32 KiB at a time",
     "swanlab": "no scalar",
-    "database": "no record of a trainer",
+    "database": "no trainer records",
     "log": "a table without a row so far",
 }
 """What a file without a run is."""

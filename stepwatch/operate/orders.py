@@ -1,4 +1,4 @@
-"""Orders to parts of the running stack: mark a run, silence a run, release the GPUs.
+"""Commands to parts of the running stack: mark a run, silence a run, release the GPUs.
 
 Each takes the configuration file, which has the addresses, and returns 0. Each raises ``Refused`` for an
 unknown run, a wrong argument, or a part that does not answer or refuses.
@@ -28,7 +28,7 @@ _RELEASE_ANSWER_SECONDS = 15
 
 
 def mark(config: Path, run: str, note: str | None, say: Say) -> int:
-    """Have the run exporter measure a run anew from its next step on, after an intended change of level."""
+    """Re-baseline a run from its next step on, after an intended change of level."""
     settings = load(config)
     exporter = f"http://{settings.address('exporter')}"
     refused = "Nothing was marked. "
@@ -39,8 +39,11 @@ def mark(config: Path, run: str, note: str | None, say: Say) -> int:
             where = " and ".join(sorted(nodes))
             raise Refused(f"{refused}{run} is read on {where}. Fix: `make mark RUN={run}` there.") from None
         raise
-    say(f"Marked {run}: from its next step on, start, best, peak, noise and windows begin anew.")
-    say(f"What fires by the old level ends {settings.notify.keep_firing_for} later (notify.keep_firing_for).")
+    say(f"Marked {run}: start, best, peak, noise and windows are re-baselined from its next step on.")
+    say(
+        f"Alerts that fire because of the old level end {settings.notify.keep_firing_for} later "
+        "(notify.keep_firing_for)."
+    )
     return 0
 
 
@@ -49,12 +52,12 @@ def silence(config: Path, run: str, span: str, note: str | None, say: Say) -> in
     settings, duration = load(config), _duration(span, "30m, 2h or 1d")
     if not duration.milliseconds or duration > LONGEST_SILENCE:
         raise Refused(
-            f"{span} is not a valid time for a silence. Expected: more than 0, at most {LONGEST_SILENCE}. "
-            "Fix: give such a time, for example 2h."
+            f"{span} is not a valid duration of a silence. Expected: more than 0, at most {LONGEST_SILENCE}. "
+            "Fix: choose one, for example 2h."
         )
     known = runs.known(settings.address("exporter"))
     if known is None:
-        say(f"The run exporter does not answer, so it is not known whether there is a run named {run}.")
+        say(f"The run exporter does not answer, so the run name {run} was not checked.")
     elif run not in known:  # such a silence would mute nothing
         raise Refused(f"Nothing was silenced. {unknown(run, known)}")
     alertmanager = f"http://{settings.address('alertmanager')}"
@@ -80,20 +83,24 @@ def silence(config: Path, run: str, span: str, note: str | None, say: Say) -> in
 
 
 def gpu_release(config: Path, span: str, say: Say) -> int:
-    """Have the GPU exporter close the devices for seconds or a span such as `5m`; 0 takes them back."""
+    """Make the GPU exporter release the devices for seconds or a span such as `5m`; 0 ends the release."""
     settings = load(config)
     duration = _duration(f"{span}s" if span.isdecimal() else span, "60s or 5m")
     if duration > _LONGEST_RELEASE:
         raise Refused(
-            f"{span} is too long. Expected: at most {_LONGEST_RELEASE}. Fix: ask again when it is over."
+            f"{span} is too long. Expected: at most {_LONGEST_RELEASE}. Fix: release the GPUs again when the "
+            "time is over."
         )
     seconds = duration.milliseconds // 1000
     path = f"/-/release?seconds={seconds}"
     _post("The GPU exporter", f"http://{settings.address('gpu')}", path, timeout=_RELEASE_ANSWER_SECONDS)
     if seconds:
-        say(f"Stepwatch has closed the GPUs for {duration}; no new alert reports them meanwhile.")
-        say("Now, as root: `nvidia-smi -r -i N`. Who else has them open: `fuser -v /dev/nvidia*`.")
-        say("Sooner back: `make gpu-release FOR=0`.")
+        say(f"Stepwatch has released the GPUs for {duration}; meanwhile no new alert about them fires.")
+        say(
+            "Now, as root: `nvidia-smi -r -i N`. Other processes that have them open: `fuser -v "
+            "/dev/nvidia*`."
+        )
+        say("To end the release: `make gpu-release FOR=0`.")
     else:
         say("The GPUs are read again.")
     return 0
@@ -102,7 +109,7 @@ def gpu_release(config: Path, span: str, say: Say) -> int:
 def _post(
     part: str, url: str, path: str, value: Any = None, *, refused: str = "", timeout: float = 10
 ) -> str:
-    """POST an order to a part and return what it answers."""
+    """POST a command to a part and return the answer."""
     answer = http_client.post(f"{url}{path}", value, timeout=timeout)
     if answer is None:
         raise Refused(http_client.unanswered(part, url))

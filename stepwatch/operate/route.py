@@ -70,7 +70,7 @@ def route(
         if not each.notified:
             say(f"  {each.receiver.name} is not notified: {each.why}.")
     if held is None:
-        say(f"Silences and inhibition were not looked at: no Alertmanager answers at {alertmanager}.")
+        say(f"Silences and inhibition were not checked: no Alertmanager answers at {alertmanager}.")
     elif held:
         say("No one is notified while that holds. The pages show it.")
     if not notified:
@@ -92,7 +92,7 @@ def labelled(config: Config, file: str, run: str, alert: str, own: Mapping[str, 
         names = [each.name for each in TABLE]
         close = difflib.get_close_matches(alert, names, 1)
         raise Refused(
-            f"{alert} is no alert of Stepwatch, so its severity is not known. Expected: an alert that "
+            f"{alert} is not an alert of Stepwatch, so its severity is unknown. Expected: an alert that "
             f"`make alerts` lists. Fix: {f'did you mean {close[0]}? Or ' if close else ''}"
             "add --severity for one of your own rules."
         )
@@ -115,7 +115,7 @@ def _worst(config: Config, run: str, alert: str, file: str) -> str:
     if not every:
         raise Refused(
             f"{alert} is switched off for {run}. Expected: an alert that can fire. Fix: `make alerts "
-            "RUN=name` shows what switches it off; --severity asks all the same."
+            "RUN=name` shows what switches it off; with --severity the route is shown anyway."
         )
     return min(every, key=_SEVERITIES.index)
 

@@ -15,7 +15,7 @@ def paths(settings: Config, runs: Path | None, place: State, say: Say) -> tuple[
     Args:
         settings: The configuration.
         runs: A folder to watch in place of all; ``None`` for those of the stack.
-        place: The state folder, which knows what ``make up RUNS=`` named, and holds the demo's runs.
+        place: The state folder, with the folder of ``make up RUNS=`` and the demo's runs.
         say: Prints a line if that knowledge was lost.
     """
     if runs is not None:

@@ -81,7 +81,7 @@ def fetch(url: str, target: Path, say: Say) -> str:
                 of = f" of {total / 1e6:.0f}" if total else ""
                 say(f"  {done / 1e6:.0f}{of} MB")
     if done < total:
-        raise DownloadError(f"it broke off after {done} of {total} bytes")
+        raise DownloadError(f"the connection was closed early after {done} of {total} bytes")
     return digest.hexdigest()
 
 

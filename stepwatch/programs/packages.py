@@ -61,7 +61,7 @@ def unpack(tool: str, package: str) -> Path:
         PackageError: there is no apt here, or it does not have the package.
     """
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
-        raise PackageError("this machine has no apt-get to take it from")
+        raise PackageError("this machine has no apt-get to install it")
     tools = tools_folder()
     tools.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=tools, prefix=f".{tool}-") as name:
@@ -123,6 +123,6 @@ def _run(*command: str, folder: Path | None = None) -> str:
     environment = {**os.environ, "LC_ALL": "C"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        raise PackageError(f"{command[0]} {command[1]}: {said[-1]}")
+        output = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        raise PackageError(f"{command[0]} {command[1]}: {output[-1]}")
     return done.stdout

@@ -104,7 +104,7 @@ def find(name: str) -> Program | None:
     if named := os.environ.get(wanted.variable):
         version = read_version(Path(named))
         if version is None or version < wanted.tool.least:
-            found = f"version {written(version)}" if version else "no program that tells a version"
+            found = f"version {written(version)}" if version else "not a program that prints its version"
             raise ProgramError(
                 f"{wanted.variable}: {named} is {found}. Expected: {wanted.needed}. "
                 "Fix: name another one, or unset the variable and let Stepwatch look for it."
@@ -121,7 +121,7 @@ def obtain(name: str, say: Say) -> Program:
     """The program, downloaded if it is not here; says which one it is, and why.
 
     Raises:
-        ProgramError: it is neither here nor available.
+        ProgramError: it is neither installed nor available.
     """
     wanted = WANTED[name]
     program = find(name) or _from_release(wanted, say) or _from_package(name)
@@ -150,7 +150,7 @@ def packaged(name: str) -> Program:
 
 
 def read_version(path: Path) -> Version | None:
-    """The version that a program tells, ``None`` if it does not run or tells none."""
+    """The version that a program prints, ``None`` if it does not run or prints none."""
     for flag in ("--version", "-v"):
         try:
             answer = subprocess.run([path, flag], capture_output=True, text=True, check=False, timeout=30)
@@ -207,13 +207,13 @@ def _inside(root: Path, wanted: Wanted) -> Iterator[Program]:
 
 
 def _from_release(wanted: Wanted, say: Say) -> Program | None:
-    """The official release; ``None``, with the reason for the user, where it cannot be had."""
+    """The official release; ``None``, with a message to the user, if it is not available."""
     release = wanted.tool.release
     say(f"{wanted.needed} is not here (found: {_seen(wanted)}): getting the official {release.version}.")
     try:
         folder = releases.obtain(release, say)
     except releases.ReleaseError as problem:
-        say(f"  it cannot be had: {problem}. Going on with the distribution's package.")
+        say(f"  download failed: {problem}. Using the distribution's package.")
         return None
     return next(_in(folder, wanted, Source.RELEASE), None)
 

@@ -33,7 +33,7 @@ class ArchiveError(Exception):
 
 
 class ReleaseError(Exception):
-    """Raised when an official release cannot be had; says why, and what may help."""
+    """Raised when an official release is not available; says why, and what may help."""
 
     def __init__(self, problem: str, fix: str) -> None:
         super().__init__(f"{problem}. Fix: {fix}")
@@ -96,7 +96,7 @@ def obtain(release: Release, say: Say) -> Path:
     """Download a release and check it; return the folder with its programs.
 
     Raises:
-        ReleaseError: it cannot be had, or is not what was published; nothing of it is left.
+        ReleaseError: it is not available, or differs from what was published; nothing of it is left.
     """
     tools = tools_folder()
     try:
@@ -163,8 +163,8 @@ def _fetch(release: Release, folder: Path, say: Say) -> Path:
         raise ReleaseError(f"{url}: {error}", f"try again, or name a mirror in {VARIABLE}") from None
     if found != published:
         raise ReleaseError(
-            f"{url} is not what was published: its SHA-256 is {found}, expected {published}",
-            "try again; if it stays so, it was changed on its way: do not use it",
+            f"{url} differs from what was published: its SHA-256 is {found}, expected {published}",
+            "try again; if this repeats, the file was changed in transit: do not use it",
         )
     say("  its SHA-256 is the published one")
     return folder / name

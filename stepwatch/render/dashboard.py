@@ -216,7 +216,7 @@ def _panel(dashboard: str, panel: Json, lines: Sequence[Line], translate: Catalo
     if by_step:
         styles.append(_override("byName", BY_STEP, {"unit": "none"}))
     styles += [_override("byFrameRefID", letter, query["as"]) for letter, query in queries if "as" in query]
-    # What `noValue` says of a table without rows is not to stand in each empty cell.
+    # The text of `noValue`, for a table without rows, must not be in each empty cell.
     styles += [
         _override(
             "byName",
@@ -279,7 +279,7 @@ def _colours(queries: Iterable[tuple[str, Json]]) -> Iterator[Json]:
         elif "names" in query:
             for name in query["names"]:
                 yield _override("byName", name, next(styles))
-        elif "{{" in legend:  # names that no one knows before: shades of one colour
+        elif "{{" in legend:  # names unknown beforehand: shades of one colour
             shades = {"mode": "shades", "fixedColor": next(styles)["color"]["fixedColor"]}
             yield _override("byFrameRefID", letter, {"color": shades})
         elif "color" not in query.get("as", {}):

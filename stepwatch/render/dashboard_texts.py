@@ -26,8 +26,8 @@ def translated(document: Json, translate: Catalogue) -> Json:
     """
     if not translate.texts:
         return document
-    said: Json = _Texts(translate).of(document)
-    return said
+    result: Json = _Texts(translate).of(document)
+    return result
 
 
 class _Texts:

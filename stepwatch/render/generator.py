@@ -53,7 +53,7 @@ class Outcome:
         config: What was rendered.
         files: How many files there are now.
         changes: Which of them are new or changed, and which others were deleted.
-        checks: What the tools of Prometheus and Alertmanager said, a line each.
+        checks: Output of Prometheus' and Alertmanager's tools, a line each.
         warning: What will work, but hardly as intended; ``None`` if there is nothing.
     """
 
@@ -217,16 +217,16 @@ def remark(config: Config, deployment: Deployment) -> str | None:
     if config.is_agent:
         return None
     lost = [
-        f"Warning: receivers: {gap}. Expected: one whom each critical alert reaches. Fix: add critical to "
+        f"Warning: receivers: {gap}. Expected: a receiver for every critical alert. Fix: add critical to "
         "the severities of a receiver without hours."
         for gap in routing.gaps(config)
     ]
     elsewhere = (
         "No rules are evaluated here (`rules: none`). Until a central ruler evaluates "
-        f"{rule_files.FOLDER}, no alert fires, and dashboards lack what rules record."
+        f"{rule_files.FOLDER}, no alert fires, and dashboards lack the results of recording rules."
     )
-    said = [*lost, *_local_links(config, deployment), *[elsewhere] * (config.rules == "none")]
-    return "\n".join(said) or None
+    warnings = [*lost, *_local_links(config, deployment), *[elsewhere] * (config.rules == "none")]
+    return "\n".join(warnings) or None
 
 
 def _local_links(config: Config, deployment: Deployment) -> Iterator[str]:
@@ -237,8 +237,8 @@ def _local_links(config: Config, deployment: Deployment) -> Iterator[str]:
         return
     names = ", ".join(receiver.name for receiver in config.receivers)
     yield (
-        f"Warning: {' and '.join(local)}: notifications to {names} link to {config.link(pages[0])}, which no "
-        "phone and no other machine can open. Expected: addresses that their readers reach. Fix: set "
+        f"Warning: {' and '.join(local)}: notifications to {names} link to {config.link(pages[0])}, which "
+        "only this machine can open. Expected: addresses that recipients can reach. Fix: set "
         f"{'them' if len(local) > 1 else 'it'} to the URL of your proxy or of this host, such as "
         "https://stepwatch.example.org."
     )
@@ -248,11 +248,11 @@ def instead_of_usual(config: Path) -> str | None:
     """Return a note if the file in force is not the checkout's own, else ``None``."""
     if config.resolve() == CONFIG.resolve():
         return None
-    return f"In force is {config}, which `make up CONFIG=file` named last; edits of {CONFIG} have no effect."
+    return f"{config} is in effect (from the last `make up CONFIG=file`); edits of {CONFIG} have no effect."
 
 
 def pending(config: Path, out: Path, place: Place) -> str | None:
-    """Return a note about an edit that is not in force; ``None`` if there is none.
+    """Return a note about an edit that is not in effect, or ``None``.
 
     Args:
         config: The configuration file.
@@ -263,7 +263,7 @@ def pending(config: Path, out: Path, place: Place) -> str | None:
         files = rendered(config, RESOURCES, place)
         changes = output.compare(out, files)
     except Refused as refusal:
-        return f"{config.name} cannot be used; what was rendered last is in force.\n  {refusal}"
+        return f"{config.name} is invalid; the last rendered settings are in effect.\n  {refusal}"
     # Which targets there are depends on the machine, not on config.yaml.
     edited = [path for _, path in changes if "targets" not in path.parts]
     if edited:
@@ -271,5 +271,5 @@ def pending(config: Path, out: Path, place: Place) -> str | None:
         up = "`make up`" if usual else f"`make up CONFIG={shlex.quote(str(config))}`"
         if all("dashboards" in path.parts for path in edited):
             return f"Dashboards were changed since they were rendered: {up} shows them."
-        return f"{config.name} was changed since it was rendered: {up} puts it in force."
+        return f"{config.name} was changed since it was rendered: {up} applies it."
     return None

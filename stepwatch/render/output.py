@@ -267,7 +267,7 @@ def _settle(out: Path, changes: Changes) -> None:
     for _, path in changes:
         folder = path.parent
         while folder.name != GENERATED and not ((out / folder).exists() and any((out / folder).iterdir())):
-            with suppress(FileNotFoundError):  # it is gone already
+            with suppress(FileNotFoundError):  # it was removed already
                 (out / folder).rmdir()
             folder = folder.parent
     for folder in {folder for _, path in changes for folder in path.parents}:
@@ -357,6 +357,6 @@ def _output_errors(out: Path) -> Iterator[None]:
         place = error.filename2 or error.filename or out
         after = "the next start goes on with them" if _half_done(out) else "the files there are as they were"
         raise OutputError(
-            f"{place}: {error.strerror or error}. Expected: a place to write generated files. "
-            f"Fix: check space, permissions and path; {after}."
+            f"{place}: {error.strerror or error}. Expected: a folder for generated files. Fix: check space, "
+            f"permissions and path; {after}."
         ) from error

@@ -143,10 +143,10 @@ def _refused(tool: Path, index: int, receiver: Receiver, deployment: Deployment)
         )
     if not done.returncode:
         return
-    said = done.stdout.decode(errors="replace").partition("FAILED:")[2].strip()
+    output = done.stdout.decode(errors="replace").partition("FAILED:")[2].strip()
     page = f"{_PAGE}/#{key.removesuffix('s')}"
     places = {line: path for path, line in parse(text, "alertmanager.yml").lines.items()}
-    for line, words in _OF_LINE.findall(said) or [("", said)]:
+    for line, words in _OF_LINE.findall(output) or [("", output)]:
         # receivers, 0, slack_configs, 0, and what is below
         below = places.get(int(line), ())[4:] if line else ()
         unknown = _UNKNOWN.fullmatch(words)

@@ -103,7 +103,7 @@ def render(
 
     Args:
         root: The folder that holds the services' folders with their templates.
-        context: What templates know by name.
+        context: The variables of templates, by name.
         services: Which of these folders.
 
     Raises:
@@ -114,10 +114,10 @@ def render(
     for template in _templates(root, services):
         if _is_dashboard(template):
             parsed = _parsed(jinja, template)
-            said = translated(
+            document = translated(
                 parsed, context["translate"].within(template.name.removesuffix(DASHBOARD_SUFFIX))
             )
-            text = _dashboard(said, context["dashboard_lines"], template, context["translate"])
+            text = _dashboard(document, context["dashboard_lines"], template, context["translate"])
             if template == panels.TEMPLATE and "exporter" in services:
                 drawn = panels.panels(parsed, context["lines"])
                 files[panels.FILE] = panels.file(drawn, context["subjects"], context["notices"])
@@ -137,7 +137,7 @@ def render_own(
     Args:
         root: The folder that holds the services' folders with their templates, which they may import.
         folder: The user's folder; it may be missing.
-        context: What templates know by name.
+        context: The variables of templates, by name.
         ours: The files that `render` returned.
 
     Raises:
@@ -168,8 +168,8 @@ def render_own(
         names = _names(dashboard)
         for word, value in sorted(names & taken.keys()):
             raise RenderError(
-                f"{path}: {word}: {value} is that of {taken[word, value]}. Expected: a {word} of its own, "
-                f"without which Grafana updates neither. Fix: change `{word}`, or delete one of the two."
+                f"{path}: {word}: {value} is already used by {taken[word, value]}. Expected: a unique "
+                f"{word}; otherwise Grafana updates neither. Fix: change `{word}`, or delete one of the two."
             )
         taken |= dict.fromkeys(names, str(path))
     return files
@@ -219,7 +219,7 @@ def _templates(root: Path, services: Collection[str]) -> Iterator[PurePosixPath]
 
 
 def environment(root: Path, context: Mapping[str, Any]) -> jinja2.Environment:
-    """Return what renders the templates below a folder; `context` is what they know by name."""
+    """Return the renderer of the templates below a folder; `context` has their variables."""
     made = jinja2.Environment(
         block_start_string="<%",
         block_end_string="%>",

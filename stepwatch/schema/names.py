@@ -37,7 +37,7 @@ def to_re2(glob: str) -> str:
     while end < len(glob):
         token = _TOKEN.match(glob, end)
         if not token:
-            raise ValueError(f"the pattern is not understood from {glob[end:]!r} on")
+            raise ValueError(f"the pattern is invalid from {glob[end:]!r} on")
         text, end = token[0], token.end()
         if token["set"]:
             for first, last in _RANGE.findall(text):
@@ -118,7 +118,7 @@ def _glob(value: Any) -> str:
         to_re2(value)
     except ValueError as error:
         raise Fault(
-            f"is not a pattern ({error})", expected=expected, fix="use ? for the odd character"
+            f"is not a pattern ({error})", expected=expected, fix="use ? for this character"
         ) from error
     return value
 

@@ -283,7 +283,7 @@ MailAddress = Annotated[
         _MAIL_ADDRESS,
         "is not a mail address",
         "an address such as alerts@example.org, without a name beside it",
-        "write it so, quoted if it is odd",
+        "write such an address, in quotes if it has special characters",
     ),
 ]
 Channel = Annotated[

@@ -1,1 +1,1 @@
-"""The running services: settings in force, reload, alerts that fire, health."""
+"""The running services: settings in effect, reload, firing alerts, health."""

@@ -1,4 +1,4 @@
-"""What commands say on an agent: what it does not do, and whether the hub takes what it sends."""
+"""Messages of commands on an agent: its limits, and whether the hub accepts its samples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OF_HUB = r'^{}\{{remote_name="hub",[^}}]*\}} (\S+)$'
 _URL = re.compile(rf'^{_SENT}\{{remote_name="hub",url="([^"]*?)(?:/api/v1/write)?"', re.MULTILINE)
 _REASON = re.compile(r'(?:non-recoverable error|Failed to send batch, retrying).* err="((?:[^"\\]|\\.)*)"')
 _FIXES = {
-    "certificate has expired": "replace agents.cert_file on the hub, or set the clock of this machine.",
+    "certificate has expired": "replace agents.cert_file on the hub, or correct the clock of this machine.",
     "certificate": "hub.ca_file must be the hub's certificate, or that of its authority, and hub.url have a "
     "name that the certificate has.",
     "no such host": "the name in hub.url must resolve here.",
@@ -41,11 +41,11 @@ def require_no_demo(config: Config, *, demo: bool) -> None:
     """Check that no simulated runs would be sent to a hub.
 
     Raises:
-        Refused: This machine is an agent, and the demo is wanted.
+        Refused: This machine is an agent, and the demo was requested.
     """
     if demo and config.is_agent:
         raise Refused(
-            "DEMO=1: this is an agent, which would send simulated runs to the hub. Expected: role: all. "
+            "DEMO=1: this machine is an agent and would send simulated runs to the hub. Expected: role: all. "
             "Fix: run the demo on another machine, or write role: all in config.yaml."
         )
 
@@ -58,8 +58,8 @@ def require_hub(config: Config, command: str) -> None:
     """
     if config.is_agent:
         raise Refused(
-            f"make {command}: this is an agent; ask the hub ({config.hub_url}). "
-            f"Expected: role: hub or all in config.yaml. Fix: run `make {command}` on the hub."
+            f"make {command}: this machine is an agent of the hub {config.hub_url}. Expected: role: hub or "
+            f"all in config.yaml. Fix: run `make {command}` on the hub."
         )
 
 
@@ -95,10 +95,10 @@ class Sender:
             if time.monotonic() > deadline:
                 break
             time.sleep(0.2)
-        yield next(self.faults(page or ""), "The hub takes its samples.")
+        yield next(self.faults(page or ""), "The hub accepts its samples.")
 
     def faults(self, page: str | None) -> Iterator[str]:
-        """Yield what the hub does not take, and why.
+        """Yield which samples the hub does not accept, and why.
 
         Args:
             page: What its metrics were a moment ago, None if it did not answer.
@@ -107,20 +107,20 @@ class Sender:
             return
         sent = _value(_SENT, page)
         if not sent:
-            yield f"The hub has not taken a sample since the sender started: {self._reason()}"
+            yield f"The hub has not accepted a sample since the sender started: {self._reason()}"
         elif self._refused(page):
             yield f"The hub refuses the samples, which are lost: {self._reason()}"
         elif (late := time.time() - sent) > _LATE:
             yield (
-                f"The hub has not taken the samples of the last {duration(late)}: {self._reason()} "
+                f"The hub has not accepted the samples of the last {duration(late)}: {self._reason()} "
                 f"They are kept for {cluster.BUFFER} and sent later."
             )
 
     def taken(self, page: str) -> str:
-        """Return what is said without faults: which hub takes the samples, and how old they are."""
+        """Return the message without faults: which hub accepts the samples, and how old they are."""
         hub = match[1] if (match := _URL.search(page)) else ""
         age = duration(max(0.0, time.time() - _value(_SENT, page)))
-        return f"The hub {hub} takes its samples (newest {age} old)."
+        return f"The hub {hub} accepts its samples (newest {age} old)."
 
     def _refused(self, page: str) -> bool:
         """Return whether the hub refuses what is sent now, not only what was sent at some time."""

@@ -1,7 +1,7 @@
 """Damaged files that keep Prometheus or Alertmanager from starting: which ones, and what they held.
 
-Both end with an error then, and would end with it at every start. Other damage they repair by themselves, or
-go on without the file.
+Both exit with an error then, at every start. Other damage they repair themselves, or continue without the
+file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FATAL = {
 }
 
 _LOSS = {
-    "chunks_head": "nothing: Prometheus makes it anew from its write-ahead log",
+    "chunks_head": "nothing: Prometheus rebuilds it from its write-ahead log",
     "wal": "the samples since the last block, of three hours at most",
     "nflog": "which notifications were sent: alerts that fire are sent once more",
     "silences": "all silences",
@@ -55,11 +55,11 @@ class Damage:
     reason: str
 
     def fix(self, place: str) -> str:
-        """What the user reads of it; ``place`` is the data folder, as the user would name it."""
+        """The message about it; ``place`` is the data folder, as the user names it."""
         loss = _LOSS.get(self.name, "the samples of this block")
         return (
-            f"{place}/{self.name} is damaged ({self.reason}), and {self.part} cannot start with it. To do "
-            f"without it loses {loss}. Fix: run `make up REPAIR=1`, which moves it to {place}/{ASIDE} and "
+            f"{place}/{self.name} is damaged ({self.reason}), and {self.part} cannot start with it. Removing "
+            f"it loses {loss}. Fix: run `make up REPAIR=1`, which moves it to {place}/{ASIDE} and "
             f"starts {self.part}; it deletes nothing."
         )
 
@@ -88,7 +88,7 @@ def stamp() -> str:
 
 
 def move_aside(damage: Damage, folder: Path) -> Path:
-    """Move what is damaged out of the way, in the data folder of a part that does not run; return where to.
+    """Move a damaged file aside, in the data folder of a stopped part; return its new path.
 
     Raises:
         OSError: It cannot be moved.

@@ -1,4 +1,4 @@
-"""What the stack needs to know of the demo: its runs, and how its alerts are ended."""
+"""The demo from the stack's side: its runs, and how to end its alerts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _PATIENCE = 60
 
 
 def end_alerts(alertmanager: str, gpus: str) -> int:
-    """Tell Alertmanager that the alerts of the demo are over; returns how many there were.
+    """Resolve the alerts of the demo in Alertmanager; returns how many there were.
 
-    Prometheus would say so only minutes later, if at all: it forgets them when it starts again.
+    Prometheus would do so only minutes later, if at all: it forgets them when it restarts.
 
     ``alertmanager`` is its base URL, ``gpus`` the ``instance`` of the simulated GPUs.
     """
@@ -32,14 +32,14 @@ def end_alerts(alertmanager: str, gpus: str) -> int:
 
 
 def wait_started(prometheus: str, after: float) -> bool:
-    """Wait until Prometheus has seen that every run of the demo began anew, after this Unix time."""
+    """Wait until Prometheus has seen that every run of the demo restarted after this Unix time."""
     return _wait(
         prometheus, f'min(rl_run_start_timestamp_seconds{{run=~"{RUNS}.+"}}) > {after:.3f}', _PATIENCE
     )
 
 
 def wait_gone(prometheus: str) -> bool:
-    """Wait until Prometheus has seen that there is no run of the demo any more."""
+    """Wait until Prometheus has no run of the demo any more."""
     return _wait(prometheus, f'absent(rl_step{{run=~"{RUNS}.+"}})', _PATIENCE)
 
 

@@ -1,4 +1,4 @@
-"""What is read, which receivers get notifications, and what fires, as the parts themselves say."""
+"""The report of `status`: what is read, receivers, and firing alerts, from the parts themselves."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ class HealthReport:
         ]
 
     def show(self, texts: Texts, say: Say) -> bool:
-        """Report runs, what cannot be read, receivers, alerts, and what keeps those from coming.
+        """Report runs, unreadable files, receivers, alerts, and faults of alerting.
 
-        ``texts`` was read of ``pages``. Return whether the watchdog knows of nothing that does so.
+        ``texts`` was read of ``pages``. Return whether the watchdog found no fault.
         """
         if self.exporter:
             page = texts[self._url("exporter", "/metrics")]
@@ -98,9 +98,9 @@ class HealthReport:
         return _show_findings(found, say)
 
     def show_after_start(self, say: Say) -> None:
-        """Report what a stack that just started cannot read, and what keeps it from alerting, if anything.
+        """Report unreadable files and faults of alerting of a stack that just started.
 
-        What the watchdog found before the parts were ready does not count: its next look is waited for.
+        Findings from before the parts were ready do not count: this waits for the next check.
         """
         begun, deadline = time.time(), time.monotonic() + _FIRST_LOOK
         while True:
@@ -138,31 +138,35 @@ class HealthReport:
                 yield f"{count:.0f} {text}"
         yield from self._unreadable(page)
         for name in re.findall(_DOWN, page, re.MULTILINE):
-            yield f"{name} gives no answer that can be read; {self.log} says why."
+            yield f"{name} returned no readable answer; {self.log} says why."
         if count := metric(page, "stepwatch_unjudged_runs"):
             yield (
-                f"Runs without a key that rules know: {count:.0f}. {self.log} names them; "
-                "say below signals in config.yaml what their keys mean."
+                f"Runs without a signal that rules use: {count:.0f}. {self.log} names them. Fix: map their "
+                "keys to signals below signals in config.yaml."
             )
 
     def _unreadable(self, page: str) -> Iterator[str]:
         if count := metric(page, 'stepwatch_files{kind="unreadable"}'):
             yield (
-                f"The exporter may not read everything there: {count:.0f} files or folders, counted as "
-                f"unreadable. {self.log} names them, with the fix of each: `chmod g+r` or `o+r` for a file, "
-                "`chmod g+rx` or `o+rx` for a folder. Then they are read within seconds, without `make up`."
+                f"The exporter has no permission to read {count:.0f} files or folders (counted as "
+                f"unreadable). {self.log} names them, with the fix for each: `chmod g+r` or `o+r` for a "
+                "file, `chmod g+rx` or `o+rx` for a folder. They are then read within seconds, without `make "
+                "up`."
             )
 
     def _show_alerts(self, pages: Texts, over: Mapping[str, str], say: Say) -> None:
         say(f"Receivers: {_receivers(pages['/api/v2/receivers'])}.")
         _show_lacking_page(pages["/"], say)
         if pages[ALERTS] is None:
-            say("Firing: not known, as Alertmanager does not answer. Prometheus and the light page show it.")
+            say(
+                "Firing: unknown, because Alertmanager does not answer. Prometheus and the light page show "
+                "it."
+            )
         started = metric(pages["/metrics"] or "", "process_start_time_seconds") or 0
         if (age := time.time() - started) < _REFILL:
             say(
-                f"Alertmanager started {ago(age)}. Prometheus sends it all alerts again within a "
-                "minute: until then some that fire are missing here."
+                f"Alertmanager started {ago(age)}. Prometheus resends all alerts within a minute: until "
+                "then, some firing alerts are missing here."
             )
         if alerts := firing(pages[ALERTS], pages[SILENCES], over):
             say("\n  ".join(["\nFiring:", *alerts]))
@@ -185,19 +189,19 @@ def firing(alerts: str | None, silences: str | None, over: Mapping[str, str] | N
     found.sort(key=order)
     place = {alert["fingerprint"]: index for index, alert in enumerate(found)}
 
-    def beneath(alert: dict[str, Any]) -> tuple[int, bool]:
+    def position(alert: dict[str, Any]) -> tuple[int, bool]:
         causes = alert["status"]["inhibitedBy"]
         return place.get(causes[0], len(found)) if causes else place[alert["fingerprint"]], bool(causes)
 
     texts = []
-    for alert in sorted(found, key=beneath):
+    for alert in sorted(found, key=position):
         labels, notes = alert["labels"], alert["annotations"]
         fired = f"fired at {_time(alert['startsAt']):%H:%M}"
         run, name = labels.get("run", ""), labels["alertname"]
         ended = (over or {}).get(run, "") if not name.startswith("Run") else ""
         words = (
             *(labels.get("severity", ""), name, run, fired),
-            f"the run is over ({ended})" if ended else "",
+            f"the run has ended ({ended})" if ended else "",
         )
         muted = _muted(alert["status"], names, ends)
         action = f"\n    First: {notes['action']}." if "action" in notes and not ended else ""
@@ -236,14 +240,14 @@ def _over(page: str | None) -> dict[str, str]:
 def _runs(page: str | None) -> str:
     """How many runs there are, by their states."""
     if page is None:
-        return "not known, as the exporter does not answer"
+        return "unknown, because the exporter does not answer"
     found = re.findall(r'^stepwatch_runs\{state="(\w+)"\} ([1-9]\d*)\.0$', page, re.MULTILINE)
     return ", ".join(f"{count} {state}" for state, count in found) or "none yet"
 
 
 def _receivers(page: str | None) -> str:
     if page is None:
-        return "not known, as Alertmanager does not answer"
+        return "unknown, because Alertmanager does not answer"
     # Those in brackets are made by us, for no one and for tests.
     names = [receiver["name"] for receiver in json.loads(page) if not receiver["name"].startswith("(")]
     return ", ".join(names) or "none, so alerts are sent to no one"
@@ -252,8 +256,8 @@ def _receivers(page: str | None) -> str:
 def _show_lacking_page(page: str | None, say: Say) -> None:
     if http_client.lacks_web_page(page):
         say(
-            "This Alertmanager was built without its web page, as Debian's package is: links to silences "
-            "in messages and on dashboards open no form. Use `make silence RUN=name` instead. "
+            "This Alertmanager was built without its web page, like Debian's package: links to silences in "
+            "messages and on dashboards do not work. Use `make silence RUN=name` instead. "
             "Fix: put the official release of Alertmanager on PATH."
         )
 
@@ -267,9 +271,9 @@ def _peers(page: str | None) -> Iterator[str]:
 
 
 def _show_findings(page: str | None, say: Say) -> bool:
-    """Show what the watchdog found; return whether it answered and found nothing."""
+    """Show the findings of the watchdog; return whether it answered and found nothing."""
     if page is None:
-        say("\nThe watchdog does not answer: what keeps the stack from alerting is not known.")
+        say("\nThe watchdog does not answer: faults of the alerting stack are unknown.")
         return False
     found = json.loads(page)
     if faults := [f"{each['summary']}. {each['description']}" for each in found["findings"]]:

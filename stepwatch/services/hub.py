@@ -1,4 +1,4 @@
-"""What a hub knows of its agents: its credentials, the page of its write door, and its Prometheus."""
+"""The state of a hub's agents: from credentials, the page of its write door, and its Prometheus."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def nodes(credentials: Path, page: str | None, lost: frozenset[str] = frozenset(
 def show(config: Config, credentials: Path, say: Say) -> bool:
     """Report agents and their runs; return whether agents can write, as far as the door's page says."""
     if (door := page(config)) is None:
-        say("\nAgents: not known, as the door does not answer.")
+        say("\nAgents: unknown, because the door does not answer.")
         return False
     if _TAKES not in door:  # config.yaml was changed since `up`, which is said elsewhere
         return True
@@ -77,7 +77,7 @@ def show(config: Config, credentials: Path, say: Say) -> bool:
     runs = [
         f"{count} {labels['state']} on {labels['node']}" for labels, count in found or () if "state" in labels
     ]
-    unknown = "not known, as Prometheus does not answer"
+    unknown = "unknown, because Prometheus does not answer"
     say(f"Runs of agents: {unknown if found is None else ', '.join(sorted(runs)) or 'none yet'}.")
     return _certificate(config, door, say)
 

@@ -54,10 +54,10 @@ def make_folder(runs: Path) -> bool:
 def folder_remark(*, made: bool, remembered: bool) -> str:
     """What is worth knowing about the folder, as the rest of a sentence that ends with its path."""
     if made:
-        return (
-            ", which did not exist, so it was made; it is empty. "
-            "If that is a slip, `make up RUNS=folder` names another"
-        )
+        return ", which did not exist and was created empty. To read another folder: `make up RUNS=folder`"
     if remembered:
-        return ", which `make up RUNS=folder` named last (the same, or runs.path in config.yaml, changes it)"
+        return (
+            ", set by the last `make up RUNS=folder` (to change it, use RUNS=folder again, or runs.path "
+            "in config.yaml)"
+        )
     return ""

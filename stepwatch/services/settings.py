@@ -77,9 +77,7 @@ def rules_elsewhere(rendered: Path) -> str:
         return ""
     if RULES_ELSEWHERE not in lines:
         return ""
-    return (
-        f"\nNo rules are evaluated here (`rules: none`): a central ruler is to evaluate {folder / 'rules'}."
-    )
+    return f"\nNo rules are evaluated here (`rules: none`): a central ruler must evaluate {folder / 'rules'}."
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,7 @@ def state_of(settings: Settings, text: str | None) -> SettingsState:
 
 
 def wait_loaded(settings: Settings, metrics: str | Page, *, after: float, patience: float) -> bool:
-    """Wait until a part has loaded its settings after a time; no later than so many seconds."""
+    """Wait until a part has loaded its settings after a time, up to a timeout in seconds."""
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         present = loaded(settings, http_client.read(metrics))
@@ -135,14 +133,14 @@ def reload(alertmanager: str, settings: Path) -> str:
         return f"No Alertmanager answers at {alertmanager}; it reads its settings when it starts."
     if answer:
         raise ReloadError(
-            f"Alertmanager refuses the new settings and runs on with the old ones. It says: {answer} "
+            f"Alertmanager rejected the new settings and keeps the old ones. It says: {answer} "
             "Fix: correct what it names in config.yaml and generate again."
         )
     if not alertmanager_runs(http_client.read(f"{alertmanager}/metrics"), settings.read_bytes()):
         return (
             f"The Alertmanager at {alertmanager} reads other files than these: `make up` applies config.yaml."
         )
-    return "Alertmanager runs the new settings; Prometheus takes its own over within seconds."
+    return "Alertmanager loaded the new settings; Prometheus loads its own within seconds."
 
 
 def alertmanager_runs(page: str | None, settings: bytes) -> bool:

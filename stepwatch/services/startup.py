@@ -16,7 +16,7 @@ _BUSY_PATIENCE = 600
 """The same for one that says what it does: Prometheus reads a segment of 128 MB at a time."""
 _NEWS_SECONDS = 10
 ENDS = 3
-"""A part that ended so often before it worked will not work."""
+"""Ends of a part before its first success after which it is given up."""
 
 _REPLAY = re.compile(
     r"WAL segment loaded\W.*?\bsegment=(?P<segment>\d+) maxSegment=(?P<last>\d+)"
@@ -61,7 +61,7 @@ def wait(
                 waiting[name] = (look.busy, now)
             if look.ready:
                 say(f"  {name} is ready ({now - begun:.1f} s)")
-            elif reason := _hopeless(look, look.ends - ended.get(name, 0), now - waiting[name][1]):
+            elif reason := _give_up_reason(look, look.ends - ended.get(name, 0), now - waiting[name][1]):
                 failed[name] = reason
             else:
                 continue
@@ -75,8 +75,8 @@ def wait(
         time.sleep(pause)
 
 
-def _hopeless(look: Look, ends: int, unchanged: float) -> str:
-    """Why a part is given up that ended so often, and was unchanged for these seconds; empty if it is not."""
+def _give_up_reason(look: Look, ends: int, unchanged: float) -> str:
+    """Why to give up a part after this number of ends and seconds without a change; empty to continue."""
     if look.gone:
         return "was stopped, by `make down` or a kill of the whole stack"
     if ends >= ENDS:
@@ -100,7 +100,7 @@ def failure(name: str, reason: str, log: str, lines: Iterable[str], fix: str = "
 
 
 def verdict(failed: Collection[str], count: int) -> str:
-    """The last line of a failed start: which of so many parts failed."""
+    """The last line of a failed start: which of the parts failed."""
     return f"{len(failed)} of {count} parts failed: {', '.join(sorted(failed))}"
 
 

@@ -98,7 +98,7 @@ def _require_venv() -> None:
     package = f"python{sys.version_info[0]}.{sys.version_info[1]}-venv"
     if os.geteuid() != 0 or not Path("/usr/bin/apt-get").exists():
         raise SetupError(
-            f"{sys.executable} cannot make virtual environments. Fix: sudo apt-get install {package}"
+            f"{sys.executable} cannot create virtual environments. Fix: sudo apt-get install {package}"
         )
     _say(f"Installing {package}")
     for command in (["update"], ["install", "-y", "--no-install-recommends", package]):

@@ -25,7 +25,7 @@ direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def read(page: str | Page, *, timeout: float = 5) -> str | None:
-    """The text of a page, ``None`` when it does not answer with success within so many seconds."""
+    """The text of a page, ``None`` if it does not answer with success within the timeout."""
     url, password_file = (page, "") if isinstance(page, str) else page
     try:
         headers = (
@@ -79,7 +79,7 @@ def lacks_web_page(page: str | None) -> bool:
 
 
 def post(url: str, value: Any = None, *, timeout: float = 10) -> Answer | None:
-    """POST a value, if any, as JSON; returns ``None`` when nothing answers within so many seconds."""
+    """POST a value, if any, as JSON; returns ``None`` if nothing answers within the timeout."""
     body = None if value is None else json.dumps(value).encode()
     kind = {"Content-Type": "application/json"}
     request = urllib.request.Request(url, body, kind, method="POST")  # noqa: S310  a part's own page
@@ -103,10 +103,10 @@ def order(url: str, value: Any = None, *, timeout: float = 10) -> str | None:
 
 
 def unanswered(part: str, url: str) -> str:
-    """What is to be said of a part of the stack that does not answer."""
+    """The message about a part of the stack that does not answer."""
     return (
         f"{part} does not answer at {url}. Expected: the one that `make up` starts. "
-        "Fix: `make up`; `make status` shows how each part is."
+        "Fix: `make up`; `make status` shows the state of each part."
     )
 
 

@@ -47,7 +47,7 @@ def free(listen: str) -> int:
 
 
 def conflict(part: str, listen: str, port: int, ours: Callable[[Owner | None], bool]) -> str | None:
-    """What is to be said if a stranger holds a part's port, ``None`` if there is none.
+    """The message if another process holds a part's port, else ``None``.
 
     ``ours`` judges the owner, who is ``None`` if /proc does not show it to us. Before that is put down
     to another user, there are two more seconds for the port to be free, or to have an owner.

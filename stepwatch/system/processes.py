@@ -48,7 +48,7 @@ def belongs(pid: int, mark: str) -> bool:
 
 
 def stop(mark: str, *, grace: float) -> list[psutil.Process]:
-    """End all processes of a stack: ask, wait so many seconds, then kill; return those that remain."""
+    """End all processes of a stack: SIGTERM, wait, SIGKILL; return those that remain."""
     _signal_all(mark, signal.SIGTERM)
     resume(mark)
     left = wait(mark, grace)
@@ -64,7 +64,7 @@ def resume(mark: str) -> None:
 
 
 def wait(mark: str, timeout: float) -> list[psutil.Process]:
-    """Wait until no process of a stack lives; return those that do after so many seconds."""
+    """Wait until all processes of a stack have ended; return those that remain after the timeout."""
     deadline = time.monotonic() + timeout
     while (left := marked(mark)) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -79,7 +79,7 @@ def suspended(pid: int) -> bool:
 
 
 def command(pid: int) -> str:
-    """The first words of a process's command line, enough to know it by.
+    """The first words of a process's command line, enough to identify it.
 
     The long options behind them are left out: people put secrets there.
     """

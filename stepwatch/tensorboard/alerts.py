@@ -103,7 +103,7 @@ def _onsets(
 
 
 def _words(alert: str, severity: str, step: int, firing: Firing | None) -> str:
-    """A text in Markdown. What an alert that is over said is not known any more."""
+    """A text in Markdown. The description of an ended alert is no longer known."""
     head = f"**{alert}** ({severity}) from step {step}"
     if firing is None:
         return head

@@ -42,7 +42,7 @@ def version(time: float) -> bytes:
 
 @lru_cache(maxsize=1 << 15)
 def _before(tag: str) -> bytes:
-    """What stands before the number of a tag."""
+    """The bytes before the value of a tag."""
     value = _sized(1, tag.encode("utf-8", "replace")) + bytes([key(2, FOUR_BYTES)])
     return bytes([key(1, SIZED)]) + coded(len(value) + _float.size) + value
 
@@ -103,7 +103,7 @@ class Reader:
         """Read an event.
 
         Raises:
-            ValueError: It is none.
+            ValueError: It is invalid.
         """
         found = dict(fields(payload))
         time = _double.unpack(found.get(_TIME, bytes(8)))[0]

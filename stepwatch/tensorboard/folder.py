@@ -27,7 +27,7 @@ class Point(NamedTuple):
 
 
 class RunFolder:
-    """Writes the events of a run, each once, however often it is told of them.
+    """Writes the events of a run, each once, even if they are passed repeatedly.
 
     Attributes:
         begun: When the last attempt began, in seconds since the epoch; ``None`` before any event.

@@ -25,7 +25,7 @@ _WAITS = (0.0, 0.5, 1.0, 2.0)
 """Seconds before each try: Alertmanager answers 8 GETs at a time (`--web.get-concurrency`), others 503."""
 
 _LIFE = timedelta(minutes=3)
-"""It ends by itself after that, should no one be there any more to end it."""
+"""Lifetime of the test alert, in case this command is killed before it ends it."""
 
 
 class UnreachableError(Refused):

@@ -17,7 +17,7 @@ from stepwatch.schema.errors import Refused
 from stepwatch.system.terminal import Say
 from stepwatch.testalert import notifier, verdict
 from stepwatch.testalert.alertmanager import Alertmanager, Probe, Sent
-from stepwatch.testalert.journal import Story, story
+from stepwatch.testalert.journal import LogResult, log_result
 from stepwatch.testalert.verdict import Verdict, redacted
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _SETTINGS = PurePosixPath("alertmanager/generated/alertmanager.yml")
 _BETWEEN_LOOKS = 0.2
 _BETWEEN_NEWS = 5.0
 _SILENT = 2.0
-"""Seconds until a message that was not even tried is held back by something."""
+"""Seconds without an attempt after which a message counts as blocked."""
 _ROUND = 12.0
 """Seconds until Alertmanager has either delivered a message or logged that it gave up: 10, and some."""
 
@@ -76,25 +76,25 @@ def send_test(config: Path, name: str, stack: Stack, say: Say, *, patience: floa
 
 @dataclass(frozen=True)
 class Look:
-    """What is known so many seconds after the test began: by the counters, and by the log."""
+    """The state of a test after some seconds: by the counters and by the log."""
 
     seconds: float
     sent: Sent
-    story: Story
+    log_result: LogResult
 
     @property
     def delivered(self) -> bool:
         """Whether the test arrived. The log is silent about a first attempt that succeeds."""
-        if self.story.delivered or self.story.error or not self.sent.arrived:
-            return self.story.delivered
+        if self.log_result.delivered or self.log_result.error or not self.sent.arrived:
+            return self.log_result.delivered
         # What arrived may be another receiver's message; but the test's failure would be in the log by then.
-        logged = self.story.failures or not self.sent.failed
+        logged = self.log_result.failures or not self.sent.failed
         return self.sent.exact or (self.seconds > _ROUND and logged)
 
 
 @dataclass(frozen=True)
 class Watch:
-    """One test: of whom, by which Alertmanager; ``journal`` reads its log, called ``where`` in words."""
+    """One test of a receiver by an Alertmanager; ``journal`` reads its log, called ``where`` in messages."""
 
     receiver: Receiver
     probe: Probe
@@ -116,13 +116,13 @@ class Watch:
         try:
             while True:
                 sent = self.alertmanager.sent(integration, self.probe).since(before)
-                look = Look(time.monotonic() - begun, sent, story(self.journal(), self.probe))
+                look = Look(time.monotonic() - begun, sent, log_result(self.journal(), self.probe))
                 if (delivered or not look.delivered) and (ended := self._ended(look)):
                     return ended
                 # One page may have counted an attempt and not yet its failure: a second one decides.
                 delivered = look.delivered
-                if fires and look.story.error:
-                    # The attempts go on; but once given up, they do not begin anew.
+                if fires and look.log_result.error:
+                    # The attempts continue; but once given up, they do not restart.
                     self.alertmanager.post(self.probe.alert(over=True))
                     fires = False
                 if look.seconds > news:
@@ -134,8 +134,8 @@ class Watch:
                 self.alertmanager.post(self.probe.alert(over=True))
 
     def _ended(self, look: Look) -> Verdict | None:
-        if look.story.gave_up:
-            return verdict.refused(self.receiver, look.story, where=self.where)
+        if look.log_result.gave_up:
+            return verdict.refused(self.receiver, look.log_result, where=self.where)
         if look.delivered:
             return verdict.delivered(self.receiver, look.sent)
         if look.seconds > _SILENT:
@@ -146,15 +146,15 @@ class Watch:
         if look.seconds <= self.patience:
             return None
         return (
-            verdict.refused(self.receiver, look.story, where=self.where)
-            if look.story.error
+            verdict.refused(self.receiver, look.log_result, where=self.where)
+            if look.log_result.error
             else verdict.unknown(self.receiver, look.sent, patience=self.patience, where=self.where)
         )
 
     def _news(self, look: Look) -> str:
-        if look.story.error:
-            error = redacted(look.story.error, self.receiver.integration.secrets)
-            return f"an attempt failed ({error}); Alertmanager tries again"
+        if look.log_result.error:
+            error = redacted(look.log_result.error, self.receiver.integration.secrets)
+            return f"an attempt failed ({error}); Alertmanager retries"
         if look.sent.arrived:
             return "messages arrive; waiting for Alertmanager's log"
         return "waiting for Alertmanager"

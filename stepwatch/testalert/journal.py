@@ -16,8 +16,8 @@ _GAVE_UP = re.compile(
 
 
 @dataclass(frozen=True)
-class Story:
-    """What became of a message, as far as the log tells; it is silent about a first attempt that succeeds.
+class LogResult:
+    """The fate of a message by the log, which has no entry for a first attempt that succeeds.
 
     ``error`` is what the last failed attempt got. ``gave_up``: there will be no more attempts;
     ``final``: since the error is one that does not pass. ``failures``: the log reports messages that
@@ -31,29 +31,29 @@ class Story:
     failures: bool = False
 
 
-def story(text: str, probe: Probe) -> Story:
-    """Read from a log what became of a test."""
-    story = Story()
+def log_result(text: str, probe: Probe) -> LogResult:
+    """Read the fate of a test from a log."""
+    log_result = LogResult()
     failures = False
     for line in text.split("\n"):
         if "Notify " not in line:
             continue
         entry = {name: unquoted(value) for name, value in _PAIR.findall(line)}
-        said, error = entry.get("msg", ""), entry.get("err", "")
-        failures = failures or said == _FAILED
+        message, error = entry.get("msg", ""), entry.get("err", "")
+        failures = failures or message == _FAILED
         # New Alertmanagers name the group, and so the test, that an entry is about.
         if probe.mark not in entry.get("aggrGroup", probe.mark):
             continue
-        if said == _FAILED and error.startswith(f"{probe.route}/"):
+        if message == _FAILED and error.startswith(f"{probe.route}/"):
             end = _GAVE_UP.search(error)
-            story = Story(end[2] if end else error, gave_up=True, final=bool(end and end[1]))
+            log_result = LogResult(end[2] if end else error, gave_up=True, final=bool(end and end[1]))
         elif entry.get("receiver") == probe.route:
-            if said == "Notify success":
-                story = Story(story.error, delivered=True)
-            # Having given up, it begins anew as long as the alert lasts.
-            elif said.startswith("Notify attempt failed") and not story.gave_up:
-                story = Story(error)
-    return replace(story, failures=failures)
+            if message == "Notify success":
+                log_result = LogResult(log_result.error, delivered=True)
+            # After giving up, it restarts as long as the alert lasts.
+            elif message.startswith("Notify attempt failed") and not log_result.gave_up:
+                log_result = LogResult(error)
+    return replace(log_result, failures=failures)
 
 
 def unquoted(value: str) -> str:

@@ -20,7 +20,7 @@ def watch(receiver: Receiver, probe: Probe, url: str, patience: float) -> Verdic
     """Wait until the notifier has delivered a test, or has given it up.
 
     Args:
-        receiver: To whom it is.
+        receiver: The receiver of the message.
         probe: The test.
         url: The notifier.
         patience: Seconds until it is given up here; then what is known so far is printed.
@@ -42,7 +42,7 @@ def watch(receiver: Receiver, probe: Probe, url: str, patience: float) -> Verdic
 
 
 def _found(page: str | None) -> dict[str, Any] | None:
-    """Return the test's delivery, ``None`` if the notifier does not answer or does not know it."""
+    """Return the test's delivery, ``None`` if the notifier does not answer or has no such test."""
     try:
         return next(iter(json.loads(page or "")["deliveries"]), None)
     except (ValueError, LookupError, TypeError):

@@ -15,7 +15,7 @@ from stepwatch.config.passed import KINDS
 from stepwatch.config.receivers import Receiver
 from stepwatch.schema.path_types import read_secret
 from stepwatch.testalert.alertmanager import Sent
-from stepwatch.testalert.journal import Story
+from stepwatch.testalert.journal import LogResult
 
 _SHOWN = 400
 _LEAST = 6
@@ -29,34 +29,42 @@ _TEAMS = frozenset({"msteams", "msteamsv2"})
 _HOOKS = frozenset({"discord", "mattermost", *_TEAMS})
 
 _FIXES: tuple[tuple[str, frozenset[str], str], ...] = (
-    ("connection refused", _ANY, "nothing listens there: check host and port, and that the receiver runs"),
-    ("no such host|server misbehaving", _ANY, "no such host is known: check its name"),
+    (
+        "connection refused",
+        _ANY,
+        "nothing listens there: check host and port, and that the receiver is running",
+    ),
+    ("no such host|server misbehaving", _ANY, "unknown host: check its name"),
     (
         "no route to host|network is unreachable|timeout|deadline exceeded",
         _ANY,
-        "there is no way to it: check address, firewall and proxy from where Alertmanager runs",
+        "it is unreachable: check address, firewall and proxy from where Alertmanager runs",
     ),
     ("no such file", _ANY, "put the file back, or name another one in config.yaml and `make up`"),
     ("permission denied", _ANY, "let Alertmanager's user read that file"),
     (
         "x509|certificate|tls:",
         _ANY,
-        "use the host name that the certificate is for, or have this machine trust who signed it",
+        "use the host name that the certificate is for, or add its CA to the trusted ones of this machine",
     ),
     ("unsupported protocol|invalid (URL|character)", _HTTP, "check the address in url or url_file"),
-    ("status code 404|no_service|no_team", _SLACK, "make a new webhook in Slack, its URL into url_file"),
-    ("channel_not_found|channel_is", _SLACK, "name another channel, or none: then it is the webhook's own"),
-    ("status code (401|403)", _SLACK, "make a new webhook in Slack and put its URL into url_file"),
+    (
+        "status code 404|no_service|no_team",
+        _SLACK,
+        "create a new webhook in Slack and put its URL into url_file",
+    ),
+    ("channel_not_found|channel_is", _SLACK, "name another channel, or none to use the webhook's own"),
+    ("status code (401|403)", _SLACK, "create a new webhook in Slack and put its URL into url_file"),
     ("status code (401|403)", _WEBHOOK, "check what credentials_file, or url_file, holds"),
-    ("status code 404", _WEBHOOK, "check the path in the URL: the server has nothing there"),
+    ("status code 404", _WEBHOOK, "check the path in the URL: the server does not know it"),
     ("Unauthorized|Not Found", _TELEGRAM, "check what bot_token_file holds: BotFather shows the token"),
     (
         "chat not found|bot was (blocked|kicked)|not a member",
         _TELEGRAM,
         "check chat_id, and that the bot was added to that chat (a group's id is negative)",
     ),
-    ("Too Many Requests|retry after", _TELEGRAM, "wait: Telegram limits how many messages it takes"),
-    ("status code (401|403|404)", _HOOKS, "make a new webhook there, its URL into webhook_url_file"),
+    ("Too Many Requests|retry after", _TELEGRAM, "wait: Telegram's rate limit is reached"),
+    ("status code (401|403|404)", _HOOKS, "create a new webhook there and put its URL into webhook_url_file"),
     (
         "invalid.*key|status code 40[013]",
         _PAGERDUTY,
@@ -67,23 +75,23 @@ _FIXES: tuple[tuple[str, frozenset[str], str], ...] = (
         _HTTP,
         "check what the file with its key or token holds",
     ),
-    ("status code 3", _HTTP, "write the address that it redirects to: redirects are not followed"),
-    ("status code 429", _HTTP, "wait: it limits how many messages it takes"),
-    ("status code 4", _HTTP, "it does not want such a message: see what it expects, and its own log"),
-    ("status code 5", _HTTP, "the fault is on its side: see its own log"),
+    ("status code 3", _HTTP, "use the address that it redirects to: redirects are not followed"),
+    ("status code 429", _HTTP, "wait: its rate limit is reached"),
+    ("status code 4", _HTTP, "it rejects this message: check what it expects, and its log"),
+    ("status code 5", _HTTP, "it has an internal error: check its log"),
     (
         r" auth: |\b53[45]\b",
         _MAIL,
-        "check username and what password_file holds (Alertmanager before 0.27: without a line end)",
+        "check username and what password_file holds (Alertmanager before 0.27: without a trailing newline)",
     ),
     (
         "STARTTLS extension",
         _MAIL,
         "the server offers no encryption at this port: try 587 or 465, or tls: false in a trusted network",
     ),
-    ("auth mechanism", _MAIL, "the server wants another kind of login than PLAIN or LOGIN: use another"),
-    ("RCPT command", _MAIL, "the server does not take mail for this address: check to, or log in"),
-    ("MAIL command", _MAIL, "the server does not take mail from this address: check from, or log in"),
+    ("auth mechanism", _MAIL, "the server accepts neither PLAIN nor LOGIN: use another server"),
+    ("RCPT command", _MAIL, "the server does not accept mail for this address: check to, or log in"),
+    ("MAIL command", _MAIL, "the server does not accept mail from this address: check from, or log in"),
     (
         "first record does not look like a TLS|EOF",
         _MAIL,
@@ -102,14 +110,14 @@ def fix(error: str, integration: Integration) -> str | None:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How it ended, as people read it, and whether that is what one hopes for."""
+    """The result for the user, and whether the message was delivered."""
 
     delivered: bool
     words: str
 
 
 def delivered(receiver: Receiver, sent: Sent) -> Verdict:
-    """The receiver took it."""
+    """The receiver accepted it."""
     took = f" in {max(sent.seconds, 0.01):.2f} s" if sent.attempts == 1 else ""
     lines = [
         f"{receiver.name}: Alertmanager delivered the test message by {receiver.integration.title}{took}."
@@ -117,39 +125,39 @@ def delivered(receiver: Receiver, sent: Sent) -> Verdict:
     if isinstance(receiver.integration, Mail):
         *others, last = receiver.integration.to
         names = f"{', '.join(others)} and {last}" if others else last
-        lines += [f"The mail server took it: see that {names} got it, and not as spam."]
+        lines += [f"The mail server accepted it: check that {names} received it, and not as spam."]
     return Verdict(delivered=True, words="\n  ".join(lines))
 
 
-def refused(receiver: Receiver, story: Story, *, where: str) -> Verdict:
-    """The receiver did not take it, as the log tells."""
-    if story.final:
-        again = "Alertmanager takes that for final and tried once; a real alert is tried again at intervals."
-    elif story.gave_up:
-        again = "Alertmanager tried several times; with a real alert it goes on as long as the alert lasts."
+def refused(receiver: Receiver, log_result: LogResult, *, where: str) -> Verdict:
+    """The receiver did not accept it, by the log."""
+    if log_result.final:
+        again = "Alertmanager treats that as permanent and tried once; a real alert is retried at intervals."
+    elif log_result.gave_up:
+        again = "Alertmanager tried several times; a real alert is retried as long as it fires."
     else:
         again = "Alertmanager is still trying."
-    what = fix(story.error, receiver.integration) or f"look into {where}"
-    return _undelivered(receiver, redacted(story.error, receiver.integration.secrets), again, what)
+    what = fix(log_result.error, receiver.integration) or f"check {where}"
+    return _undelivered(receiver, redacted(log_result.error, receiver.integration.secrets), again, what)
 
 
 def failed(receiver: Receiver, *, where: str) -> Verdict:
-    """Alertmanager counts a failure, and nothing at hand tells why."""
+    """Alertmanager counts a failure, and the reason is not readable here."""
     return _undelivered(receiver, "Alertmanager counts a failure", f"{where} names the error.", "fix that")
 
 
 _ROBOT_FIXES = {
     "signature": "check secret_file, and the clock of this machine: a signature is valid for an hour",
     "keyword": "set keyword to one of the robot's own, or remove its keywords",
-    "address": "add this machine's public address to the robot's list, or have it sign instead",
-    "revoked": "make a new robot, its URL into url_file",
+    "address": "add this machine's public address to the robot's list, or use its signature instead",
+    "revoked": "create a new robot and put its URL into url_file",
     "http": "check the URL in url_file",
-    "secret_file": "correct that file; the notifier tries again as soon as it is changed",
+    "secret_file": "correct that file; the notifier retries as soon as it changes",
     "not_installed": "install it where Stepwatch runs, then `make up`",
-    "rate_limit": "wait: the robot limits how many messages it takes",
-    "message": "see its words; a robot that refuses a test refuses alerts as well",
-    "server": "the fault is on its side: try again later",
-    "answer": "what answers is not this robot: check the URL in url_file, and proxies",
+    "rate_limit": "wait: the robot's rate limit is reached",
+    "message": "see its answer; a robot that refuses a test refuses alerts as well",
+    "server": "it has an internal error: try again later",
+    "answer": "the answer is not from this robot: check the URL in url_file, and proxies",
     "timeout": "check firewall and proxy from where the notifier runs",
     "connection": "check address, firewall and proxy from where the notifier runs",
 }
@@ -165,27 +173,28 @@ def taken(receiver: Receiver, answer: str, seconds: float) -> Verdict:
 
 
 def not_taken(receiver: Receiver, reason: str, answer: str, *, final: bool) -> Verdict:
-    """The robot did not take it, for a reason of the notifier's."""
+    """The robot did not accept it, for a reason of the notifier."""
     # The notifier has taken the secrets out.
     why = redacted(answer, ()) if answer else "no attempt has ended"
     more = (
-        "A test is given up; a real alert waits in the queue until it is taken, or for three days."
+        "A test is not retried further; a real alert stays in the queue until it is accepted, for at most "
+        "three days."
         if final
         else "The notifier is still trying."
     )
     return _undelivered(
-        receiver, why, more, _ROBOT_FIXES.get(reason, "see what the robot's vendor says of it")
+        receiver, why, more, _ROBOT_FIXES.get(reason, "see the documentation of the robot's vendor")
     )
 
 
 def lost(receiver: Receiver, why: str) -> Verdict:
-    """The notifier does not tell."""
+    """The notifier has no result."""
     first = f"{receiver.name}: Alertmanager handed the test message to the notifier, and then: {why}"
     return Verdict(delivered=False, words=first)
 
 
 def muted(receiver: Receiver, silences: list[str], url: str) -> Verdict:
-    """A silence keeps it back."""
+    """A silence mutes it."""
     return _undelivered(
         receiver,
         "a silence covers it",
@@ -195,12 +204,12 @@ def muted(receiver: Receiver, silences: list[str], url: str) -> Verdict:
 
 
 def unknown(receiver: Receiver, sent: Sent, *, patience: float, where: str) -> Verdict:
-    """Time is up."""
+    """The timeout has passed."""
     return _undelivered(
         receiver,
-        f"nothing is known after {patience:.0f} s",
+        f"no result after {patience:.0f} s",
         f"Alertmanager began {sent.messages:.0f} such messages in that time, and {sent.arrived:.0f} arrived.",
-        f"see whether it arrives, and what {where} says",
+        f"check whether it arrives, and {where}",
     )
 
 

@@ -13,7 +13,7 @@ from exporter.actions.audit import Audit
 from exporter.actions.breaker import OFF, Breaker
 from exporter.actions.messages import Messages
 from exporter.actions.policy import DAY_SECONDS, Action, Alert, Attempt, Limits, Result, Rule, Seen
-from exporter.actions.webhook import News
+from exporter.actions.webhook import NotifiedAlert
 
 VETO, COOLDOWN, PER_DAY, HOLD = 60.0, 300.0, 2, 30.0
 RULES = (
@@ -190,7 +190,7 @@ class World:
     # What happens.
 
     def start(self) -> None:
-        """Start the service anew; it dies at the start as well as anywhere."""
+        """Start the service again; it dies at the start as well as anywhere."""
         while True:
             audit = CrashingAudit(self.folder)
             audit.crash = self.crashes
@@ -201,11 +201,11 @@ class World:
                     RULES,
                     LIMITS,
                     audit=audit,
-                    world=self,
+                    stack=self,
                     perform=self.perform,
                     messages=Messages("http://127.0.0.1:9413"),
                     clock=lambda: self.now,
-                    apart=lambda do: do(),
+                    spawn=lambda do: do(),
                 )
             except Crash:
                 audit.close()
@@ -221,7 +221,9 @@ class World:
     def send(self) -> None:
         """Alertmanager repeats what fires."""
         assert self.breaker is not None
-        self.breaker.receive([News(ill.alert, firing=True) for ill in self.ills if ill.since is not None])
+        self.breaker.receive(
+            [NotifiedAlert(ill.alert, firing=True) for ill in self.ills if ill.since is not None]
+        )
 
     def survive(self, what: Any) -> None:
         """Do something with the service, which is started again if it is killed at that."""
@@ -241,7 +243,7 @@ class World:
         if ill.since is None and ill.run.alive:
             ill.since = self.now
             assert self.breaker is not None
-            self.breaker.receive([News(ill.alert, firing=True)])
+            self.breaker.receive([NotifiedAlert(ill.alert, firing=True)])
 
     def linger(self) -> None:
         """The condition is over; the alert fires on."""
@@ -254,7 +256,7 @@ class World:
             alert, told = ill.alert, self.chance.random() < 0.8
             ill.holds, ill.since = False, None
             if told:
-                self.breaker.receive([News(alert, firing=False)])
+                self.breaker.receive([NotifiedAlert(alert, firing=False)])
 
     def silence(self) -> None:
         ill = self.chance.choice(self.ills)

@@ -27,7 +27,7 @@ from exporter.actions.policy import (
     to_go_on,
     to_open,
 )
-from exporter.actions.webhook import News
+from exporter.actions.webhook import NotifiedAlert
 
 RULE = Rule("KLExplosion", "critical", 120.0, re.compile("ppo/.*"), ("evidence", "stop"), 60.0)
 SAVING = replace(RULE, do=("checkpoint", "stop"))
@@ -172,11 +172,11 @@ class Around:
             [rule],
             limits,
             audit=Audit(folder),
-            world=self,
+            stack=self,
             perform=self.perform,
             messages=Messages("http://127.0.0.1:9413"),
             clock=lambda: self.now,
-            apart=self.apart.append,
+            spawn=self.apart.append,
         )
 
     def refresh(self) -> None: ...
@@ -197,7 +197,7 @@ class Around:
     def at(self, now: float, *, firing: bool | None = None) -> Around:
         self.now = now
         if firing is not None:
-            self.breaker.receive([News(ALERT, firing)])
+            self.breaker.receive([NotifiedAlert(ALERT, firing)])
         self.breaker.tick()
         return self
 
@@ -261,10 +261,10 @@ def test_a_step_that_ends_in_an_unforeseen_error_is_not_done_again(tmp_path: Pat
     assert [(each.outcome, each.reason) for each in around.breaker.actions()] == [("interrupted", "unknown")]
 
 
-def test_an_alert_that_began_anew_is_another_one(tmp_path: Path) -> None:
+def test_an_alert_that_fires_again_is_another_one(tmp_path: Path) -> None:
     around = Around(tmp_path)
     around.at(1120, firing=True)
-    around.breaker.receive([News(ALERT._replace(since=1130.0), firing=True)])
+    around.breaker.receive([NotifiedAlert(ALERT._replace(since=1130.0), firing=True)])
 
     assert around.at(1420).done == ["evidence"]
     assert around.breaker.actions()[0].reason == "resolved"
@@ -354,7 +354,7 @@ def test_a_dry_action_does_not_use_up_the_cause(tmp_path: Path) -> None:
     assert real.at(1430, firing=True).at(1800).done == ["evidence", "stop"]
 
 
-def test_receivers_are_told_what_came_of_it_and_of_what_was_interrupted(tmp_path: Path) -> None:
+def test_receivers_are_notified_of_outcomes_and_interruptions(tmp_path: Path) -> None:
     around = Around(tmp_path)
     around.at(1120, firing=True)
     around.breaker.audit.close()
@@ -388,6 +388,6 @@ def test_half_a_line_of_a_full_disk_spoils_no_other(tmp_path: Path) -> None:
 
 def test_two_processes_never_share_a_log(tmp_path: Path) -> None:
     audit = Audit(tmp_path)
-    with pytest.raises(AuditError, match=r"another process writes it\. .* Fix: stop the other one\."):
+    with pytest.raises(AuditError, match=r"another process writes to it\. .* Fix: stop the other one\."):
         Audit(tmp_path)
     audit.close()

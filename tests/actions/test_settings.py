@@ -24,11 +24,11 @@ WRONG = {
     "{on: KLExplosio, do: [stop]}": '"KLExplosio" is not an alert. Expected: an alert about runs that '
     "docs/runbook.md lists, such as KLExplosion. Fix: did you mean KLExplosion?",
     "{on: DiskLow, do: [stop]}": '"DiskLow" is not an alert about runs.',
-    "{on: KLHigh, severity: critical, do: [stop]}": '"critical" is never that of KLHigh. Expected: warning',
+    "{on: KLHigh, severity: critical, do: [stop]}": '"critical" is not a severity of KLHigh. Expected: warn',
     "{on: KLHigh, do: []}": "do: is empty. Expected: one step or more.",
     "{on: KLHigh, do: [notify, notify]}": "names a step twice.",
     "{on: KLHigh, do: [reboot]}": '"reboot" is not one of the choices. Expected: one of evidence, notify,',
-    "{on: KLHigh, do: [stop, evidence]}": "goes on after stop. Expected: stop as the last step.",
+    "{on: KLHigh, do: [stop, evidence]}": "has steps after stop. Expected: stop as the last step.",
     "{on: KLHigh, do: [pause, stop]}": "pauses and stops one run. Expected: pause or stop.",
     "{on: KLHigh, do: [checkpoint, notify]}": "goes on after checkpoint. Expected: checkpoint as the last",
     "{on: KLHigh, do: [stop, checkpoint]}": "Expected: checkpoint and then stop as the last steps.",
@@ -62,7 +62,7 @@ def test_a_policy_that_makes_no_sense_is_refused_with_its_line_and_the_fix(
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ("targets: [{runs: a}]", "names nothing to reach a run by. Expected: pid_file or ray_job"),
+        ("targets: [{runs: a}]", "names no way to reach a run. Expected: pid_file or ray_job"),
         ("targets: [{runs: a, pid_file: x, ray_job: y}]", "names two things."),
         ("per_day: 0", "is below 1"),
         (
@@ -80,7 +80,7 @@ def test_a_guard_rail_that_makes_no_sense_is_refused(tmp_path: Path, settings: s
 
 def test_a_run_is_not_stopped_after_an_announcement_that_no_one_gets(tmp_path: Path) -> None:
     policies = "policies: [{on: KLHigh, do: [stop]}]"
-    with pytest.raises(Refused, match="would announce to no one"):
+    with pytest.raises(Refused, match="would change runs without announcing it"):
         load(loaded(tmp_path, f"actions: {{dry_run: false, {policies}}}\n"))
     for fine in (f"dry_run: false, veto: 0s, {policies}", policies):
         assert load(loaded(tmp_path, f"actions: {{{fine}}}\n")).actions.enabled
@@ -89,11 +89,11 @@ def test_a_run_is_not_stopped_after_an_announcement_that_no_one_gets(tmp_path: P
 
 def test_the_key_on_needs_no_quotes_and_the_value_on_still_does(tmp_path: Path) -> None:
     assert load(loaded(tmp_path, ON)).actions.policies[0].on == "KLExplosion"
-    with pytest.raises(Refused, match="is a switch to some YAML readers"):
+    with pytest.raises(Refused, match="is a boolean to some YAML readers"):
         load(loaded(tmp_path, "actions: {dry_run: on}\n"))
 
 
-def test_without_policies_there_is_no_part_no_route_and_no_file(tmp_path: Path) -> None:
+def test_without_policies_there_is_not_a_part_no_route_and_no_file(tmp_path: Path) -> None:
     off, on = (load(loaded(tmp_path, text)) for text in ("actions: {per_day: 1}\n", RECEIVER + ON))
     names = []
     for config in (off, on):

@@ -93,7 +93,7 @@ def test_only_a_group_s_leader_that_is_older_than_its_file_is_reached(tmp_path: 
         known = Group.read(file)
         os.utime(file, (time.time() - 1000,) * 2)
         assert Group.read(file).gone == "pid_reused"
-        with pytest.raises(TargetError, match="names another process by now"):
+        with pytest.raises(TargetError, match="now names another process"):
             known.send("stop", ACTION)
         assert leader.poll() is None
         file.write_text(f"{leader.pid}\n")

@@ -474,7 +474,9 @@ def test_a_mail_fits_the_width_of_a_telephone_and_fetches_nothing(say: Say) -> N
 
 
 @pytest.mark.parametrize("kind", [TEXT, HTML, SLACK])
-def test_a_runbook_that_is_no_address_is_no_link_but_a_file_and_its_heading(say: Say, kind: str) -> None:
+def test_a_runbook_that_is_not_an_address_is_not_a_link_but_a_file_and_its_heading(
+    say: Say, kind: str
+) -> None:
     local = alert(annotations={"summary": "It explodes.", "runbook_url": "docs/runbook.md#klexplosion"})
 
     said = say(kind, local, kind="html" if kind is HTML else "text")

@@ -158,7 +158,7 @@ receivers:
     http_config:
       tls_config:
         insecure: true
-- name: nobody
+- name: no one
   email_configs:
   - from: a@b.example
     smarthost: "h:25"

@@ -49,7 +49,7 @@ ALERTS = [
 ]
 
 
-def test_what_route_decides_is_what_amtool_finds_and_no_severity_we_send_reaches_nobody(
+def test_route_decides_as_amtool_and_every_severity_we_send_reaches_someone(
     tool: Tool, render: Render
 ) -> None:
     folder = render(TEAMS)
@@ -126,7 +126,7 @@ def test_an_alert_about_a_receiver_that_fails_goes_to_another_one_too(
     assert {each.receiver.name for each in decided if each.notified} == gets
 
 
-def test_a_notifier_that_is_down_is_told_to_who_does_not_need_it(tool: Tool, render: Render) -> None:
+def test_receivers_without_the_notifier_are_notified_that_it_is_down(tool: Tool, render: Render) -> None:
     robot = "feishu: {url_file: slack-url}"
     others = f"{{name: b, {robot}}}, {{name: ops, {TO}, severities: [warning]}}"
     folder = render(f"receivers: [{{name: a, {robot}}}, {others}]")
@@ -136,7 +136,7 @@ def test_a_notifier_that_is_down_is_told_to_who_does_not_need_it(tool: Tool, ren
     assert set(receivers(tool, folder, **{**down, "alertname": "ExporterDown"})) == {"a", "b"}
 
 
-def test_announcements_that_fail_are_told_to_another_one_too(tool: Tool, render: Render) -> None:
+def test_another_receiver_is_notified_of_failing_announcements_too(tool: Tool, render: Render) -> None:
     policy = "actions: {policies: [{on: KLExplosion, do: [notify]}]}"
     folder = render(f"{policy}\nreceivers: [{{name: a, {TO}}}, {{name: b, {TO}, topics: [kl]}}]")
 
@@ -163,7 +163,7 @@ def said(folder: Path, *words: str, **asked: str | list[str]) -> tuple[int, list
     return code, [line for line in lines if not line.startswith(UNASKED)]
 
 
-UNASKED = "Silences and inhibition were not looked at: no Alertmanager answers at "
+UNASKED = "Silences and inhibition were not checked: no Alertmanager answers at "
 
 
 @pytest.fixture(name="teams")
@@ -241,7 +241,9 @@ def test_a_question_that_cannot_be_answered_is_refused(
         ),
     ],
 )
-def test_criticals_that_could_reach_nobody_are_warned_of(tmp_path: Path, text: str, gap: str | None) -> None:
+def test_criticals_that_could_reach_no_one_cause_a_warning(
+    tmp_path: Path, text: str, gap: str | None
+) -> None:
     office = "time_intervals: [{name: office, time_intervals: [{weekdays: ['monday:friday']}]}]\n"
     (tmp_path / "config.yaml").write_text(f"{office}receivers:\n{text}\n")
 

@@ -1,6 +1,6 @@
 """What each kind of receiver gets through a real Alertmanager, against vendor_messages.txt.
 
-`python -m tests.alertmanager.test_vendor_messages` writes the file anew.
+`python -m tests.alertmanager.test_vendor_messages` regenerates the file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What docs/runbook.md takes from the table of alerts: ``python -m tests.alerts.runbook`` writes it anew."""
+"""What docs/runbook.md takes from the table of alerts: ``python -m tests.alerts.runbook`` regenerates it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ TEXT = PAGE.read_text()
 
 
 def test_the_runbook_has_the_messages_limits_and_incidents_of_the_table() -> None:
-    assert page(TEXT) == TEXT, "write them anew: python -m tests.alerts.runbook"
+    assert page(TEXT) == TEXT, "regenerate them: python -m tests.alerts.runbook"
 
 
 def test_a_change_of_the_table_changes_the_runbook() -> None:

@@ -91,7 +91,7 @@ def test_a_value_is_tried_without_an_edit(backtest: Backtest, newest: None, tmp_
         ("alerts.KL.warning.above_start=-1", "--set: alerts.KL.warning.above_start: -1 is negative."),
         ("alerts.KL.warning.above_strat=1", "did you mean above_start?"),
         ("alerts.KLL.warning.above_start=1", "did you mean KL?"),
-        ("alerts.KL.warning", "names no value"),
+        ("alerts.KL.warning", "has no value"),
         ("alerts.KL.enabled=no", "Expected: true or false"),
         ("alerts.KL.warning.above_start=3", "is beyond the critical limit 1"),
     ],
@@ -120,8 +120,8 @@ def test_a_file_that_cannot_be_judged_is_reported_and_the_rest_goes_on(
     by_file = {found["files"][0]: found for found in document(reported)["runs"]}
 
     assert reported[0] == 2
-    assert by_file[str(text)]["error"] == "no record of a trainer"
-    assert by_file[str(tmp_path / "gone.jsonl")]["error"] == "there is no such file or folder"
+    assert by_file[str(text)]["error"] == "no trainer records"
+    assert by_file[str(tmp_path / "gone.jsonl")]["error"] == "no such file or folder"
     assert len(by_file[str(good)]["alerts"]) == 2
 
 
@@ -135,7 +135,7 @@ def test_a_folder_without_a_run_fails(
     code, out, _ = backtest(tmp_path / "runs", "--fail-on", "critical")
     assert code == 2
     fix = "Fix: name logs or their folder: `make backtest RUNS=/path/to/logs`"
-    assert out == (NOTHING if content else f"{tmp_path}/runs: there is no log in it. {fix}") + "\n"
+    assert out == (NOTHING if content else f"{tmp_path}/runs: no log found in it. {fix}") + "\n"
 
 
 def test_a_run_without_signals_of_rules_is_distinguished_from_a_healthy_one(

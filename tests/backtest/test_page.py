@@ -44,13 +44,13 @@ def test_all_runs_stand_on_top_the_worst_first_and_what_was_not_judged_last(
     inside = {target for target in page.attributes("href") if target.startswith("#")}
     assert {f"#{anchor}" for anchor in page.attributes("id")} >= inside
     assert "4 runs: 1 with a critical alert, 1 with warnings only, 1 silent, 1 not judged." in page.text
-    assert "not judged: there is no such file or folder" in page.words
+    assert "not judged: no such file or folder" in page.words
 
 
 def test_reports_what_was_tried_and_what_was_left_out(shown: Shown, tmp_path: Path) -> None:
     page = shown(log(tmp_path / "a.jsonl", HEALTHY), "--set", "alerts.KL.warning.stddevs=2")
     assert "alerts.KL.warning.stddevs=2" in page.words
-    assert any(words.startswith("Left out") and "Stalled" in words for words in page.words)
+    assert any(words.startswith("Not replayed") and "Stalled" in words for words in page.words)
 
 
 def test_names_are_shown_and_not_run(shown: Shown, tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_changed_limit_moves_its_line(shown: Shown, tmp_path: Path) -> None:
     assert "limit of KLExplosion: 1.749 (critical)" in shown(path, *changed).chart("KL").legend
 
 
-def test_a_curve_is_broken_at_what_is_no_number_and_where_the_steps_go_back(
+def test_a_curve_is_broken_at_what_is_not_a_number_and_where_the_steps_go_back(
     shown: Shown, tmp_path: Path
 ) -> None:
     rewards = [*wavering(0.5, 10), float("nan"), *wavering(0.5, 10)]

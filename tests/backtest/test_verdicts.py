@@ -75,7 +75,7 @@ def test_for_each_false_alarm_the_nearest_limit_is_proposed_or_said_why_there_is
     assert '- {runs: "ppo/mild", alerts: {KL: {warning: {above_start: 0.31}}}}' in proposed
     assert "does not fire" in by_alert["KLHigh on ppo/calm"]
     assert "no longer below" in by_alert["KLHigh on ppo/gone"]
-    assert "was right on this run another time" in by_alert["RewardCollapse on ppo/mild"]
+    assert "was judged right on this run at another time" in by_alert["RewardCollapse on ppo/mild"]
     assert "overrides" not in config.read_text(), "nothing is written unless told to"
 
 

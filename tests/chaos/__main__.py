@@ -18,7 +18,7 @@ from tests.chaos.schedule import filesystem
 from tests.chaos.trial import Trial
 
 _INSIDE = "--inside"
-# A shell is the first process in there, since somebody must wait for the children of those that are killed.
+# A shell is the first process in there, since someone must wait for the children of those that are killed.
 _APART = ["setpriv", "--pdeathsig=KILL"]  # else a test that is killed would leave all that it started
 _APART += ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
 _SHELL = ["sh", "-c", 'ip link set lo up; "$@"; exit $?', "sh"]

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import cycle
 from pathlib import Path
 
-from demo.story import Level, Story, healthy
+from demo.scenario import Level, Scenario, healthy
 from demo.trainer import LOGGERS, Trainer
 
 STEP_SECONDS = 0.4
@@ -31,7 +31,9 @@ class Runs(threading.Thread):
         self._steps = 0
         self._stopped = threading.Event()
         self.trainers = [
-            Trainer(Story(Path(name).name, logger, partial(self._level, name)), folder, _SEED, STEP_SECONDS)
+            Trainer(
+                Scenario(Path(name).name, logger, partial(self._level, name)), folder, _SEED, STEP_SECONDS
+            )
             for logger, (name, folder) in zip(cycle(LOGGERS), folders.items())
         ]
 

@@ -201,7 +201,7 @@ def test_a_trainer_that_writes_through_a_hard_link_is_found_out(folder: Path) ->
     saving.verl(folder, 5)
     if keep(folder, "global_step_5") == REFLINK:
         pytest.skip("this file system makes reflinks, through which nothing writes")
-    saving.verl(folder, 5)  # opens the same files and writes them anew
+    saving.verl(folder, 5)  # opens the same files and regenerates them
     kept = folder.with_name("e.best") / "global_step_5"
     assert saving.contents(kept) == saving.contents(folder / "global_step_5")
 
@@ -257,7 +257,7 @@ def test_a_foreign_file_in_a_kept_checkpoint_stays_when_that_is_dropped(folder: 
         kept = best.keep(saving.checkpoint(folder, "global_step_5"), 1.0, "validation", "why")
         notes = best.place / "global_step_5" / "notes.txt"
         notes.write_text("mine")
-        with pytest.raises(NotKept, match="left there"):
+        with pytest.raises(NotKept, match="not deleted"):
             best.drop(kept)
 
     assert notes.read_text() == "mine"
@@ -290,7 +290,7 @@ def test_a_folder_that_stepwatch_did_not_make_is_refused(
 def test_a_checkpoint_with_a_link_in_it_is_not_kept(folder: Path) -> None:
     place = saving.verl(folder, 5)
     (place / "base").symlink_to("/usr")
-    with pytest.raises(NotKept, match="holds a link"):
+    with pytest.raises(NotKept, match="contains a link"):
         keep(folder, "global_step_5")
 
 

@@ -55,13 +55,13 @@ def test_an_agent_sends_runs_and_gpus_to_the_hub_whose_alerts_fire_and_loses_not
 
     assert done.returncode == 0, done.stderr + done.stdout
     assert f"This is the agent {NODE}: rules, notifications and dashboards are on the hub" in done.stdout
-    assert "The hub takes its samples." in done.stdout
+    assert "The hub accepts its samples." in done.stdout
     assert parts(agent) == {"exporter", "gpu", "sender"}
     assert (agent.state / "data/sender").is_dir()
     assert not list((agent.state / "rendered").glob("*/generated/rules"))
     status = agent.run("status")
     assert status.returncode == 0, status.stdout
-    assert f"\nThe hub {hub.url} takes its samples (newest " in status.stdout
+    assert f"\nThe hub {hub.url} accepts its samples (newest " in status.stdout
 
     with writing(SICK, agent.folder / "my runs/ppo/sick.log", "--rate", "5", "--stay"):
         eventually(lambda: hub.firing(alertname="KLExplosion", run="ppo/sick"))
@@ -91,12 +91,14 @@ def _what_only_a_hub_can_answer_is_refused(agent: Installation, hub: Hub) -> Non
         done = agent.run(*words)
         assert done.returncode == 2
         assert done.stderr == (
-            f"make {words[0]}: this is an agent; ask the hub ({hub.url}). Expected: role: hub or all in "
+            f"make {words[0]}: this machine is an agent of the hub {hub.url}. Expected: role: hub or all in "
             f"config.yaml. Fix: run `make {words[0]}` on the hub.\n"
         )
     done = agent.up("--demo")
     assert done.returncode == 2
-    assert done.stderr.startswith("DEMO=1: this is an agent, which would send simulated runs to the hub.")
+    assert done.stderr.startswith(
+        "DEMO=1: this machine is an agent and would send simulated runs to the hub."
+    )
 
 
 def _nothing_is_lost(agent: Installation, hub: Hub) -> None:

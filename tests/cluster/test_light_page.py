@@ -232,7 +232,7 @@ def test_links_of_messages_lead_to_the_right_run(page: Page):
     assert "cluster=day" in which
     assert "cluster=night" in which
     # An alert about a run without a cluster has that of the hub's external labels when it is sent.
-    assert "reads a run of this name as well" in page.text(f"run/{quote(HERE, safe='')}?cluster=hub")
+    assert "reads a run of this name too" in page.text(f"run/{quote(HERE, safe='')}?cluster=hub")
 
 
 def test_a_browser_shows_it_on_a_phone_without_complaint(page: Page, agents: Agents, tmp_path: Path):
@@ -278,5 +278,5 @@ def test_a_run_of_a_node_that_is_lost_stays_and_says_so(page: Page, agents: Agen
         agents.end(run)
     eventually(lambda: not page.runs()[NAME, "day"]["arrives"], pause=0.5)
     assert ("ppo/ended", "") not in page.runs(), "it is forgotten, as where its log is read"
-    assert "Nothing arrives of this run any more" in page.text(formatting.page(NAME, "day"))
+    assert "No more data arrives from this run" in page.text(formatting.page(NAME, "day"))
     assert page.runs()[NAME, "night"]["arrives"]

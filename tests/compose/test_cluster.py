@@ -70,7 +70,7 @@ def test_a_hub_in_containers_takes_what_an_agent_of_processes_sends(
     done = native.up()
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "The hub takes its samples." in done.stdout
+    assert "The hub accepts its samples." in done.stdout
     until(lambda: checkout.query(f'up{{node="{NODE}", job="runs"}} == 1'), "its run exporter is known")
     assert checkout.stepwatch("status").returncode == 0
     assert NODE in checkout.stepwatch("agent").stderr

@@ -92,7 +92,7 @@ def test_rays_folder_is_not_made_by_docker(stack):
     assert stack.ray.parent.exists()
 
 
-def test_servers_are_found_once_ray_has_started_and_after_its_folder_was_made_anew(stack, engines):
+def test_servers_are_found_once_ray_has_started_and_after_its_folder_was_recreated(stack, engines):
     first, second = engines
     session(stack, 1, [first, "127.0.0.1:9"], [second])
     here = ("host.docker.internal:9", "rollout")

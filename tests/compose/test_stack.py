@@ -248,12 +248,12 @@ def test_a_config_edit_and_generate_take_effect_without_a_restart(demo):
     done = demo.run("docker", "compose", "run", "--rm", "-T", "generate")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "finds no fault in the files of prometheus" in done.stdout
-    assert "Alertmanager runs the new settings" in done.stdout
+    assert "Alertmanager loaded the new settings" in done.stdout
 
     receivers = [each["name"] for each in demo.page("alertmanager", "/api/v2/receivers")]
     assert "renamed" in receivers
     until(lambda: "1.25" in _rule(demo, "KLExplosion"), "the new limit in Prometheus")
-    until(lambda: "starting again" in demo.compose("logs", "exporter"), "the exporter's new silence")
+    until(lambda: "restarting" in demo.compose("logs", "exporter"), "the exporter's new silence")
     assert _started(demo) == before
     assert demo.stepwatch("status").returncode == 0
 

@@ -1,4 +1,4 @@
-"""The tables of docs/configuration.md: `python -m tests.config.documentation` writes them anew."""
+"""The tables of docs/configuration.md: `python -m tests.config.documentation` regenerates them."""
 
 from __future__ import annotations
 

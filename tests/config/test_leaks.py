@@ -115,7 +115,7 @@ def test_a_refusal_names_the_line_and_what_to_do(refusal):
     said = refusal(f"listen: 127.0.0.1\nlinks:\n  grafana: 'https://grafana/{SECRETS[0]}'\n")
 
     assert "config.yaml:3: links.grafana: holds what looks like a Slack token;" in said
-    assert "Fix: delete it and have it replaced by its issuer" in said
+    assert "Fix: delete it and rotate it" in said
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_the_documentation_raises_no_false_alarm(page):
         "12:30:00",
     ],
 )
-def test_what_only_looks_odd_is_no_secret(text):
+def test_what_only_looks_odd_is_not_a_secret(text):
     assert secret_shapes.found(text) is None
 
 

@@ -152,7 +152,7 @@ def test_a_scrape_may_not_take_longer_than_its_interval():
     assert str(config.timeout(Duration.parse("1m"))) == "10s"
 
 
-def test_a_webhook_url_may_hold_what_is_no_secret(loaded):
+def test_a_webhook_url_may_hold_what_is_not_a_secret(loaded):
     text = "receivers: [{name: a, webhook: {url: 'http://127.0.0.1:5001/hooks/team-of-alerting?team=rl'}}]"
 
     assert loaded(text).receivers[0].webhook.url == "http://127.0.0.1:5001/hooks/team-of-alerting?team=rl"

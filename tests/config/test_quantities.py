@@ -50,6 +50,6 @@ def test_sizes_are_counted_in_units_of_1024():
 
 
 @pytest.mark.parametrize("text", ["", "20", "20 GB", "1.5GB", "0GB", "-1GB", "20gb", "20GiB", "20B"])
-def test_what_is_no_size_is_refused(text):
+def test_what_is_not_a_size_is_refused(text):
     with pytest.raises(ValueError, match="is not a size"):
         Size.parse(text)

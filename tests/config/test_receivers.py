@@ -90,7 +90,7 @@ def test_an_inline_secret_is_refused_with_the_file_to_use_and_never_shown(
         ("slack_configs", "http_config: {tls_config: {ca_file: gone}}", "names a file that cannot be read"),
     ],
 )
-def test_a_secret_elsewhere_and_a_file_that_is_none_are_refused(
+def test_a_secret_elsewhere_and_an_invalid_file_are_refused(
     tmp_path: Path, block: str, keys: str, says: str
 ) -> None:
     said = refusal(tmp_path, block, keys)
@@ -158,12 +158,12 @@ def test_hours_hold_as_they_are_written(text: str, at: str, held: bool) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{times: [9-17]}", "is not a span of a day"),
+        ("{times: [9-17]}", "is not a time range"),
         ("{times: ['22:00-06:00']}", "Fix: write two: 22:00-24:00 and 00:00-06:00"),
-        ("{weekdays: [mo]}", "is not understood"),
+        ("{weekdays: [mo]}", "is not valid"),
         ("{weekdays: ['friday:monday']}", "ends before it begins"),
         ("{location: Berlin}", "is not a time zone"),
-        ("{days_of_month: [32]}", "is not understood"),
+        ("{days_of_month: [32]}", "is not valid"),
     ],
 )
 def test_hours_that_are_none_are_refused(tmp_path: Path, text: str, says: str) -> None:
@@ -174,7 +174,7 @@ def test_hours_that_are_none_are_refused(tmp_path: Path, text: str, says: str) -
     assert says in str(caught.value)
 
 
-def test_an_interval_that_nobody_defines_is_refused_with_what_is_meant(tmp_path: Path) -> None:
+def test_an_undefined_interval_is_refused_with_a_suggestion(tmp_path: Path) -> None:
     text = (
         "time_intervals: [{name: office, time_intervals: [{weekdays: ['monday:friday']}]}]\n"
         "receivers: [{name: a, webhook: {url: 'http://h/'}, active_time_intervals: [ofice]}]"

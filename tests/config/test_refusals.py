@@ -137,7 +137,7 @@ def test_a_small_file_that_stands_for_a_huge_document_is_refused(write):
         (b"#" * 3_000_000, "is larger than 2 MiB"),
     ],
 )
-def test_what_is_no_text_is_refused(write, content, says):
+def test_what_is_not_text_is_refused(write, content, says):
     assert says in refusal(write(content))
 
 

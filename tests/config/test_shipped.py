@@ -110,7 +110,7 @@ def test_a_key_of_a_list_is_explained_with_the_keys_below_it():
     [
         ("alerts.Kl", "Fix: did you mean KL?"),
         ("alert.KL", "Fix: did you mean alerts?"),
-        ("listen.port", "listen holds no keys. Expected: a value. Fix: leave the rest out"),
+        ("listen.port", "listen has no keys below it. Expected: a section. Fix: remove the rest"),
         ("", "Fix: write one of these, or delete it"),
     ],
 )
@@ -205,7 +205,7 @@ def test_any_single_value_gone_wrong_is_refused_by_line_and_key(tmp_path, capsys
 LISTS = ("peers", "scrape", "receivers", "time_intervals", "overrides", "retry", "remote_write")
 
 
-def test_every_section_refuses_what_is_no_mapping(tmp_path):
+def test_every_section_refuses_what_is_not_a_mapping(tmp_path):
     for key, section in children(Config).items():
         if section and issubclass(section, Section) and key not in LISTS:
             with pytest.raises(ConfigError, match=f":1: {key}: 5 is not a mapping"):

@@ -60,7 +60,7 @@ def test_without_a_stack_nothing_is_known_of_what_prometheus_reaches(down: Check
 
     assert done.returncode == 2
     assert f"No Prometheus of {down.folder} runs" in done.stderr
-    assert "Fix: `make up`, then this again. Nothing was changed." in done.stderr
+    assert "Fix: run `make up`, then this command again. Nothing was changed." in done.stderr
     assert not file(down).exists()
 
 
@@ -110,7 +110,7 @@ def test_one_that_is_out_of_reach_is_reported_by_name_and_its_fix_works(
     assert (
         "in none of the networks of Prometheus (stepwatch_default), and port 9100 is not" in reported["apart"]
     )
-    assert "port 9100 is published for this machine itself only" in reported["closed"]
+    assert "port 9100 is published for this machine only" in reported["closed"]
     until(lambda: scraped(checkout).keys() == {"near"}, "the others go on")
 
     fix = re.search("`docker (network connect [^`]+)`", reported["closed"])

@@ -106,7 +106,7 @@ def test_a_user_without_rights_on_the_socket_gets_that_reason(listening: socket.
         b'HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n{"ApiVersion": "0.9"',
     ],
 )
-def test_what_is_no_daemon_is_refused_in_words(serve: Serve, text: bytes) -> None:
+def test_what_is_not_a_daemon_is_refused_in_words(serve: Serve, text: bytes) -> None:
     serve(text)
 
     with pytest.raises(

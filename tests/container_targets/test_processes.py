@@ -39,8 +39,8 @@ def test_containers_are_scraped_at_their_own_address_or_a_port_of_this_machine(
 
     assert done.returncode == 1
     assert done.stderr == (
-        "Container alone: it has no address that leads there from this machine, and port 9100 is not "
-        "published. Expected: a way for Prometheus to port 9100. "
+        "Container alone: it has no address that is reachable from this machine, and port 9100 is not "
+        "published. Expected: a route from Prometheus to port 9100. "
         "Fix: start it with -p 127.0.0.1:9100:9100.\n"
     )
     assert f"published: vllm, at 127.0.0.1:{port}/metrics, role rollout" in done.stdout
@@ -49,7 +49,7 @@ def test_containers_are_scraped_at_their_own_address_or_a_port_of_this_machine(
     file = installation.state / "discovered/docker.json"
     before = file.read_bytes()
     assert installation.up().returncode == 0
-    assert "puts it in force" not in installation.run("status").stdout
+    assert "applies it" not in installation.run("status").stdout
     assert file.read_bytes() == before
     assert len(json.loads(before)) == 2
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.story import STORIES
+from demo.scenario import SCENARIOS
 from demo.trainer import TOTAL, Trainer
 from stepwatch.backtest.judge import Judged
 from stepwatch.backtest.server import Progress
@@ -22,8 +22,8 @@ QUIET = {"healthy": set[str](), "stagnates": {"RewardStagnation"}}
 
 def log(folder: Path, name: str) -> Path:
     """All that a run writes until it is done, in the form that is read fastest."""
-    story = next(story for story in STORIES if story.name == name)
-    trainer = Trainer(replace(story, logger="console"), folder, seed=1, seconds=0.3)
+    scenario = next(scenario for scenario in SCENARIOS if scenario.name == name)
+    trainer = Trainer(replace(scenario, logger="console"), folder, seed=1, seconds=0.3)
     for _ in range(TOTAL + 1):
         trainer.tick()
     trainer.close()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.story import STORIES
+from demo.scenario import SCENARIOS
 from demo.trainer import REST, Trainer
 from exporter.runs import signals
 from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, Servers, TotalSteps
@@ -28,7 +28,7 @@ NOT_WHERE_NOTHING_IS_STALE = {"staleness"}
 NAMED_BY_USERS = {"true_reward"}
 NOW_AND_THEN = {"validation_score"}
 PANELS = ROOT / "grafana" / "generated"
-BY_NAME = {story.name: story for story in STORIES}
+BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 
 
 def trainer(folder: Path, name: str = "healthy", *, seed: int = 1, total: int = 50) -> Trainer:

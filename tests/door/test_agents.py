@@ -245,7 +245,7 @@ def test_samples_that_prometheus_takes_for_the_future_are_refused_in_words(hub):
     refused = hub.write(one("of_tomorrow", "fast", ago=-620), token)
     assert refused.status == 400
     assert b"ahead of the hub's clock. Expected: at most 600 s" in refused.body
-    assert b"Fix: set the clock of the node" in refused.body
+    assert b"Fix: correct the clock of the node" in refused.body
     assert hub.refused("clock", "fast") == 1
     assert hub.metric("samples_total", node="fast") == 1
     assert "node fast (clock)" in hub.log()
@@ -292,7 +292,7 @@ def test_the_door_of_people_takes_no_samples(hub: HubSite, path: str) -> None:
     assert b"hub.url" in answer.body
 
 
-def test_what_is_no_write_request_is_refused_and_costs_little(hub):
+def test_what_is_not_a_write_request_is_refused_and_costs_little(hub):
     token = hub.admit("garbled")
     begun = _used(hub)
     bomb = varint(1 << 32) + b"\xfe\x01\x00" * 100_000
@@ -381,7 +381,7 @@ def test_tokens_never_pass_the_network_unencrypted(tmp_path, flags, says):
     assert says in refused.stderr
 
 
-def test_without_credentials_there_is_no_third_door(tmp_path):
+def test_without_credentials_there_is_not_a_third_door(tmp_path):
     port = free_port()
     with before("127.0.0.1:1", "127.0.0.1:1", tmp_path, f"--agents-port={port}") as door:
         assert b"stepwatch_agent" not in ask(door.prometheus, "/-/door/metrics").body

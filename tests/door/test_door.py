@@ -273,7 +273,7 @@ def test_stuck_clients_leave_the_door_to_others(echo: Door, way: str) -> None:
         assert in_time(time.monotonic() - begun, 5)
 
 
-def test_a_client_that_asks_nothing_is_let_go(echo: Door) -> None:
+def test_an_idle_client_is_dropped(echo: Door) -> None:
     with socket.create_connection(echo.prometheus.split(":"), timeout=10 * HEAD_SECONDS) as client:
         client.sendall(b"GET / HTTP/1.1\r\n")
         begun = time.monotonic()
@@ -282,7 +282,7 @@ def test_a_client_that_asks_nothing_is_let_go(echo: Door) -> None:
         assert in_time(time.monotonic() - begun, HEAD_SECONDS + 2)
 
 
-def test_of_too_many_clients_those_that_ask_nothing_are_let_go(echo: Door) -> None:
+def test_of_too_many_clients_the_idle_ones_are_dropped(echo: Door) -> None:
     with ExitStack() as many:
         for _ in range(MOST_CLIENTS + 100):
             many.enter_context(socket.create_connection(echo.prometheus.split(":")))

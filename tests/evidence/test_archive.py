@@ -176,7 +176,7 @@ def test_servers_that_hang_or_are_down_cost_their_own_parts(tmp_path, runs):
         assert "gives no answer: timed out" in found.problem("exporter")
         assert "gives no answer: timed out" in found.problem("timeline")
         assert "Connection refused" in found.problem("notifications")
-        assert "The run exporter gave no names: no answer within 3 s." in found.readme
+        assert "The run exporter returned no names: no answer within 3 s." in found.readme
         assert len(found.rows()) == 3
         assert in_time(found.seconds, SECONDS)
 
@@ -187,7 +187,7 @@ def test_servers_that_hang_or_are_down_cost_their_own_parts(tmp_path, runs):
 
         unknown = called("ppo/gsm8", "--path", runs, "--out", tmp_path / "out", "--exporter", url)
         assert unknown.returncode == 1
-        assert unknown.stderr == "There is no run named ppo/gsm8. The nearest there are: ppo/gsm8k.\n"
+        assert unknown.stderr == "There is no run named ppo/gsm8. Similar names: ppo/gsm8k.\n"
 
 
 def exported(url: str) -> str:

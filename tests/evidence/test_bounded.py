@@ -103,7 +103,7 @@ def test_what_is_too_much_is_cut_and_said_to_be(tmp_path):
     work = finds(Item("a", "b", b"x" * 700), Item("c", "d", b"y" * 700))
     (found,) = run(tmp_path, Task("a", work, 60, 1000))
     assert [item.size for item in found.items] == [700, 300]
-    assert found.items[1].missing == "the first 300 of 700 bytes: there is no room for more"
+    assert found.items[1].missing == "the first 300 of 700 bytes, because of the size limit"
 
 
 def test_a_disk_that_is_full_is_a_reason_as_well(tmp_path):
@@ -115,7 +115,7 @@ def test_a_disk_that_is_full_is_a_reason_as_well(tmp_path):
 
     (found,) = run(tmp_path, Task("a", writes, 60, PLENTY))
     assert list(found.contents) == ["a"]
-    assert found.problem == "what it found could not be kept: File too large"
+    assert found.problem == "its result could not be stored: File too large"
 
 
 def test_nothing_is_left_in_the_folder(tmp_path):

@@ -98,7 +98,7 @@ def test_the_value_of_what_is_named_as_a_secret_is_masked(text):
         "https://example.org/docs?page=3#key",
     ],
 )
-def test_what_is_no_secret_stays(text):
+def test_what_is_not_a_secret_stays(text):
     assert scrubbed(text) == text
 
 

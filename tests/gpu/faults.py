@@ -37,7 +37,7 @@ def strike(driver: Driver, *lines: str, gpus: int = 8) -> None:
 def soon(driver: Driver, exporter: Exporter, true: Callable[[Scrape], bool]) -> Scrape:
     """Scrape until it is true, which takes two cycles, and no more.
 
-    Counted are those cycles, that in which the fault came, and one that passes until somebody looks.
+    Counted are those cycles, that in which the fault came, and one that passes until someone looks.
     """
     cycles = 0
 

@@ -115,9 +115,7 @@ def test_impossible_utilization_is_not_shown_and_is_counted(driver: Driver, star
     exporter.until(lambda found: all_ok(found) and before <= series(found))
 
 
-def test_a_counter_that_begins_anew_is_shown_as_the_driver_reports_it(
-    driver: Driver, start: Starting
-) -> None:
+def test_a_reset_counter_is_shown_as_the_driver_reports_it(driver: Driver, start: Starting) -> None:
     exporter = start()
     before = series(exporter.until(all_ok))
     for millijoules in (2**32 + 5, 7, 2**62, 0):
@@ -153,7 +151,7 @@ class Call:
         return {name for name, gpu in self.driver.calls() if gpu > 0} - {"GpmWindow"}
 
     def lose(self, gpus: Iterable[int]) -> None:
-        """So that everything is asked anew, as at the start, of GPUs that are back."""
+        """So that everything is asked again, as at the start, of GPUs that are back."""
         wanted = self.states(gpus, "lost")
         self.driver.tell(f"gpus={self.MOST}", *(f"lost={gpu}:15" for gpu in gpus))
         self.exporter.until(lambda found: reasons(found) == wanted)

@@ -212,7 +212,7 @@ def test_a_sick_gpu_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit):
         options.command_line(["--backend=demo", "--profile=rtx4080", "--sick=5"]).options()
 
-    assert "--sick 5: there is no such GPU. Expected a number from 0 to 1" in capsys.readouterr().err
+    assert "--sick 5: no such GPU. Expected a number from 0 to 1" in capsys.readouterr().err
 
 
 def test_links_are_reported_together_or_each_by_itself_and_sum_up_alike() -> None:

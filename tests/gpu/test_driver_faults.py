@@ -26,7 +26,7 @@ def test_without_the_library_it_stays_up_says_so_and_finds_one_later(driver: Dri
     driver.install()
     exporter.until(all_ok)
 
-    assert "NVML library_not_found: There is no libnvidia-ml.so.1. Fix: " in exporter.end()[1]
+    assert "NVML library_not_found: libnvidia-ml.so.1 was not found. Fix: " in exporter.end()[1]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_no_gpus_are_another_thing_than_no_driver(driver: Driver, start: Startin
 
 
 @pytest.mark.parametrize(("code", "reason"), [(9, "driver_not_loaded"), (18, "version_mismatch")])
-def test_a_driver_that_is_unloaded_is_reported_and_opened_anew_with_every_counter(
+def test_a_driver_that_is_unloaded_is_reported_and_reopened_with_every_counter(
     driver: Driver, start: Starting, code: int, reason: str
 ) -> None:
     exporter = start()
@@ -75,7 +75,7 @@ def test_a_driver_that_is_unloaded_is_reported_and_opened_anew_with_every_counte
     assert found.value("gpu_devices") == 8
 
 
-def test_a_driver_that_forgets_us_is_opened_anew(driver: Driver, start: Starting) -> None:
+def test_a_driver_that_forgets_us_is_reopened(driver: Driver, start: Starting) -> None:
     exporter = start()
     exporter.until(all_ok)
     strike(driver, "all=1")

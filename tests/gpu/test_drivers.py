@@ -74,7 +74,7 @@ def test_a_library_that_lacks_almost_everything_gives_the_rest(driver: Driver, s
 
 
 @pytest.mark.parametrize("code", [3, 13, 999])
-def test_one_error_never_disables_a_call_for_ever(driver: Driver, start: Starting, code: int) -> None:
+def test_one_error_never_disables_a_call_forever(driver: Driver, start: Starting, code: int) -> None:
     """What a driver says it lacks is asked for again after 300 intervals."""
     driver.tell("gpus=1", "profile=a100", f"error=GetPowerUsage:{code}", f"refuse=82:{code}")
     exporter = start("--interval=0.02")

@@ -33,7 +33,7 @@ def test_signed_values_keep_their_sign() -> None:
     assert decode(4, struct.pack("q", -8)) == -8
 
 
-def test_a_type_that_no_one_knows_is_no_value_and_listed(driver: Driver, start: Starting) -> None:
+def test_an_unknown_type_is_not_a_value_and_is_listed(driver: Driver, start: Starting) -> None:
     driver.tell("gpus=8", f"field={MEMORY_TEMPERATURE}:7:77")
     found = start().until(all_ok)
 

@@ -72,7 +72,7 @@ def test_a_card_without_these_counters_has_one_line_that_says_so(
 
 
 @pytest.mark.parametrize("missing", ["nvmlGpmQueryDeviceSupport", "nvmlGpmSampleGet", "nvmlGpmMetricsGet"])
-def test_a_driver_without_these_calls_is_no_error(driver: Driver, start: Starting, missing: str) -> None:
+def test_a_driver_without_these_calls_is_not_an_error(driver: Driver, start: Starting, missing: str) -> None:
     driver.install(missing)
     found = start().until(lambda found: "GpmSampleGet" in lacking(found, 3))
 

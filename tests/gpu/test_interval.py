@@ -1,4 +1,4 @@
-"""While nobody asks for the page the GPUs are read seldom, and nobody notices when somebody does again."""
+"""While no one asks for the page the GPUs are read seldom, and no one notices when someone does again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_who_wants_it_slower_gets_it_no_faster() -> None:
 
 
 def idle(start: Starting, driver: Driver) -> Exporter:
-    """An exporter at which nobody has looked for a while."""
+    """An exporter at which no one has looked for a while."""
     exporter = start("--interval=0.2", "--idle=1", "--retry=0.3", "--hang=2")
     exporter.until(all_ok)
     time.sleep(1.5)

@@ -1,4 +1,4 @@
-"""GPUs that are split into instances, and split anew while they are read."""
+"""GPUs that are split into instances, and split again while they are read."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_a_gpu_without_instances_that_is_whole_again(driver: Driver, start: Star
     changed(exporter, lambda found: shown(found) == OTHERS | {3})
 
 
-def test_nothing_is_served_of_a_gpu_that_changed_until_nvml_is_opened_anew(
+def test_nothing_is_served_of_a_gpu_that_changed_until_nvml_is_reopened(
     driver: Driver, start: Starting
 ) -> None:
     exporter = start("--interval=0.2", "--retry=60")

@@ -81,7 +81,7 @@ def test_what_ends_the_whole_connection_ends_the_opening() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_surprise_is_no_gpu_that_takes_its_time() -> None:
+def test_a_surprise_is_not_a_gpu_that_takes_its_time() -> None:
     def opened(number: int) -> Opened:
         raise AttributeError(number)
 

@@ -1,4 +1,4 @@
-"""The GPUs are let go of for a while, so that somebody can reset one or change MIG."""
+"""The GPUs are let go of for a while, so that someone can reset one or change MIG."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_answer_comes_when_the_driver_has_been_asked_and_nothing_is_asked_un
 
     assert (status, said.partition("\n")[0]) == (
         200,
-        "The GPUs are free for 3 s: the process that had them open has ended.",
+        "The GPUs are released for 3 s: the process that had them open has ended.",
     )
     assert driver.calls()["Shutdown", -1] == 1
     driver.forget_calls()
@@ -107,7 +107,7 @@ def test_the_signal_does_the_same_for_a_minute(driver: Driver, exporter: Exporte
     assert driver.calls()["Shutdown", -1] == 1
     assert exporter.ask(f"{RELEASE}?seconds=0", "POST")[0] == 200
     exporter.until(all_ok)
-    assert "NVML released: The devices are released, as asked." in exporter.end()[1]
+    assert "NVML released: The devices are released on request." in exporter.end()[1]
 
 
 def test_errors_that_were_counted_stay(driver: Driver, exporter: Exporter) -> None:
@@ -134,7 +134,7 @@ def test_a_time_that_makes_no_sense_is_refused_with_the_fix(exporter: Exporter, 
     status, said = exporter.ask(f"{RELEASE}?{query}", "POST")
 
     assert status == 400
-    assert said == "Expected: /-/release?seconds=N with N from 0, which takes them back, to 3600.\n"
+    assert said == "Expected: /-/release?seconds=N with N from 0 (ends the release) to 3600.\n"
     assert all_ok(exporter.scrape())
 
 

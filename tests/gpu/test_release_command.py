@@ -29,7 +29,7 @@ def release(config: Path, span: str) -> int:
     return main(["gpu-release", "--config", str(config), "--for", span])
 
 
-def test_the_gpus_are_let_go_of_and_taken_back(
+def test_the_gpus_are_released_and_taken_back(
     driver: Driver,
     start: Callable[..., Exporter],
     config: Callable[[int], Path],
@@ -43,7 +43,7 @@ def test_the_gpus_are_let_go_of_and_taken_back(
     assert exporter.workers() == []
     assert driver.calls()["Shutdown", -1] == 1
     assert nvml(exporter.scrape()) == "released"
-    assert "has closed the GPUs for 5m" in capsys.readouterr().out
+    assert "has released the GPUs for 5m" in capsys.readouterr().out
     assert release(file, "0s") == 0
     exporter.until(all_ok)
     assert capsys.readouterr().out == "The GPUs are read again.\n"

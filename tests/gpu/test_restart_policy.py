@@ -36,11 +36,11 @@ def test_what_no_restart_cures_may_last(reason: str) -> None:
     assert not outlasted((0, "ok"), (1, reason), (1e6, reason))
 
 
-def test_what_never_worked_is_no_reason_for_another_restart() -> None:
+def test_what_never_worked_is_not_a_reason_for_another_restart() -> None:
     assert not outlasted((0, "starting"), (1, "version_mismatch"), (1e6, "version_mismatch"))
 
 
-def test_a_good_moment_between_begins_it_anew() -> None:
+def test_a_good_reading_between_restarts_the_patience() -> None:
     assert not outlasted((0, "ok"), (1, "lost"), (60, "ok"), (61, "lost"), (120, "lost"))
     assert not outlasted((0, "ok"), (1, "lost"), (60, "released"), (61, "lost"), (120, "lost"))
 
@@ -72,7 +72,9 @@ def test_it_ends_with_a_clear_line(
     code, _, errors = exporter.ended()
 
     assert code == FRESH
-    assert errors.startswith(f"No GPU could be read for 1 s ({reason}), though they could before. Ending, ")
+    assert errors.startswith(
+        f"No GPU could be read for 1 s ({reason}), though they could be read before. Exiting "
+    )
     assert errors.count("\n") == 1
     assert driver.calls()["Shutdown", -1] >= 1
 

@@ -83,7 +83,7 @@ def test_new_settings_leave_no_gap_and_lose_no_counter(
         return driver.calls()["GetUtilizationRates", 3] <= (time.monotonic() - began) / 0.5 / file.slow + 4
 
     assert any(at_the_new_pace() for _ in range(3))
-    assert "New settings: reading goes on with them." in exporter.end()[1]
+    assert "New settings: applied without a restart." in exporter.end()[1]
 
 
 def test_settings_that_cannot_be_used_are_reported_and_the_old_ones_stay(
@@ -104,14 +104,14 @@ def test_settings_that_cannot_be_used_are_reported_and_the_old_ones_stay(
     assert (
         f"{file.path}: interval: 'soon' is not a positive number. Expected one such as 15 or 0.5." in errors
     )
-    assert errors.endswith(" The running settings stay in force.\n")
+    assert errors.endswith(" The running settings stay in effect.\n")
 
 
 def test_settings_that_cannot_be_used_at_the_start_are_refused(file: File) -> None:
     file.write(pcie="yes")
     errors = refusal(Exporter(f"--config.file={file.path}").process)
 
-    assert f"{file.path}: pcie: 'yes' is not a switch. Expected true or false. Fix: " in errors
+    assert f"{file.path}: pcie: 'yes' is not a boolean. Expected true or false. Fix: " in errors
 
 
 def test_what_is_new_also_holds_where_no_driver_was(driver: Driver, exporter: Exporter, file: File) -> None:

@@ -112,7 +112,7 @@ def test_an_heir_that_finds_no_more_is_sent_away_and_the_next_comes_later(stage:
     assert stage.state.working == 1
 
 
-def test_while_the_driver_holds_the_worker_there_is_no_heir(stage: Stage) -> None:
+def test_while_the_worker_hangs_in_the_driver_no_other_starts(stage: Stage) -> None:
     first = stage.workers[0]
     first.holding = True
     stage.live(first, 20, "ok", "timeout")
@@ -186,7 +186,7 @@ def test_a_killed_worker_that_does_not_go_is_reported_to_anyone_who_waits_for_th
         answer = later()
         assert answer is not None
         assert answer.status.startswith("503 ")
-        assert b"cannot even be killed: they are not free" in answer.body
+        assert b"cannot be killed: no GPU is released" in answer.body
         assert stage.reason() == "stuck"
         stage.workers[0].exit = -9
         stage.pass_time(0)

@@ -125,7 +125,7 @@ def test_a_difference_on_one_gpu_is_reported_and_the_code_is_1(check: Check) -> 
         (log(), 0, "nvidia-smi lists none"),
     ],
 )
-def test_where_there_is_no_gpu_it_says_so_and_leaves_the_page(
+def test_where_there_is_not_a_gpu_it_says_so_and_leaves_the_page(
     check: Check, says: str | None, code: int, reason: str
 ) -> None:
     found, said, page = check(says, code)
@@ -136,7 +136,7 @@ def test_where_there_is_no_gpu_it_says_so_and_leaves_the_page(
     assert page == PAGE
 
 
-def test_a_driver_that_cannot_be_used_is_no_gpu(check: Check, driver: Driver) -> None:
+def test_a_driver_that_cannot_be_used_is_not_a_gpu(check: Check, driver: Driver) -> None:
     driver.tell("gpus=2", "init=9")
 
     assert "NVML says: Driver Not Loaded" in check(log(board(0)))[1]

@@ -22,7 +22,7 @@ from typing import ClassVar
 
 from typing_extensions import Self
 
-from demo.story import STORIES
+from demo.scenario import SCENARIOS
 from demo.trainer import Trainer
 from stepwatch.deploy.native import stack as native
 from tests.e2e.stack import PAIRS, ROOT, server
@@ -108,7 +108,7 @@ class Show(Scene):
 @contextmanager
 def yesterday(runs: Path) -> Iterator[None]:
     """Have another healthy run write 600 steps in a minute and a half."""
-    story = replace(STORIES[0], name="healthy", served=False)
+    story = replace(SCENARIOS[0], name="healthy", served=False)
     trainer, stop = Trainer(story, runs / "yesterday", 2, 0.15, 600), Event()
 
     def train() -> None:

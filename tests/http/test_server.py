@@ -263,7 +263,7 @@ def test_who_sends_a_byte_now_and_then_is_dropped(monkeypatch: pytest.MonkeyPatc
 
 
 def is_gone(slow: socket.socket) -> bool:
-    """Sends one more byte; is nobody there?"""
+    """Sends one more byte; is no one there?"""
     slow.settimeout(0.05)
     try:
         slow.sendall(b"x")
@@ -291,7 +291,7 @@ def test_a_page_that_fails_is_a_fault_and_the_next_one_is_there(caplog: pytest.L
     assert faults == [ZeroDivisionError, ZeroDivisionError]
 
 
-def test_answers_and_clients_that_were_let_go_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_and_dropped_clients_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_module, "REQUEST_SECONDS", 0.1)
     server = Server(("127.0.0.1", 0), page)
     client = socket.create_connection(("127.0.0.1", server.port), timeout=10)

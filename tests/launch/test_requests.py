@@ -36,7 +36,7 @@ while True:
     open(f"{folder}/beat", "a").write(".")
 """
 
-UNKNOWN = "it is not known where the trainer saves"
+UNKNOWN = "the checkpoint folder of the trainer is unknown"
 
 
 class Running:
@@ -190,7 +190,7 @@ def test_a_trainer_that_handles_the_signal_is_asked_for_a_checkpoint_and_goes_on
         (
             ("saves",),
             "SIGUSR1",
-            "it is not known where the trainer saves; name the folder with --checkpoints",
+            "the checkpoint folder of the trainer is unknown; name it with --checkpoints",
         ),
         (("save", "watched"), "SIGTERM", "SIGTERM is not one of SIGUSR1, SIGUSR2"),
         (("saves", "watched"), "", "no signal is not one of SIGUSR1, SIGUSR2"),
@@ -278,7 +278,7 @@ def deep(request: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [no_json, unknown_action, link, deep, os.mkfifo, os.mkdir])
-def test_what_is_no_request_changes_nothing(
+def test_what_is_not_a_request_changes_nothing(
     running: Callable[..., Running], make: Callable[[Path], None]
 ) -> None:
     run = running()

@@ -241,7 +241,7 @@ def test_what_is_said_between_attempts_is_in_the_log_on_a_line_of_its_own(trial:
     assert not any("stepwatch: " in line[1:] for line in lines)
 
 
-UNKNOWN = "--retry q: there is no such policy. Expected: p."
+UNKNOWN = "--retry q: no such policy. Expected: p."
 
 
 @pytest.mark.parametrize(
@@ -253,9 +253,9 @@ UNKNOWN = "--retry q: there is no such policy. Expected: p."
         ),
         (
             ["--retry", "P-"],
-            "--retry P-: there is no such policy. Expected: p. Fix: did you mean p?",
+            "--retry P-: no such policy. Expected: p. Fix: did you mean p?",
         ),
-        (["--dry-run"], "--dry-run: what would be retried is not said. Fix: name a policy with --retry."),
+        (["--dry-run"], "--dry-run: no retry policy is given. Fix: name one with --retry."),
     ],
 )
 def test_a_policy_that_is_not_there_is_refused_before_anything_starts(

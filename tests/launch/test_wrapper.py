@@ -24,7 +24,7 @@ from stepwatch.launch.keeper import descendants
 from tests.real.ending import ended
 from tests.real.waiting import eventually
 
-OTHERWISE = "Fix: wait for its end, or name this run otherwise with --name."
+OTHERWISE = "Fix: wait for its end, or choose another --name."
 RUN = (sys.executable, "-m", "stepwatch", "run")
 
 
@@ -153,7 +153,7 @@ def test_a_program_that_cannot_be_started_leaves_no_run(tmp_path: Path) -> None:
 
     assert done.returncode == 2
     assert done.stderr == (
-        "no-such-trainer cannot be started: No such file or directory. Fix: check the command behind --.\n"
+        "no-such-trainer cannot be started: No such file or directory. Fix: check the command after --.\n"
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -356,7 +356,7 @@ def test_a_log_that_cannot_be_written_any_more_ends_no_training(tmp_path: Path) 
     done = called(tmp_path, "sh", "-c", "echo one; sleep 0.2; echo two")
 
     assert (done.returncode, done.stdout) == (0, "one\ntwo\n")
-    assert done.stderr.count("No space left on device. The training goes on.") == 1
+    assert done.stderr.count("No space left on device. The training continues.") == 1
 
 
 def test_a_running_trainer_holds_the_lock_and_no_process_id_is_compared(

@@ -61,9 +61,9 @@ def test_the_demo_starts_over_on_demand_and_goes_with_the_next_up(installation: 
 
     done = installation.up()
     assert done.returncode == 0
-    assert "The demo is gone;" in done.stdout
+    assert "The demo was removed;" in done.stdout
     assert not shows_demo(installation)
-    assert "The demo is gone;" not in installation.up().stdout
+    assert "The demo was removed;" not in installation.up().stdout
     assert not (installation.state / "data/demo-runs").exists()
     done = installation.run("demo-reset")
     assert done.returncode == 1

@@ -104,7 +104,7 @@ def test_the_password_is_the_owners_alone_and_stands_nowhere_else(installation: 
     assert place.backend_password.read_bytes() == password
 
 
-def test_a_lost_password_is_made_anew_by_up(installation: Installation) -> None:
+def test_a_lost_password_is_recreated_by_up(installation: Installation) -> None:
     assert installation.up().returncode == 0
     place = State(installation.state)
     (place.backend / backend_access.WEB).unlink()

@@ -60,7 +60,7 @@ def test_up_waits_until_the_exporter_runs_its_new_settings(
     replace(file, '{"raw_limit": 41}')
 
     assert stack.up(exporter) == 0
-    assert "exporter runs its present settings" in stack.words
+    assert "exporter runs with the current settings" in stack.words
     assert row(stack)[2:6:3] == [pid, "current"]
 
 
@@ -70,8 +70,8 @@ def test_the_exporter_is_left_alone_when_its_settings_are_as_they_were(
     stack.up(exporter)
 
     assert stack.up(exporter) == 0
-    assert "exporter runs its present settings" in stack.words
-    assert "starting again" not in stack.place.log("exporter").read_text()
+    assert "exporter runs with the current settings" in stack.words
+    assert "restarting" not in stack.place.log("exporter").read_text()
     assert row(stack)[4] == "0"
 
 
@@ -86,4 +86,4 @@ def test_settings_that_the_exporter_cannot_use_fail_up_and_show_in_status(
     assert stack.up(exporter) == 1
     assert "exporter refused its settings: see" in stack.words
     assert stack.status() == 1
-    assert "The settings of exporter were rendered again since it read them" in stack.words
+    assert "exporter runs with outdated settings" in stack.words

@@ -52,7 +52,7 @@ def test_a_killed_supervisor_is_replaced_and_supervises_again(stack: StandInStac
     assert in_time(took, PROMISED_SECONDS)
     assert supervisor(stack) != old
     assert re.search(
-        r"supervisord was killed or crashed at [\d-]+ [\d:]+; the guardian started all parts again\.",
+        r"supervisord was killed or crashed at [\d-]+ [\d:]+; the guardian restarted all parts\.",
         stack.words,
     )
     assert set(before.values()).isdisjoint(process.pid for process in processes.marked(stack.place.mark))
@@ -101,7 +101,7 @@ def test_a_supervisor_that_hangs_is_replaced(stack: StandInStack) -> None:
     os.kill(old, signal.SIGSTOP)
 
     assert stack.status() == 1
-    assert "supervisord does not answer. The guardian starts it again" in stack.words
+    assert "supervisord does not answer. The guardian restarts it" in stack.words
     took = seconds_until(lambda: supervisor(stack) != old and stack.status() == 0)
     assert in_time(took, 40)
     assert "supervisord had not answered for 20 s and was killed at " in stack.words

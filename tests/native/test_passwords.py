@@ -35,8 +35,8 @@ def test_a_line_end_is_refused_for_those_who_would_send_it(config, tmp_path, pas
         require_bare(config(password), OLD)
 
     assert str(caught.value).startswith(
-        f"receivers: team: mail.password_file: {tmp_path}/password ends with a line end or a space, and "
-        "Alertmanager 0.26.0 takes that for a part of it."
+        f"receivers: team: mail.password_file: {tmp_path}/password ends with a newline or a space, and "
+        "Alertmanager 0.26.0 takes that as part of the password."
     )
     assert "hunter2" not in str(caught.value)
     require_bare(config(password), NEW)

@@ -48,7 +48,7 @@ def _unseen() -> Iterator[int]:
         yield port
 
 
-def test_a_part_of_ours_that_opens_its_socket_again_is_no_stranger(restless: tuple[int, int]) -> None:
+def test_a_part_of_ours_that_opens_its_socket_again_is_not_a_stranger(restless: tuple[int, int]) -> None:
     port, pid = restless
 
     def ours(owner: ports.Owner | None) -> bool:

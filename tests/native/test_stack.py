@@ -50,7 +50,7 @@ def test_the_stack_comes_up_takes_changes_refuses_faults_and_leaves_nothing(
         assert installation.url(part) in done.stdout
     assert "door is ready" in done.stdout
     assert (installation.folder / "my runs").is_dir()
-    assert "my runs, which did not exist, so it was made; it is empty." in done.stdout
+    assert "my runs, which did not exist and was created empty." in done.stdout
     status = installation.run("status")
     assert status.returncode == 0
     assert f"The runs in {installation.folder / 'my runs'}: none yet." in status.stdout
@@ -81,7 +81,7 @@ def _runs_are_remembered(installation: Installation, pids: set[int]) -> None:
     done = installation.run("up", *installation.choice)
 
     assert (
-        f"Reading runs from {installation.folder / 'my runs'}, which `make up RUNS=folder` named last"
+        f"Reading runs from {installation.folder / 'my runs'}, set by the last `make up RUNS=folder`"
         in done.stdout
     )
     assert installation.parts() == pids
@@ -123,21 +123,21 @@ def _change_is_applied_in_place(installation: Installation, pids: set[int]) -> N
         "gpus: {interval: 500ms}\n"
     )
     assert '"name":"Watchdog"' in _rules(installation)
-    apply = f"`make up CONFIG='{installation.config}'` puts it in force"
+    apply = f"`make up CONFIG='{installation.config}'` applies it"
     assert apply in installation.run("status").stdout
 
     done = installation.up()
 
     assert done.returncode == 0
     for part in ("exporter", "gpu", "watchdog", "prometheus", "alertmanager"):
-        assert f"{part} runs its present settings" in done.stdout
+        assert f"{part} runs with the current settings" in done.stdout
     assert '"name":"Watchdog"' not in _rules(installation)
     assert installation.parts() == pids
     status = installation.run("status")
     assert status.returncode == 0
     assert status.stdout.count(" current ") == 5
-    assert f"In force is {installation.config}, which `make up CONFIG=file` named last" in status.stdout
-    assert "puts it in force" not in status.stdout
+    assert f"{installation.config} is in effect (from the last `make up CONFIG=file`)" in status.stdout
+    assert "applies it" not in status.stdout
 
 
 def _targets_are_scraped(installation: Installation) -> None:
@@ -202,7 +202,7 @@ def test_no_secret_is_in_a_file_of_ours_or_in_a_command_line(installation: Insta
     done = installation.up()
 
     assert done.returncode == 0, done.stderr + done.stdout
-    assert done.stdout.count("which no phone and no other machine can open") == 1
+    assert done.stdout.count("which only this machine can open") == 1
     status = installation.run("status").stdout
     assert "Receivers: chat." in status
     assert SECRET not in done.stdout + done.stderr + status

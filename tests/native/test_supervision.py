@@ -59,14 +59,14 @@ def test_up_restarts_only_parts_whose_command_changed_and_ends_removed_ones(stac
     pid = pid_of(stack, "kept")
 
     assert stack.up(kept, stack.part("moved"), stack.part("new")) == 0
-    assert "started anew: moved, new" in stack.words
+    assert "restarted: moved, new" in stack.words
     assert pid_of(stack, "kept") == pid
     with supervisord.connected(stack.place) as server:
         assert server is not None
         assert set(server.reports()) == {"kept", "moved", "new", "guardian"}
 
 
-def test_a_supervisor_that_shuts_down_no_longer_answers_and_that_is_no_error(stack: StandInStack) -> None:
+def test_a_supervisor_that_shuts_down_no_longer_answers_and_that_is_not_an_error(stack: StandInStack) -> None:
     stack.up(stack.part("one"))
     with supervisord.connected(stack.place) as server:
         assert server is not None
@@ -175,7 +175,7 @@ def test_orphans_of_a_killed_supervisor_are_found(stack: StandInStack, command: 
 
     assert stack.status() == 1
     assert "supervisord and the guardian are dead" in stack.words
-    assert "Fix: `make up`, which starts everything again." in stack.words
+    assert "Fix: `make up`, which restarts everything." in stack.words
     rows = {
         line.split()[0]: line.split()[1:4] for line in stack.said if line.startswith(("one ", "guardian "))
     }
@@ -365,7 +365,7 @@ def test_changed_settings_are_read_again_without_a_restart(stack: StandInStack, 
     settings.write_text("two")
 
     assert stack.status() == 1
-    assert "The settings of one were rendered again since it read them" in stack.words
+    assert "one runs with outdated settings" in stack.words
     assert stack.up(part) == 0
     assert stack.status() == 0
     assert pid_of(stack, "one") == pid

@@ -58,7 +58,7 @@ def test_the_same_change_of_a_group_is_delivered_once_over_retries_and_restarts(
     assert ["Resolved" in text for text in robot.texts()] == [False, True, False]
 
 
-def test_what_still_fires_is_told_again_when_alertmanager_repeats_it(tmp_path: Path) -> None:
+def test_what_still_fires_is_sent_again_when_alertmanager_repeats_it(tmp_path: Path) -> None:
     robot = Feishu()
     with Notifier(tmp_path, {"chat": robot}, settings={"repeat": 0.01}) as notifier:
         for count in (1, 2):

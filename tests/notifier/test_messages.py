@@ -114,7 +114,7 @@ def test_a_silence_names_what_the_alert_is_about() -> None:
 
 
 @pytest.mark.parametrize("kind", ["dingtalk", "wecom"])
-def test_a_hostile_name_is_no_markup(kind: str) -> None:
+def test_a_hostile_name_is_not_markup(kind: str) -> None:
     message = messages(kind)["hostile run name"]
     text = message[message["msgtype"]]["content" if kind == "wecom" else "text"]
     ours = re.sub(
@@ -167,6 +167,6 @@ def test_a_keyword_is_added_where_a_message_lacks_it() -> None:
             assert text.count(word) == plain.count(word) + count
 
 
-def test_every_payload_is_told_in_every_case() -> None:
+def test_every_payload_is_rendered_in_every_case() -> None:
     assert set(messages("wecom")) == {*PAYLOADS, "merged"}
     assert HOSTILE.split("\n")[0][:5] in json.dumps(messages("feishu")["hostile run name"])

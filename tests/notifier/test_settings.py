@@ -96,7 +96,7 @@ def test_alertmanager_hands_over_by_a_webhook_with_its_password(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("used", [False, True])
-def test_without_such_a_receiver_there_is_no_service_and_no_file(tmp_path: Path, used: bool) -> None:
+def test_without_such_a_receiver_there_is_not_a_service_and_no_file(tmp_path: Path, used: bool) -> None:
     config = loaded(tmp_path, "wecom: {url_file: url}" if used else "webhook: {url: 'http://127.0.0.1:1/'}")
     files = render_all(config, RESOURCES, OnThisMachine)
     scraped = files[PurePosixPath("prometheus/generated/prometheus.yml")].decode()

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from exporter.notifier.notification import parse
+from exporter.notifier.stack_client import StackClient
 from exporter.notifier.wording import NOTHING_KNOWN
-from exporter.notifier.world import World
 from stepwatch.system import http_client
 from stepwatch.system.environment import CHECKOUT
 from tests.notifier.stack import Notifier, alert, payload
@@ -51,7 +51,7 @@ def test_wecom_gets_the_curve_of_the_alerts_signal_and_others_wait_for_no_one(tm
 
 
 def test_nothing_is_known_where_no_one_answers() -> None:
-    world = World(NOWHERE, NOWHERE, NOWHERE, None, {"KLExplosion": "kl"})
+    world = StackClient(NOWHERE, NOWHERE, NOWHERE, None, {"KLExplosion": "kl"})
     notification, _ = parse(payload(alert(run="a")))
 
     assert world.known(notification) == NOTHING_KNOWN

@@ -236,7 +236,7 @@ def test_a_dashboard_whose_title_changed_is_not_imported_beside_its_former_templ
     assert bring({**EDITED, "title": "Yours"}) == 2
     assert capsys.readouterr().err == (
         f"{config.parent}/dashboards/mine.yaml.j2: has the uid of {config.with_name('export.json')} (abc). "
-        "Expected: one template for a uid. Fix: delete the template that you no longer need; or change "
+        "Expected: one template per uid. Fix: delete the template that you no longer need; or change "
         "the uid of one.\n"
     )
     assert set(shown(config)) - {file.stem for file in dashboards()} == {"mine"}
@@ -277,7 +277,7 @@ V2 = {"apiVersion": "dashboard.grafana.app/v2beta1", "kind": "Dashboard", "metad
         (nested(900), ": the nesting is deeper than 32 levels. "),
     ],
 )
-def test_what_is_no_classic_dashboard_is_refused_with_the_fix_and_nothing_is_written(
+def test_what_is_not_a_classic_dashboard_is_refused_with_the_fix_and_nothing_is_written(
     config: Path, bring: Import, capsys: pytest.CaptureFixture[str], document: Any, said: str
 ) -> None:
     assert bring(document) == 2

@@ -189,7 +189,7 @@ def test_a_log_below_the_watched_folder_has_the_name_that_the_stack_gives_it(
         assert origins(lines) == ["ppo/gsm8k.log"]
 
 
-def test_logs_that_lead_to_one_name_are_distinguished_and_what_is_no_log_takes_no_name(
+def test_logs_that_lead_to_one_name_are_distinguished_and_what_is_not_a_log_takes_no_name(
     tmp_path: Path, reported: Reporting
 ) -> None:
     folder = tmp_path / "logs"
@@ -209,11 +209,11 @@ def test_logs_that_lead_to_one_name_are_distinguished_and_what_is_no_log_takes_n
     [
         (b"", "empty"),
         (bytes(range(256)), "no text"),
-        (b"hello\n", "no record of a trainer"),
+        (b"hello\n", "no trainer records"),
         (b'{\n "hidden_size": 4\n}\n', "JSON without a history of steps"),
     ],
 )
-def test_a_file_that_is_no_log_is_reported_as_what_it_is(
+def test_a_file_that_is_not_a_log_is_reported_as_what_it_is(
     tmp_path: Path, reported: Reporting, content: bytes, says: str
 ) -> None:
     (tmp_path / "x.txt").write_bytes(content)

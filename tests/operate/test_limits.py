@@ -159,7 +159,7 @@ def test_a_run_that_is_not_known_is_said_to_be_unknown_before_the_limits_that_it
     known, unknown = said("ppo/gsm8k"), said("ppo/gsm")
     assert known.startswith("alert ")
     first, _, table = unknown.partition("\n\n")
-    assert first.startswith("There is no run named ppo/gsm. The nearest there are: ppo/gsm8k, ")
+    assert first.startswith("There is no run named ppo/gsm. Similar names: ppo/gsm8k, ")
     assert first.endswith(" A run of that name would have these limits:")
     assert table == known
     assert [json.loads(said("--format=json", run))["known"] for run in ("sft-7", "sft-8")] == [True, False]

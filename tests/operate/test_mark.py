@@ -8,7 +8,7 @@ from tests.operate.conftest import Site
 from tests.real import free_port
 
 
-def test_a_marked_run_is_measured_anew_from_its_next_step(
+def test_a_marked_run_is_rebaselined_from_its_next_step(
     site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert site.run("mark", "ppo/gsm8k", "--note", "new data") == 0
@@ -28,7 +28,7 @@ def test_a_marked_run_is_measured_anew_from_its_next_step(
     [
         (
             ("ppo/gsm",),
-            "Nothing was marked. There is no run named ppo/gsm. The nearest there are: ppo/gsm8k, ",
+            "Nothing was marked. There is no run named ppo/gsm. Similar names: ppo/gsm8k, ",
         ),
         (("ppo/gsm8k", "--note", "a\nb"), "Nothing was marked. Invalid `note`. Expected: one line of "),
     ],

@@ -25,7 +25,7 @@ def test_a_pattern_that_fits_no_run_is_reported_with_the_nearest_names(site: Sit
     found = remarks(site, "sft-*", "sft_*", "ppo/*")
 
     assert found == [
-        "overrides[1].runs: sft_* fits no run that there is. The nearest: sft-7, ppo/math, ppo/gsm8k."
+        "overrides[1].runs: sft_* matches no known run. Similar names: sft-7, ppo/math, ppo/gsm8k."
     ]
 
 
@@ -54,7 +54,7 @@ def test_status_sets_each_of_them_off_by_an_empty_line(site: Site) -> None:
 
     (remark,) = command._unmatched(site.config)
 
-    assert remark.startswith("\noverrides[0].runs: sft_* fits no run that there is.")
+    assert remark.startswith("\noverrides[0].runs: sft_* matches no known run.")
 
 
 def test_of_a_file_that_cannot_be_used_nothing_is_reported(site: Site) -> None:

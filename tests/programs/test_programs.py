@@ -109,7 +109,7 @@ def test_the_variable_wins_over_path(machine: Path, monkeypatch: pytest.MonkeyPa
     ("says", "found"),
     [
         ("prometheus, version 2.41.9 (x)", "version 2.41.9"),
-        ("no idea", "no program that tells a version"),
+        ("no idea", "not a program that prints its version"),
     ],
 )
 def test_a_variable_that_names_the_wrong_program_is_refused(
@@ -136,7 +136,7 @@ def test_an_old_program_and_no_packages_are_named_with_the_fix(machine: Path) ->
 
     assert str(refusal.value) == (
         f"Alertmanager 0.25.0 or later is needed. Found: {old} 0.24.0; "
-        "this machine has no apt-get to take it from. "
+        "this machine has no apt-get to install it. "
         "Fix: put the official release on PATH, or set STEPWATCH_ALERTMANAGER to its program."
     )
 
@@ -263,10 +263,10 @@ def test_a_release_that_is_not_what_was_published_is_not_used_and_not_kept(
     mirror.publish("prometheus", "3.13.2", archive, sha256="b" * 64)
     said: list[str] = []
 
-    with pytest.raises(ProgramError, match=r"no apt-get to take it from"):
+    with pytest.raises(ProgramError, match=r"no apt-get to install it"):
         programs.obtain("prometheus", said.append)
 
-    assert "is not what was published" in said[-1]
+    assert "differs from what was published" in said[-1]
     assert list(packages.tools_folder().iterdir()) == []
 
 

@@ -86,7 +86,10 @@ def test_a_download_that_breaks_off_is_refused(mirror: Mirror) -> None:
     mirror.publish("prometheus", "3.13.2", packed)
     mirror.cut = 10
 
-    assert f"it broke off after {len(packed) - 10} of {len(packed)} bytes" in refusal().problem
+    assert (
+        f"the connection was closed early after {len(packed) - 10} of {len(packed)} bytes"
+        in refusal().problem
+    )
 
 
 @pytest.mark.parametrize(
@@ -213,7 +216,7 @@ def test_a_closed_port_is_reported_at_once(mirror: Mirror, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("place", ["ftp://mirror", "mirror", "http://", "file:///etc/passwd"])
-def test_a_mirror_that_is_no_web_address_is_refused(
+def test_a_mirror_that_is_not_a_web_address_is_refused(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     monkeypatch.setenv("STEPWATCH_RELEASES", place)

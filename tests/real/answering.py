@@ -36,7 +36,7 @@ class Answering(Listening):
             def do_GET(self) -> None:
                 time.sleep(this.delay)
                 answer = this.body.replace("{path}", self.path).encode()
-                with suppress(BrokenPipeError, ConnectionResetError):  # nobody waits any more
+                with suppress(BrokenPipeError, ConnectionResetError):  # no one waits any more
                     self.send_response(this.status)
                     self.send_header("Content-Length", str(len(answer)))
                     self.end_headers()

@@ -1,6 +1,6 @@
 """A real file system that hangs as one does whose file server is dead, and comes back.
 
-bindfs passes a folder through FUSE. Stopped by SIGSTOP, it answers no call: whoever asks for a file there
+bindfs passes a folder through FUSE. Stopped by SIGSTOP, it answers no call: anyone who asks for a file there
 waits in the kernel, and only SIGKILL ends the wait, as with NFS.
 """
 

@@ -15,7 +15,7 @@ _QUIET = {
     **os.environ,
     "DO_NOT_TRACK": "true",
     "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # seven more processes that nobody needs here
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # seven more processes that no one needs here
 }
 
 

@@ -21,7 +21,7 @@ def environment() -> Path:
 
 
 OWN = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
-"""Without the second, Ray asks for a token as soon as somebody on this machine has one."""
+"""Without the second, Ray asks for a token as soon as someone on this machine has one."""
 
 
 class RayCluster(Server):

@@ -24,7 +24,7 @@ _given: set[int] = set()
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 on which nobody listens now, another one at each call.
+    """A port of 127.0.0.1 on which no one listens now, another one at each call.
 
     It is below the range from which the kernel serves outgoing connections, so none of these takes
     it before the test's server does. Each of the processes that share a run of the tests has ports of

@@ -26,19 +26,19 @@ def test_nothing_is_pending_after_rendering(config, tmp_path):
 def test_an_edit_that_was_not_rendered_is_reported(config, tmp_path):
     config.write_text("alerts: {GradNormHigh: {warning: {times_level: 3}}}")
     assert pending(config, tmp_path, OnThisMachine) == (
-        f"config.yaml was changed since it was rendered: `make up CONFIG={config}` puts it in force."
+        f"config.yaml was changed since it was rendered: `make up CONFIG={config}` applies it."
     )
 
 
 def test_an_edit_of_the_checkouts_own_file_needs_no_name_to_be_applied(tmp_path):
     reported = pending(CHECKOUT / "config.yaml", tmp_path, OnThisMachine)
-    assert reported == "config.yaml was changed since it was rendered: `make up` puts it in force."
+    assert reported == "config.yaml was changed since it was rendered: `make up` applies it."
 
 
 def test_another_file_than_the_checkouts_own_is_named(config):
     assert instead_of_usual(CHECKOUT / "config.yaml") is None
     assert instead_of_usual(config) == (
-        f"In force is {config}, which `make up CONFIG=file` named last; "
+        f"{config} is in effect (from the last `make up CONFIG=file`); "
         f"edits of {CHECKOUT / 'config.yaml'} have no effect."
     )
 
@@ -59,11 +59,11 @@ def test_an_edited_comment_is_not_pending(config, tmp_path):
 def test_a_file_that_cannot_be_used_is_reported_with_the_reason(config, tmp_path):
     config.write_text("alerts: {GradNormHigh: {warning: lots}}")
     reported = pending(config, tmp_path, OnThisMachine)
-    assert reported.startswith("config.yaml cannot be used; what was rendered last is in force.\n")
+    assert reported.startswith("config.yaml is invalid; the last rendered settings are in effect.\n")
     assert "alerts.GradNormHigh.warning" in reported
 
 
-def test_which_parts_this_machine_has_is_no_edit(config, tmp_path):
+def test_which_parts_this_machine_has_is_not_an_edit(config, tmp_path):
     def another(settings: Config) -> OnThisMachine:
         return OnThisMachine(settings, frozenset({"node", "watchdog", "grafana"}))
 

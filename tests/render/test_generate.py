@@ -202,7 +202,7 @@ def test_many_changes_are_reported_in_few_lines(site, run, capsys):
 
 def test_a_place_that_cannot_be_written_is_refused_in_words(site, capsys):
     assert main(["--config", str(site / "config.yaml"), "--out", str(site / "config.yaml")]) == 2
-    assert "Expected: a place to write generated files." in capsys.readouterr().err
+    assert "Expected: a folder for generated files." in capsys.readouterr().err
 
 
 def test_callers_get_what_was_done(site):

@@ -29,8 +29,8 @@ def test_a_receiver_with_links_on_loopback_is_warned_about_once(
 
     assert capsys.readouterr().err == (
         "Warning: links.grafana and links.alertmanager: notifications to oncall link to "
-        "http://127.0.0.1:3000, which no phone and no other machine can open. Expected: addresses that their "
-        "readers reach. Fix: set them to the URL of your proxy or of this host, such as "
+        "http://127.0.0.1:3000, which only this machine can open. Expected: addresses that recipients can "
+        "reach. Fix: set them to the URL of your proxy or of this host, such as "
         "https://stepwatch.example.org.\n"
     )
 

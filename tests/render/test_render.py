@@ -56,7 +56,7 @@ def test_a_template_becomes_a_file_of_its_name_in_the_generated_folder(rendered)
 
 
 @pytest.mark.parametrize("name", ["_macros.yml.j2", "_parts/x.yml.j2", ".x.yml.j2", "x.yml", "x.yml.j2~"])
-def test_macros_and_what_is_no_template_become_nothing(rendered, name):
+def test_macros_and_what_is_not_a_template_become_nothing(rendered, name):
     assert rendered({f"prometheus/templates/{name}": "<% broken"}) == {}
 
 

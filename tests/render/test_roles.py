@@ -151,7 +151,7 @@ def test_a_hub_takes_what_is_late_for_longer_than_agents_keep_it(rendered: Rende
     assert "storage" not in _settings(rendered(""))
 
 
-def test_the_door_of_a_hub_in_containers_is_told_where_credentials_and_certificate_are(
+def test_the_door_of_a_hub_in_containers_gets_the_paths_of_credentials_and_certificate(
     rendered: Rendered, containers: Place
 ) -> None:
     def agents(folder: Path) -> dict[str, Any]:

@@ -372,9 +372,7 @@ LINKS = (
         {port("link_downed_total", each): "1+0x9 2+0x300" for each in (PORT, OTHER_PORT)},
         {11: [PORT, OTHER_PORT]},
     ),
-    by_the_minute(
-        "the driver is loaded anew", {port("link_downed_total"): "7+0x9 0+0x300"}, {11: [], 40: []}
-    ),
+    by_the_minute("the driver is reloaded", {port("link_downed_total"): "7+0x9 0+0x300"}, {11: [], 40: []}),
     by_the_minute(
         "just too many symbol errors in an hour",
         {port("symbol_error_total"): "0+0x9 201+0x300"},

@@ -46,7 +46,7 @@ LINK_ERRORS = (
     by_the_minute(
         "of a kind that newer links have", {errors("symbol"): "0+9000x99"}, {1: [], 30: [], 90: []}
     ),
-    by_the_minute("the driver is loaded anew", {errors("replay"): "90+0x20 0+0x99"}, {22: [], 60: []}),
+    by_the_minute("the driver is reloaded", {errors("replay"): "90+0x20 0+0x99"}, {22: [], 60: []}),
     by_the_minute(
         "many, and the exporter does not answer for some minutes",
         {errors("replay"): "0+0x11 50+0x18 stale _x4 50+0x99"},
@@ -124,7 +124,7 @@ SLOW_LINK = (
         {42: [], 45: [THIS]},
     ),
     by_the_minute(
-        "is seated anew", {**LINK, width("current"): "8+0x19 16+0x79"}, {20: [THIS], 29: [THIS], 32: []}
+        "is reseated", {**LINK, width("current"): "8+0x19 16+0x79"}, {20: [THIS], 29: [THIS], 32: []}
     ),
     by_the_minute("what there could be is not known", {**SLOW, generation("max"): "_x99"}, LEFT_ALONE),
     by_the_minute("whether it has work is not known", {**SLOW, BUSY: "_x99"}, LEFT_ALONE),

@@ -78,7 +78,7 @@ def _compares_either(node: BinaryExpr) -> bool:
 
 
 _VOLATILE = {"step", "value", "reason"}
-"""Labels that change while a fault lasts: each change is another alert, which waits and is reported anew."""
+"""Labels that change while a fault lasts: each change is another alert, which waits and is reported again."""
 
 
 _MOVING = re.compile(r"[$](?:value|labels|externalLabels)|\b(?:query|now)\b")

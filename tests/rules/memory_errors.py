@@ -29,12 +29,12 @@ UNCORRECTABLE = (
     by_the_minute("one, of a card that counts its life only", {LIFE: HAPPENS}, FOR_AN_HOUR),
     by_the_minute("long before Prometheus began to read", {LIFE: "7+0x200"}, {0: [], 1: [], 61: []}),
     by_the_minute(
-        "long ago, and the driver is loaded anew",
+        "long ago, and the driver is reloaded",
         {LIFE: "3+0x200", SINCE_LOADED: "2+0x20 _x3 0+0x200"},
         {20: [], 24: [], 60: [], 100: []},
     ),
     by_the_minute(
-        "one since the driver was loaded anew",
+        "one since the driver was reloaded",
         {LIFE: "3+0x25 4+0x200", SINCE_LOADED: "2+0x20 _x3 0+0x1 1+0x200"},
         {24: [], 27: [THIS], 84: [THIS]},
     ),

@@ -104,7 +104,7 @@ GOES = (
         {204: [], 205: [SERVER]},
     ),
     by_the_minute(
-        "of an attempt before, when its run is begun anew",
+        "of an attempt before, when its run is restarted",
         {server_up(): "1+0x4 stale", RUN: "1+0x5 0+0x3 1+0x100"},
         {11: [], 20: [], 60: []},
     ),

@@ -78,7 +78,7 @@ def slowed(reasons: tuple[str, ...], limit: float, wait: int, passed: int) -> tu
             {1002: [THIS], ended - 23: [THIS], ended + 27: []},
         ),
         Scenario(
-            "the driver is loaded anew",
+            "the driver is reloaded",
             {counted(reason): "4000+0x120 0+0x300"},
             {602: [], 902: [], 1202: []},
         ),

@@ -84,7 +84,7 @@ def test_a_change_that_the_cases_do_not_notice_is_a_fault(monkeypatch: pytest.Mo
     ("part", "says"),
     [("no such change", "no longer there"), ("without for", "excuses what is noticed: without for")],
 )
-def test_an_equivalent_that_is_none_is_a_fault(part: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_false_equivalent_is_a_fault(part: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(mutation.EQUIVALENTS, DROP, {part: "because"})
     faults = mutation.judge(proofs.rules()[DROP]).faults
     assert any(says in fault for fault in faults), faults

@@ -73,7 +73,7 @@ def test_the_only_run_is_taken_for_that_of_all_nodes(promtool: Path, tmp_path: P
     check(promtool, tmp_path, series, ("b", 0), ("b", 1))
 
 
-def test_rollout_beside_training_is_no_straggler_nor_training_beside_rollout(
+def test_rollout_beside_training_is_not_a_straggler_nor_training_beside_rollout(
     promtool: Path, tmp_path: Path
 ) -> None:
     check(promtool, tmp_path, {**ALIVE, **_node("a", *[TRAINS] * 4), **_node("b", *[GENERATES] * 5)})

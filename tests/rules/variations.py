@@ -47,7 +47,7 @@ BEGUN: Values = dict.fromkeys(STATISTICS)
 """What does not exist while too few steps were logged."""
 
 RESTARTED: Values = dict.fromkeys(COUNTERS, 0)
-"""What begins anew with an exporter that remembers nothing."""
+"""What restarts with an exporter that remembers nothing."""
 
 
 def limits(rule: Rule) -> list[Case]:
@@ -167,10 +167,10 @@ def _beginnings(condition: Condition, wait: int, ended: int) -> Iterator[Story]:
     yield Story("begins, and is sick", (Phase(0, nothing), Phase(CHANGE, sick)), CHANGE + wait)
     yield Story("healthy, resumed", tuple(_for_a_minute({}, RESUMED)))
     yield Story("sick, resumed", tuple(_for_a_minute(sick, RESUMED)), wait)
-    yield Story("healthy, counters begin anew", (Phase(0, {}), Phase(CHANGE, RESTARTED)))
+    yield Story("healthy, counters restart", (Phase(0, {}), Phase(CHANGE, RESTARTED)))
     until = FOR_EVER if _fires_without(condition, RESTARTED) else ended
     again = (Phase(0, sick), Phase(CHANGE, {**sick, **RESTARTED}))
-    yield Story("sick, counters begin anew", again, wait, until)
+    yield Story("sick, counters restart", again, wait, until)
     both = (Phase(0, {}), Phase(CHANGE, sick))
     yield Story("turns sick, seen twice", both, CHANGE + wait, twice=both)
     lost = (Phase(0, sick), Phase(CHANGE, sick, STALE))

@@ -1,4 +1,4 @@
-"""Every statistic once more, straight from its definition: plain lists, computed anew each time."""
+"""Every statistic once more, straight from its definition: plain lists, recomputed each time."""
 
 from __future__ import annotations
 

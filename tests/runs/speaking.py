@@ -29,7 +29,7 @@ class Speaking(Listening):
             def do_GET(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 this.asked.append(Asked(self.path, dict(self.headers), body))
-                with suppress(BrokenPipeError, ConnectionResetError):  # nobody waits any more
+                with suppress(BrokenPipeError, ConnectionResetError):  # no one waits any more
                     speak(self)
 
             do_POST = do_GET  # noqa: N815  (the base class's)

@@ -253,7 +253,7 @@ def test_an_address_of_another_machine_is_reported(folder: Path) -> None:
         ("--forget-after", "-5", "'-5' is not a positive number"),
         ("--forget-after", "inf", "'inf' is not a positive number"),
         ("--silence", "nan", "'nan' is not a positive number"),
-        ("--silence-intervals", "", "'' is not a number from 0 on"),
+        ("--silence-intervals", "", "'' is not a number of 0 or more"),
     ],
 )
 def test_a_bad_value_is_refused_with_its_flag(flag: str, value: str, expected: str) -> None:

@@ -53,7 +53,7 @@ def _file(tmp_path: Path) -> Path:
         (b'{"hold": "soon"}', "hold: 'soon' is not a positive number. Expected one such as 15 or 0.5. "),
         (b'{"hold": true}', "hold: True is not a positive number. "),
         (b'{"hold": %s}' % (b"1" * 400), f"hold: {'1' * 400} is not a positive number. "),
-        (b'{"silence_intervals": -1}', "silence_intervals: -1 is not a number from 0 on. "),
+        (b'{"silence_intervals": -1}', "silence_intervals: -1 is not a number of 0 or more. "),
         (b'{"port": 0}', "port: 0 is not a port. Expected a number from 1 to 65535. "),
         (b'{"raw_limit": 1.5}', "raw_limit: 1.5 is not a whole number. "),
         (b'{"hosts": "a, b", "listen": 1}', "listen: 1 is not text. Expected text in quotes. "),
@@ -154,7 +154,7 @@ def test_new_settings_are_taken_over_by_the_same_process(exporter, file):
     exporter.until(lambda scrape: scrape.samples and scrape.value("rl_step", run="a") is None)
     code, out, _ = exporter.end()
     assert code == 0
-    assert "New settings: starting again" in out
+    assert "New settings: restarting" in out
 
 
 def test_an_exporter_that_is_stopped_while_its_settings_change_does_not_start_again(exporter, file):
@@ -162,7 +162,7 @@ def test_an_exporter_that_is_stopped_while_its_settings_change_does_not_start_ag
     exporter.process.terminate()
     code, out, _ = exporter.end()
     assert code == 0
-    assert "starting again" not in out
+    assert "restarting" not in out
 
 
 def test_settings_that_cannot_be_used_change_nothing(exporter, file):
@@ -170,7 +170,7 @@ def test_settings_that_cannot_be_used_change_nothing(exporter, file):
     lines = iter(exporter.process.stderr.readline, "")
     said = next(text for line in lines if (text := records(line)[0]["message"]).startswith(f"{file}: "))
     assert "forget_after: 'soon' is not a positive number. Expected one such as 15 or 0.5. Fix: " in said
-    assert said.endswith("The running settings stay in force.")
+    assert said.endswith("The running settings stay in effect.")
     assert exporter.scrape().value("rl_step", run="a") == 5
     assert exporter.process.poll() is None
     replace(file, SHORT)

@@ -269,7 +269,9 @@ def test_a_collapse_within_ten_steps_shows_in_the_floors_at_once() -> None:
 # all samples aborted
 
 
-def test_a_step_whose_samples_were_all_aborted_is_no_reward_of_zero(folder: Path, watched: Watching) -> None:
+def test_a_step_whose_samples_were_all_aborted_is_not_a_reward_of_zero(
+    folder: Path, watched: Watching
+) -> None:
     page, log = watched(), folder / "a.jsonl"
     append(log, verl_json(1, measured(1)))
     page.look()

@@ -68,7 +68,7 @@ def test_runs_of_one_name_get_distinct_names_and_are_counted(folder: Path, watch
     assert page.value("stepwatch_name_collisions") == 2
 
 
-def test_an_unknown_file_is_counted_and_is_no_run(folder: Path, watched: Watching) -> None:
+def test_an_unknown_file_is_counted_and_is_not_a_run(folder: Path, watched: Watching) -> None:
     (folder / "notes.txt").write_text("nothing to see\n")
     (folder / "empty.log").touch()
     (folder / "model.pt").write_bytes(bytes(range(256)) * 100)
@@ -184,7 +184,7 @@ def test_every_appended_step_is_on_the_next_page(folder: Path, watched: Watching
         assert page.look(1.0).value("rl_step", run="a") == step
 
 
-def test_a_line_that_is_no_record_is_counted_and_costs_no_other(folder: Path, watched: Watching) -> None:
+def test_a_line_that_is_not_a_record_is_counted_and_costs_no_other(folder: Path, watched: Watching) -> None:
     append(folder / "a.jsonl", *json_steps(1, 2), "{torn\n", "\n", "not json\n", *json_steps(3, 4))
     page = watched().look()
 
@@ -374,7 +374,7 @@ def test_a_run_that_goes_on_after_its_end_is_running(folder: Path, watched: Watc
     assert page.look(1.0).state("a") == "running"
 
 
-def test_a_caught_traceback_is_no_failure_and_one_followed_by_silence_is(
+def test_a_caught_traceback_is_not_a_failure_and_one_followed_by_silence_is(
     folder: Path, watched: Watching
 ) -> None:
     page, log = watched(), folder / "a.log"

@@ -35,10 +35,10 @@ def faults(tmp_path: Path, before: str, now: str = "", log: str = REFUSAL) -> li
 def test_the_hub_that_takes_all_is_named_with_the_age_of_the_newest_sample(tmp_path: Path) -> None:
     said = Sender(Page(""), tmp_path / "log").taken(metrics(time.time() - 3600, 0))
 
-    assert said == "The hub https://hub:9415 takes its samples (newest 1h 0m old)."
+    assert said == "The hub https://hub:9415 accepts its samples (newest 1h 0m old)."
 
 
-def test_a_hub_that_takes_all_is_no_fault(tmp_path: Path) -> None:
+def test_a_hub_that_takes_all_is_not_a_fault(tmp_path: Path) -> None:
     assert faults(tmp_path, metrics(time.time(), 0)) == []
     # What was refused once is over.
     assert faults(tmp_path, metrics(time.time() - 5, 7), metrics(time.time(), 7)) == []
@@ -48,7 +48,7 @@ def test_a_hub_that_takes_all_is_no_fault(tmp_path: Path) -> None:
 def test_a_sender_that_has_sent_nothing_names_its_log(tmp_path: Path, name: str) -> None:
     (said,) = faults(tmp_path, metrics(0 if name == "hub" else time.time(), 0, name), log="\n")
 
-    assert said == f"The hub has not taken a sample since the sender started: {tmp_path}/log says why."
+    assert said == f"The hub has not accepted a sample since the sender started: {tmp_path}/log says why."
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_what_keeps_a_sender_from_sending_is_said_with_the_fix(tmp_path: Path, e
 def test_samples_that_wait_are_said_with_how_long_they_are_kept(tmp_path: Path) -> None:
     (said,) = faults(tmp_path, metrics(time.time() - 7260, 0))
 
-    assert said.startswith("The hub has not taken the samples of the last 2h 1m: ")
+    assert said.startswith("The hub has not accepted the samples of the last 2h 1m: ")
     assert said.endswith("They are kept for 12h and sent later.")
 
 

@@ -145,8 +145,8 @@ def test_an_alert_of_a_run_that_is_over_says_so(serve: Serve) -> None:
     firing_ = lines(serve({"/metrics": [page]}), serve(served))[-1]
 
     found = {line.partition(": ")[2]: line for line in firing_.splitlines() if "warning" in line}
-    assert "the run is over (failed)" in found["KLExplosion of a"]
-    assert "the run is over (vanished)" in found['KLHigh of b"\\']
+    assert "the run has ended (failed)" in found["KLExplosion of a"]
+    assert "the run has ended (vanished)" in found['KLHigh of b"\\']
     assert "is over" not in found["RunFailed of a"] + found["KLHigh of c"]
     acts = [line.strip() for line in firing_.splitlines() if "First:" in line]
     assert sorted(acts) == ["First: act on KLHigh of c.", "First: act on RunFailed of a."]
@@ -162,9 +162,9 @@ def test_parts_that_do_not_answer_are_not_taken_for_empty_ones() -> None:
     nobody = f"127.0.0.1:{free_port()}"
 
     assert lines(nobody, nobody) == [
-        "\nThe runs in /x: not known, as the exporter does not answer.",
-        "Receivers: not known, as Alertmanager does not answer.",
-        "Firing: not known, as Alertmanager does not answer. Prometheus and the light page show it.",
+        "\nThe runs in /x: unknown, because the exporter does not answer.",
+        "Receivers: unknown, because Alertmanager does not answer.",
+        "Firing: unknown, because Alertmanager does not answer. Prometheus and the light page show it.",
     ]
 
 
@@ -233,7 +233,7 @@ def test_a_page_or_server_that_gives_no_answer_is_named(serve: Serve) -> None:
     lines: list[str] = []
     well(HealthReport(exporter, "", "", "the runs in runs", "exporter.log"), lines.append)
 
-    assert lines[-1] == "http://10.0.0.8:5000 gives no answer that can be read; exporter.log says why."
+    assert lines[-1] == "http://10.0.0.8:5000 returned no readable answer; exporter.log says why."
     assert not any("10.0.0.7" in line or "10.0.0.9" in line for line in lines)
 
 
@@ -263,7 +263,7 @@ def test_files_and_runs_beyond_the_limits_are_counted_with_the_fix(serve: Serve)
 
 def test_runs_that_no_rule_can_judge_are_counted_with_the_fix(serve: Serve) -> None:
     assert (
-        "Runs without a key that rules know: 2."
+        "Runs without a signal that rules use: 2."
         in lines(serve({"/metrics": [RUNS + "stepwatch_unjudged_runs 2.0\n"]}))[1]
     )
     assert len(lines(serve({"/metrics": [RUNS + "stepwatch_unjudged_runs 0.0\n"]}))) == 1
@@ -321,10 +321,9 @@ def test_a_missing_run_folder_is_made_and_said(tmp_path: Path) -> None:
     assert not make_folder(tmp_path / "*/logs")
 
     assert folder_remark(made=True, remembered=True) == (
-        ", which did not exist, so it was made; it is empty. "
-        "If that is a slip, `make up RUNS=folder` names another"
+        ", which did not exist and was created empty. To read another folder: `make up RUNS=folder`"
     )
-    assert "which `make up RUNS=folder` named last" in folder_remark(made=False, remembered=True)
+    assert "set by the last `make up RUNS=folder`" in folder_remark(made=False, remembered=True)
     assert folder_remark(made=False, remembered=False) == ""
 
 

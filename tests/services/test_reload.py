@@ -35,7 +35,7 @@ def test_it_reports_by_the_file_itself_whether_it_runs_it(server):
     assert alertmanager_runs(metrics(server), server.settings.read_bytes())
     server.settings.write_text(server.settings.read_text() + "# changed\n")
     assert not alertmanager_runs(metrics(server), server.settings.read_bytes())
-    assert "runs the new settings" in reload(server.url, server.settings)
+    assert "loaded the new settings" in reload(server.url, server.settings)
     assert alertmanager_runs(metrics(server), server.settings.read_bytes())
 
 
@@ -47,7 +47,7 @@ def test_one_that_reads_other_files_is_not_taken_for_ours(server):
 def test_refused_settings_leave_the_old_ones_in_force(server):
     good = server.settings.read_bytes()
     server.settings.write_text("route: [")
-    with pytest.raises(ReloadError, match=r"runs on with the old ones\. It says: .*yaml"):
+    with pytest.raises(ReloadError, match=r"keeps the old ones\. It says: .*yaml"):
         reload(server.url, server.settings)
     server.settings.write_bytes(good)
     assert alertmanager_runs(metrics(server), server.settings.read_bytes())

@@ -45,7 +45,7 @@ def test_the_environment_is_made_once_and_again_when_the_lock_changes(checkout: 
     assert "Making .venv" not in redone
 
 
-def test_an_environment_whose_python_is_gone_is_made_anew(checkout: Path) -> None:
+def test_an_environment_whose_python_is_gone_is_recreated(checkout: Path) -> None:
     set_up(checkout, environment.RUNTIME)
     (checkout / ".venv/bin/python").unlink()
 

@@ -64,7 +64,7 @@ RECEIVERS = """
 - {{name: ops, webhook: {{url: "{good}", credentials_file: token}}}}
 - {{name: broken, webhook: {{url: "{broken}"}}}}
 - {{name: gone, webhook: {{url: "{gone}"}}}}
-- {{name: nobody there, webhook: {{url: "http://127.0.0.1:{unused}"}}}}
+- {{name: no one there, webhook: {{url: "http://127.0.0.1:{unused}"}}}}
 - {{name: slow, webhook: {{url: "{slow}"}}}}
 - {{name: mail, mail: {{{addresses}, smarthost: "{mailbox}", username: ops, password_file: right}}}}
 - {{name: plain mail, mail: {{{addresses}, smarthost: "{plain}", tls: false}}}}

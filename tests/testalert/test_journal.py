@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stepwatch.system.files import from_now_on
 from stepwatch.testalert.alertmanager import Probe
-from stepwatch.testalert.journal import Story, story, unquoted
+from stepwatch.testalert.journal import LogResult, log_result, unquoted
 
 PROBE = Probe("ops", mark="17")
 
@@ -35,18 +35,18 @@ def in_group(line: str, mark: str) -> str:
 @pytest.mark.parametrize(
     ("lines", "reported"),
     [
-        ((), Story()),
-        ((RETRIES,), Story('it is "broken"')),
-        ((RETRIES, GAVE_UP), Story("it is broken: really", gave_up=True, failures=True)),
-        ((GAVE_UP, RETRIES), Story("it is broken: really", gave_up=True, failures=True)),
-        ((FINAL,), Story("it is broken: really", gave_up=True, final=True, failures=True)),
-        ((RETRIES, SUCCESS), Story('it is "broken"', delivered=True)),
+        ((), LogResult()),
+        ((RETRIES,), LogResult('it is "broken"')),
+        ((RETRIES, GAVE_UP), LogResult("it is broken: really", gave_up=True, failures=True)),
+        ((GAVE_UP, RETRIES), LogResult("it is broken: really", gave_up=True, failures=True)),
+        ((FINAL,), LogResult("it is broken: really", gave_up=True, final=True, failures=True)),
+        ((RETRIES, SUCCESS), LogResult('it is "broken"', delivered=True)),
     ],
-    ids=["nothing", "tries again", "gives up", "begins anew", "final", "delivered late"],
+    ids=["nothing", "tries again", "gives up", "restarts", "final", "delivered late"],
 )
-def test_the_story_of_a_message(lines: tuple[str, ...], reported: Story) -> None:
-    assert story("\n".join(["level=info msg=Listening", *lines]), PROBE) == reported
-    assert story("\n".join(in_group(line, "17") for line in lines), PROBE) == reported
+def test_the_story_of_a_message(lines: tuple[str, ...], reported: LogResult) -> None:
+    assert log_result("\n".join(["level=info msg=Listening", *lines]), PROBE) == reported
+    assert log_result("\n".join(in_group(line, "17") for line in lines), PROBE) == reported
 
 
 @pytest.mark.parametrize("line", [RETRIES, GAVE_UP, FINAL, SUCCESS])
@@ -57,13 +57,13 @@ def test_other_messages_have_stories_of_their_own(line: str) -> None:
         line.replace("(test) ops", "(test) op"),
         line.replace("(test) ops", "(test) ops 2"),
     ):
-        reported = story(other, PROBE)
+        reported = log_result(other, PROBE)
         assert (reported.error, reported.delivered, reported.gave_up) == ("", False, False)
         assert reported.failures == ("Notify for alerts failed" in line)
 
 
 def test_a_failure_in_words_that_are_new_is_still_a_failure() -> None:
-    reported = story('msg="Notify for alerts failed" err="(test) ops/webhook[0]: something new"', PROBE)
+    reported = log_result('msg="Notify for alerts failed" err="(test) ops/webhook[0]: something new"', PROBE)
 
     assert (reported.error, reported.gave_up) == ("(test) ops/webhook[0]: something new", True)
 
@@ -73,13 +73,13 @@ def test_any_error_is_read_as_it_was_written(error: str) -> None:
     for ascii_only in (True, False):
         quoted = json.dumps(error, ensure_ascii=ascii_only)
         line = f'receiver="(test) ops" msg="Notify attempt failed, will retry later" err={quoted} attempts=1'
-        assert story(line, PROBE).error == error
+        assert log_result(line, PROBE).error == error
 
 
 @given(st.text())
 def test_any_log_is_read(text: str) -> None:
-    story(text, PROBE)
-    story(f'msg="Notify {text}', PROBE)
+    log_result(text, PROBE)
+    log_result(f'msg="Notify {text}', PROBE)
 
 
 def test_what_go_escapes_and_json_does_not_know_is_shown_as_it_stands() -> None:

@@ -53,9 +53,13 @@ ANSWERS = {
     ),
 }
 SAYS = {
-    "slack": (r"403.*invalid_token", "make a new webhook in Slack", "500"),
-    "discord": (r"404.*Unknown Webhook", "make a new webhook there, its URL into webhook_url_file", "503"),
-    "teams": (r"400.*TriggerInputSchemaMismatch", "it does not want such a message", "502"),
+    "slack": (r"403.*invalid_token", "create a new webhook in Slack", "500"),
+    "discord": (
+        r"404.*Unknown Webhook",
+        "create a new webhook there and put its URL into webhook_url_file",
+        "503",
+    ),
+    "teams": (r"400.*TriggerInputSchemaMismatch", "it rejects this message", "502"),
     "telegram": (r"Unauthorized", "check what bot_token_file holds", "Internal Server Error"),
     "pagerduty": (r"400.*Invalid routing key", "check what routing_key_file", "500"),
 }

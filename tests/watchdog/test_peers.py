@@ -188,7 +188,7 @@ def test_a_login_is_sent_as_the_user_that_is_named(tmp_path: Path) -> None:
     ]
 
 
-def test_a_password_that_is_no_text_is_a_finding_and_not_silence(tmp_path: Path) -> None:
+def test_a_password_that_is_not_text_is_a_finding_and_not_silence(tmp_path: Path) -> None:
     (tmp_path / "password").write_bytes(b"\xff\xfe")
     peer = Peer("gpu-2", Client("http://127.0.0.1:1", str(tmp_path / "password"), user="me"), 0)
 
@@ -198,6 +198,6 @@ def test_a_password_that_is_no_text_is_a_finding_and_not_silence(tmp_path: Path)
     assert len(list(peer.findings())) == 1
 
 
-def test_a_time_that_is_no_text_is_no_answer_of_an_alertmanager() -> None:
+def test_a_time_that_is_not_text_is_not_an_answer_of_an_alertmanager() -> None:
     with Answering(body='[{"updatedAt": null, "endsAt": 3}]') as server:
         assert "not an Alertmanager" in found_at(server.url)

@@ -105,7 +105,7 @@ def test_writes_that_fail_twice_in_a_row_are_found_though_some_samples_are_store
     assert watched.until("prometheus_not_storing") <= 20
 
 
-def test_one_write_that_failed_is_no_fault(watched: Watched) -> None:
+def test_one_write_that_failed_is_not_a_fault(watched: Watched) -> None:
     watched.site.values[FAILED] += 1
     assert [watched.look() for _ in range(5)] == [set()] * 5
 
@@ -163,7 +163,7 @@ def test_alerts_that_were_dropped_while_alertmanager_was_away_are_no_fault(watch
     assert watched.look() == set()
 
 
-def test_a_request_that_began_while_alertmanager_was_cut_off_and_ends_later_is_no_fault(
+def test_a_request_that_began_while_alertmanager_was_cut_off_and_ends_later_is_not_a_fault(
     watched: Watched,
 ) -> None:
     watched.alertmanager_answers_since = watched.clock.now

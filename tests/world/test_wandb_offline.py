@@ -1,4 +1,4 @@
-"""A trainer that reports to W&B offline: its folder is one run, whose files nobody takes for others."""
+"""A trainer that reports to W&B offline: its folder is one run, whose files no one takes for others."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Moment(NamedTuple):
     @property
     def jitter(self) -> float:
         """A small share by which values are off, another one each second."""
-        return dice(self.seed, self.number, round(self.seconds)).uniform(-0.02, 0.02)
+        return rng(self.seed, self.number, round(self.seconds)).uniform(-0.02, 0.02)
 
     def total(self, rate: Rate) -> float:
         """A counter that grows at this rate per second: its integral over all phases since the start."""
@@ -99,7 +99,7 @@ class Moment(NamedTuple):
         return found
 
     def mean(self, rate: Rate, seconds: float) -> float:
-        """The mean of a rate over the last so many seconds, 0 before the start."""
+        """The mean of a rate over the last ``seconds``, 0 before the start."""
         before = self._replace(seconds=max(0.0, self.seconds - seconds))
         return (self.total(rate) - before.total(rate)) / seconds
 
@@ -135,12 +135,12 @@ def _busy(phase: Phase) -> float:
     return phase.busy
 
 
-def dice(*seed: int) -> Random:
+def rng(*seed: int) -> Random:
     """Numbers that follow from the seed."""
     return Random(str(seed))  # noqa: S311  (no secret comes of it)
 
 
 def uuid(kind: str, *seed: int) -> str:
     """A name of this kind, ``GPU`` or ``MIG``, that looks like the driver's."""
-    digits = f"{dice(*seed).getrandbits(128):032x}"
+    digits = f"{rng(*seed).getrandbits(128):032x}"
     return f"{kind}-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

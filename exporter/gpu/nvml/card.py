@@ -1,4 +1,4 @@
-"""One GPU as NVML knows it, and every call that is made for it."""
+"""One GPU in NVML, and all calls for it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def calls(handle: Any, extras: Extras, driver: thermal.Version) -> Iterator[Call
     if extras.pcie and board.architecture(handle) < board.HOPPER:
         yield links.Throughput().call()
     # what has a number is read in one go for each tier; links that are counted one by one have their own
-    traffic, mistakes = ((), ()) if extras.links else (links.traffic(), links.mistakes())
+    traffic, error_fields = ((), ()) if extras.links else (links.traffic(), links.error_fields())
     fast = Fields((*board.FAST_FIELDS, *thermal.fields(driver), *traffic))
-    slow = Fields((*board.SLOW_FIELDS, *mistakes))
+    slow = Fields((*board.SLOW_FIELDS, *error_fields))
 
     def read_fast(handle: Any) -> list[Found]:
         found = fast.read(handle)
@@ -61,7 +61,7 @@ class NvmlCard:
         self._register = register
 
     def find(self) -> None:
-        """Look again for the GPU. Its number is no help: a lost GPU changes those of the others."""
+        """Look up the GPU again, by PCI bus id: a lost GPU changes the indices of the others."""
         self._forget()
         self._look_up()
 
@@ -72,7 +72,7 @@ class NvmlCard:
         return all(closed)
 
     def _forget(self) -> None:
-        """Forget what is of a GPU that was lost, or is no longer read."""
+        """Forget the state of a GPU that was lost, or is no longer read."""
         for call in self._calls:
             call.forget()
 
@@ -102,7 +102,7 @@ class NvmlCard:
 
 
 class LostCard:
-    """A GPU that NVML counts and gives no handle for. Only opening NVML anew can bring it back."""
+    """A GPU that NVML counts but gives no handle for. Only reopening NVML can bring it back."""
 
     uuid = ""
     quantities: Sequence[Quantity] = ()

@@ -2,7 +2,7 @@
 
 Only this module knows that wheels of ``nvidia-ml-py`` differ. A wheel names the functions of its day, and a
 driver has those of its own. What either of them lacks is an error as any other: ``FUNCTION_NOT_FOUND``.
-Numbers that wheels also name stand in this package themselves, since a wheel's may be another driver's.
+Numbers that wheels also name are defined in this package, since a wheel may be for another driver.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def ask(handle: Any, name: str, *arguments: Any) -> Any:
 
 
 def fill(handle: Any, name: str, *arguments: Any) -> None:
-    """Have ``nvmlDevice<name>`` write its answer into one of the arguments, whatever the wheel knows.
+    """Call ``nvmlDevice<name>``, which writes its answer into an argument, even if the wheel lacks it.
 
     ``arguments`` are those of NVML's own header, as ``ctypes`` takes them. Raises ``Error``.
     """

@@ -49,7 +49,7 @@ def traffic(link: int | None = None) -> Iterator[Field]:
         yield Field("nvlink", metric, ids, _labels(link), wide=True)
 
 
-def mistakes(link: int | None = None) -> Iterator[Field]:
+def error_fields(link: int | None = None) -> Iterator[Field]:
     """Errors of a link, or of all. No GPU counts all kinds: what it lacks is not worth a line."""
     scope = ALL if link is None else link
     kinds = {**(_SUMS if link is None else _EACH), **_FIFTH}
@@ -72,7 +72,8 @@ class Links:
     def _resize(self, count: int) -> None:
         self._links = range(count)
         self._traffic, self._mistakes = (
-            Fields(field for link in self._links for field in fields(link)) for fields in (traffic, mistakes)
+            Fields(field for link in self._links for field in fields(link))
+            for fields in (traffic, error_fields)
         )
 
     def _count(self, handle: Any) -> list[Found]:

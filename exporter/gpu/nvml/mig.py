@@ -31,8 +31,8 @@ class Instance(NamedTuple):
 class Mig:
     """The instances of one GPU.
 
-    Handles of instances are worth nothing once the GPU was split anew, and not all drivers give new
-    ones before NVML is opened anew. So a change is a ``CardError`` until another worker has taken over,
+    Handles of instances are invalid after a change of the MIG layout, and not all drivers give new ones
+    before NVML is reopened. So a change is a ``CardError`` until another worker has taken over,
     which knows nothing of how it was.
     """
 

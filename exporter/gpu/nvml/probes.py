@@ -64,7 +64,7 @@ def one(
 
 
 def either(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The first where this GPU and driver have it, else the second; found out anew each time."""
+    """The first where this GPU and driver have it, else the second; checked at each call."""
 
     def ask(handle: Any) -> Any:
         try:

@@ -90,7 +90,7 @@ class Processes:
         self._mark = Mark()
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Reset."""
         self._mark.forget()
 
     def read(self, handle: Any) -> Iterator[Found]:

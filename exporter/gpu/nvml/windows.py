@@ -105,7 +105,7 @@ class Window:
         self._found: list[Found] = []
 
     def forget(self) -> None:
-        """Begin anew, and free the samples in the library."""
+        """Reset, and free the samples in the library."""
         while self._samples:
             with suppress(library.Error):  # the library may be closed, or the GPU lost
                 library.call("GpmSampleFree", self._samples.pop())
@@ -166,11 +166,11 @@ class Mark:
         self._last = 0
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Reset."""
         self._last = 0
 
     def new(self, ask: Callable[[int], Iterable[tuple[int, T]]]) -> list[T]:
-        """What came since the last reading, in order. The first reading only finds out where to begin.
+        """Samples since the last reading, in order. The first reading only finds the starting point.
 
         ``ask`` gives times and samples; its argument is the time after which.
         """

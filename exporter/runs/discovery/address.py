@@ -66,8 +66,8 @@ class Allowed:
             if host in network and not any(network.prefixlen < cloud.prefixlen for cloud in clouds):
                 return f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"
         raise AddressError(
-            f"{text} lies in none of the allowed networks. "
-            "Fix: add its network to discovery.allow in config.yaml, if it is yours"
+            f"{text} is in none of the allowed networks. Fix: if the network is yours, add it to "
+            "discovery.allow in config.yaml"
         )
 
 
@@ -95,7 +95,9 @@ class Allowlist:
     def passed(self, source: str, place: object, addresses: Sequence[str]) -> tuple[str, ...]:
         """Return the addresses of a list that are allowed, each once; ``place`` is where the list stands."""
         if len(addresses) > MOST:
-            self.note(source, "too_many", f"{place} lists {len(addresses)} servers; the first {MOST} count")
+            self.note(
+                source, "too_many", f"{place} lists {len(addresses)} servers; only the first {MOST} are used"
+            )
         passed: dict[str, None] = {}
         for address in addresses[:MOST]:
             try:
@@ -111,7 +113,7 @@ class Allowlist:
 
 
 class AddressMap:
-    """``loopback`` is the name by which containers reach the machine that they run on; empty outside."""
+    """``loopback`` is the name by which containers reach their host; empty outside."""
 
     def __init__(self, loopback: str = "") -> None:
         self._loopback = loopback
@@ -120,12 +122,12 @@ class AddressMap:
             self._host = socket.gethostbyname(loopback or LOCALHOST)
 
     def of_prometheus(self, address: str) -> str:
-        """Return what Prometheus is to connect to."""
+        """Return the address for Prometheus to connect to."""
         host, _, port = address.rpartition(":")
         return f"{self._loopback}:{port}" if self._is_mapped(host) else address
 
     def of_ours(self, address: str) -> tuple[str, int]:
-        """Return what we are to connect to: an IP address and a port."""
+        """Return the IP address and port to connect to."""
         host, _, port = address.rpartition(":")
         return (self._host if self._is_mapped(host) else host.strip("[]")), int(port)
 

@@ -86,7 +86,7 @@ class Document:
             status = path.stat()
         except (FileNotFoundError, NotADirectoryError):
             if self.there:
-                self._note("gone", "is gone, or a link that leads nowhere")
+                self._note("gone", "does not exist, or is a broken link")
             self.there, self._good, self._judged = False, False, None
             return
         except OSError as error:
@@ -113,7 +113,7 @@ class Document:
         except OSError as error:
             self._refuse(version, "unreadable", f"cannot be read ({error.strerror})")
         except DamagedError as problem:
-            self._refuse(version, "damaged", f"{problem}; what it said before still holds")
+            self._refuse(version, "damaged", f"{problem}; its last valid content stays in use")
         else:
             self.addresses = self._allowlist.passed(self._source, self.path, addresses)
             self._judged, self._good, self.read = version, True, time.time()

@@ -133,7 +133,7 @@ class VerlFiles(FileSource):
         room = MOST_FILES - len(files)
         for path in new[room:]:
             if path not in self._left_out:
-                words = f"{path} is left out; {MOST_FILES} files are read"
+                words = f"{path} is skipped; at most {MOST_FILES} files are read"
                 self._allowlist.note(self.name, "too_many", words)
         self._left_out = frozenset(new[room:])
         for path in new[:room]:
@@ -188,7 +188,7 @@ def verl_addresses(content: bytes) -> list[str]:
 
 
 def _scalars(content: bytes) -> Iterator[tuple[list[Any], str]]:
-    """Yield each scalar with its path; nothing is built, so that neither depth nor aliases cost anything.
+    """Yield each scalar with its path; no objects are built, so depth and aliases cost nothing.
 
     A path has keys and places in lists, from the outside to the inside; ``None`` is a key still to come.
     """

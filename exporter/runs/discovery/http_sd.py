@@ -79,9 +79,9 @@ class Discovery:
             ]
         yield own("discovery_targets", "Servers found: served to Prometheus or not.", targets)
         failed: list[Sample] = [({"source": name, "reason": each}, count) for (name, each), count in errors]
-        yield own("discovery_errors_total", "What could not be read, or may be no target.", failed)
+        yield own("discovery_errors_total", "Unreadable sources and invalid targets.", failed)
         read = {source.name: source.read for source in self._sources if source.read is not None}
-        text = "When a source was last in good order."
+        text = "When a source was last valid."
         yield own("discovery_read_timestamp_seconds", text, by_label("source", read))
 
     def silence(self, address: str) -> float:
@@ -98,7 +98,7 @@ class Discovery:
             try:
                 self.turn()
             except Exception as fault:  # noqa: BLE001, PERF203  (an unforeseen one must not freeze the targets)
-                words = f"{type(fault).__name__}, which is a fault of Stepwatch"
+                words = f"{type(fault).__name__}, an internal error of Stepwatch"
                 self._allowlist.note(NAME, "fault", words, fault)
                 self._stop.wait(TURN_SECONDS)
         self._prober.close()
@@ -152,6 +152,6 @@ class Discovery:
             try:
                 self._last_good[source.name] = list(source.targets())
             except Exception as fault:  # noqa: BLE001  (an unforeseen one must not cost the others' targets)
-                words = f"{type(fault).__name__}, which is a fault of Stepwatch; what was known still holds"
+                words = f"{type(fault).__name__}, an internal error of Stepwatch; its last state stays in use"
                 self._allowlist.note(source.name, "fault", words, fault)
             yield from self._last_good.get(source.name, ())

@@ -54,7 +54,7 @@ class Schedule:
         self._known = set(addresses)
 
     def due(self, now: float, most: int) -> Iterator[str]:
-        """Yield those that are to be probed now, the one that has waited longest first."""
+        """Yield the addresses to probe now, the longest waiting first."""
         while most > 0 and self._queue and self._queue[0][0] <= now:
             _, address = heappop(self._queue)
             heappush(self._queue, (now + PROBE_SECONDS * random.uniform(0.75, 1.25), address))  # noqa: S311
@@ -119,7 +119,7 @@ class Prober:
                 self._probes.add(probe)
 
     def ended(self, seconds: float, now: float) -> Iterator[Outcome]:
-        """Wait at most so long, and yield how the probes that ended went."""
+        """Wait up to a timeout, and yield the results of the probes that ended."""
         for key, _ in self._selector.select(seconds):
             if key.data.goes_on():
                 self._selector.modify(key.fileobj, selectors.EVENT_READ, key.data)

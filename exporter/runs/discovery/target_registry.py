@@ -1,4 +1,4 @@
-"""All targets that any source reports: each address once, and whether it is to be served."""
+"""All targets of all sources: each address once, and whether it is served."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Source(Protocol):
     read: float | None
 
     def targets(self) -> Iterable[Target]:
-        """Return all targets that it knows of now; called in discovery's thread."""
+        """Return all current targets; called in discovery's thread."""
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class Entry:
         self.over = all(one.over for one in [one for one in targets if "run" in one.labels] or targets)
 
     def is_served(self, now: float, forget_after: float) -> bool:
-        """Whether Prometheus is to read it; one without a page is alive, and would seem to be lost."""
+        """Whether to serve it to Prometheus; a target without a page is alive, but would seem lost."""
         if self.page is False:
             return False
         if self.over:
@@ -115,7 +115,7 @@ class TargetRegistry:
                 self._allowlist.note(same[0].source, "too_many", words)
 
     def path(self, address: str) -> str:
-        """Return the page that is to be asked for; empty once it is known to be there."""
+        """Return the page to probe; empty once it is known to exist."""
         entry = self._entries.get(address)
         return entry.path if entry and not entry.page else ""
 
@@ -132,7 +132,8 @@ class TargetRegistry:
             entry.page = False
             words = (
                 f"servers of {entry.labels.get('run') or entry.address} have no page {entry.path}, so "
-                "Prometheus is not sent there. Fix: under verl, rollout.disable_log_stats=False for vLLM, "
+                "Prometheus does not scrape them. Fix: with verl, set rollout.disable_log_stats=False for "
+                "vLLM, "
                 f"rollout.prometheus.enable=True for SGLang (HTTP {outcome.status})"
             )
             self._allowlist.note(entry.sources[0], "no_page", words)
@@ -145,5 +146,5 @@ class TargetRegistry:
         return now - (entry.since if entry.accepted is None else entry.accepted)
 
     def served(self, now: float) -> list[Entry]:
-        """Return those that Prometheus is to read."""
+        """Return the targets to serve to Prometheus."""
         return [entry for entry in self if entry.is_served(now, self._forget_after)]

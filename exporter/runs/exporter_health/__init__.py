@@ -71,7 +71,7 @@ class Health:
         """
         late = time.time() - self.polled
         if self.polled and late > LOOK_SECONDS:
-            return False, f"no look at the logs for {late:.0f} s\n"
+            return False, f"the logs were not checked for {late:.0f} s\n"
         hung = [
             f"{mount} does not answer for {time.time() - since:.0f} s\n" for mount, since in self.hung.items()
         ]
@@ -98,20 +98,20 @@ class Health:
             "left_out_runs", "Runs beyond the limit, which are not watched.", by_label("state", left_out)
         )
         yield own("dormant_runs", "Runs that had ended before they were watched.", self.dormant)
-        yield own("name_collisions", "Logs whose short name another log has too.", self.collisions)
+        yield own("name_collisions", "Logs whose short name is not unique.", self.collisions)
         yield own("events_refused_total", "Events of too many runs in one log.", self.refused)
-        yield own("unjudged_runs", "Runs without a signal that rules look at.", self.unjudged)
-        text = "When the oldest log appeared that grows without a step of any run since."
+        yield own("unjudged_runs", "Runs without a signal that rules use.", self.unjudged)
+        text = "When the oldest log appeared that has grown since without a step of any run."
         yield own("log_without_step_timestamp_seconds", text, by_label("log", self.unstarted))
         yield own("duplicate_logs", "Logs of a run that is shown by another log of it.", self.duplicates)
         up: list[Sample] = [({"name": each.name, "source": each.source}, each.up) for each in self.targets]
         errors: list[Sample] = [({"name": each.name}, each.errors) for each in self.targets]
         answers = {each.name: each.answered for each in self.targets if each.answered is not None}
-        yield own("target_up", "1 for a polled page or server that answered last.", up)
+        yield own("target_up", "1 if the last poll of the page or server succeeded.", up)
         yield own("target_errors_total", "Polls that failed.", errors)
         yield own("target_answered_timestamp_seconds", "When it last answered.", by_label("name", answers))
-        yield own("poll_duration_seconds", "How long the last look took.", self.poll_seconds)
-        yield own("last_poll_timestamp_seconds", "When the logs were looked at.", self.polled)
+        yield own("poll_duration_seconds", "Duration of the last check of the logs.", self.poll_seconds)
+        yield own("last_poll_timestamp_seconds", "When the logs were last checked.", self.polled)
         for samples in self.others:
             yield from samples()
         yield from process.samples()

@@ -143,7 +143,7 @@ class Launch:
         log: The path of its log.
         failure: What kind of failure ended it: ``CUDA out of memory``; empty if that is not known.
         retry: The retry that it is or, where it ``waits``, that follows it.
-        waits: Whether another attempt is to follow.
+        waits: Whether another attempt will follow.
         retries: How many attempts of this log were retries.
         checkpoints: The complete checkpoints of the run, the oldest first.
     """
@@ -180,7 +180,7 @@ class Launch:
 
     @property
     def cause(self) -> str:
-        """Why it ended: ``out of memory``, ``SIGTERM``, ``exit code 1``; empty while it goes on."""
+        """Why it ended: ``out of memory``, ``SIGTERM``, ``exit code 1``; empty while it is running."""
         if self.orphaned or (self.ended is None and self.held is False):
             return "wrapper killed"
         if self.ended is None or (self.waits and self.held is not False):
@@ -296,7 +296,7 @@ def _lines(log: Path) -> tuple[Iterator[Any], bool | None]:
     except OSError:
         return iter(()), None
     try:
-        # The lock first: what its last holder wrote is then there.
+        # The lock first: then everything that its last holder wrote is visible.
         held = _is_locked(file)
         status = os.fstat(file)
         size = status.st_size if stat.S_ISREG(status.st_mode) else 0

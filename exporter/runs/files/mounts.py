@@ -2,7 +2,7 @@
 
 A call to a dead file server (NFS, FUSE) never returns, and nothing can end it but SIGKILL. So no thread that
 others wait for makes one. Which mount a path lies on is known from Linux's table of mounts, without a call to
-any of them; a link is followed one step at a time, each step in the thread of the mount that holds it.
+any of them; links are followed step by step, each step in the thread of its mount.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class HungError(OSError):
 
 
 class Call(Future[T]):
-    """A call that was handed over. ``late``: its caller no longer waits, so it is to end when it can."""
+    """A queued call. ``late``: its caller no longer waits, so it should end as soon as it can."""
 
     late = False
 
     def wait(self, seconds: float) -> bool:
-        """Return whether the call is done, at the latest after so long."""
+        """Wait for the call up to a timeout; returns whether it is done."""
         self.late = not futures.wait((self,), max(0.0, seconds)).done
         return not self.late
 
@@ -89,7 +89,7 @@ class Mount:
                 self._waiting.remove((call, work))
         raise HungError(self)
 
-    def stir(self) -> None:
+    def mark_alive(self) -> None:
         """Note that the file system answered: one call may make many requests."""
         self._alive_at = time.monotonic()
 
@@ -120,7 +120,7 @@ class Mount:
 
 
 class Mounts:
-    """The mounts of this machine, as the table of the kernel lists them. Where there is none, all is one."""
+    """The mounts of this machine, by the kernel's table; without that table, one mount."""
 
     def __init__(self, table: Path = TABLE) -> None:
         self._table = table

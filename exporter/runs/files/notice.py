@@ -133,7 +133,7 @@ def text(refusal: Refusal) -> str:
     what = "folder cannot be entered" if refusal.passing else "cannot be read"
     problem = f"{_shown(refusal.path)}: {what}: {os.strerror(refusal.number)}."
     if refusal.number not in (errno.EACCES, errno.EPERM):
-        return f"{problem} It is tried again and again."
+        return f"{problem} The exporter keeps retrying."
     return f"{problem} {_permission(refusal)}"
 
 
@@ -155,7 +155,7 @@ def _permission(refusal: Refusal) -> str:
     else:
         who, shift = ("g", 3) if status.st_gid in groups else ("o", 0)
     if status.st_mode >> shift & bits == bits:
-        fix = "its mode allows it, so look at access lists (getfacl), SELinux or the share it lies on"
+        fix = "its mode allows it, so check access lists (getfacl), SELinux, or the share that it is on"
     else:
         fix = f"chmod {who}+{rights} {_shown(shlex.quote(str(refusal.path)))}"
     kind, mode = "folder" if is_folder else "file", f"{stat.S_IMODE(status.st_mode):o}"

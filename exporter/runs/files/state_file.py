@@ -135,7 +135,7 @@ class StateFolder:
             folder = self.folder
             if self._opening is None:
                 mount, _ = self._mounts.resolve(str(folder))
-                self._opening = mount.start(lambda: _opened(folder, begun, mount.stir))
+                self._opening = mount.start(lambda: _opened(folder, begun, mount.mark_alive))
             if self._opening.wait(PATIENCE_SECONDS):
                 self._known, self.since = self._opening.result()
 
@@ -149,7 +149,7 @@ class StateFolder:
         return about is not None and about.writer
 
     def load(self, log: Path) -> Saved | None:
-        """What was saved for a log; a file that cannot be read, or is not as it was written, is none.
+        """What was saved for a log; nothing if the file is unreadable or damaged.
 
         Raises:
             HungError: the folder does not answer.
@@ -186,7 +186,7 @@ class StateFolder:
             self._known[about.log] = about
 
     def forget(self, log: Path) -> None:
-        """The log is gone for good.
+        """Remove the state of a log that no longer exists.
 
         Raises:
             OSError: the state folder cannot be written.
@@ -206,10 +206,10 @@ class StateFolder:
 
 
 def _opened(
-    folder: Path, begun: float, stir: Callable[[], None] = lambda: None
+    folder: Path, begun: float, mark_alive: Callable[[], None] = lambda: None
 ) -> tuple[dict[str, About], float]:
     """What the files of a folder are about, and since when it is used; a new one is from now on."""
-    known, path = dict(_listed(folder, stir)), folder / SINCE_FILE
+    known, path = dict(_listed(folder, mark_alive)), folder / SINCE_FILE
     with suppress(OSError, ValueError):
         if body := read(path, SINCE_TITLE, ABOUT_BYTES):
             return known, float(body)
@@ -219,17 +219,17 @@ def _opened(
     return known, since
 
 
-def _listed(folder: Path, stir: Callable[[], None] = lambda: None) -> Iterator[tuple[str, About]]:
+def _listed(folder: Path, mark_alive: Callable[[], None] = lambda: None) -> Iterator[tuple[str, About]]:
     """What the files of a folder are about."""
     with suppress(OSError):
         for path in folder.iterdir():
-            stir()
+            mark_alive()
             if path.suffix == SUFFIX and (about := _read_about(path)):
                 yield about.log, about
 
 
 def _read_about(path: Path) -> About | None:
-    """What a file is about, unless it is no state file of today."""
+    """What a file is about, unless it is not a state file of this version."""
     try:
         with path.open("rb") as file:
             title, about = file.read(ABOUT_BYTES).split(b"\n", 2)[:2]

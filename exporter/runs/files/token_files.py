@@ -1,4 +1,4 @@
-"""Files that hold a token, one word, which stands nowhere else."""
+"""Files that hold a token, one word."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def read(path: Path) -> str:
     """The token.
 
     Raises:
-        TokenFileError: there is none.
+        TokenFileError: it cannot be read, or holds no token.
     """
     try:
         token = _content(path).decode("ascii").strip()
@@ -39,7 +39,7 @@ def _content(path: Path) -> bytes:
 
 
 def open_to_all(path: Path) -> str | None:
-    """What is to be said of a file that every user of the machine may read; ``None`` of another."""
+    """Return a warning about a file that every user of the machine may read, else ``None``."""
     try:
         mode = path.stat().st_mode
     except OSError:

@@ -1,4 +1,4 @@
-"""What people said of alerts: a false alarm, or right. One line of JSON each, appended to a file for good."""
+"""Verdicts of people on alerts: false alarm or right. JSON lines, only appended."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FullError(Exception):
 
 
 class Verdict(NamedTuple):
-    """What was said of an alert; times are in seconds since the epoch.
+    """A verdict on an alert; times are in seconds since the epoch.
 
     Attributes:
         run: The run that it is about.
@@ -31,7 +31,7 @@ class Verdict(NamedTuple):
         since: When it began to fire, in whole seconds; 0 if that is not known.
         verdict: One of ``WORDS``.
         note: Why; may be empty.
-        at: When it was said.
+        at: When it was given.
     """
 
     run: str

@@ -16,7 +16,7 @@ _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 def value(number: float | None, unit: str = "short") -> str:
-    """A number in four digits, with a unit that Grafana knows by this name."""
+    """A number in four digits, with Grafana's unit of this name."""
     if number is None:
         return NOTHING
     if math.isfinite(number):

@@ -134,7 +134,7 @@ class Pages:
         return self._made("unknown", "../", name=name, near=near, omitted=omitted)
 
     def verdict(self, verdict: Verdict) -> bytes:
-        """The page that asks whether an alert was right, with what was said so far."""
+        """The page that asks whether an alert was right, with the verdict so far."""
         return self._made("verdict", "./", verdict=verdict, words=WORDS, note_characters=NOTE_CHARACTERS)
 
     def _made(self, template: str, root: str, **values: Any) -> bytes:

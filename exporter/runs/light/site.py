@@ -118,9 +118,9 @@ class Light:
         (signal, *_) = parse_qs(request.query).get("signal", [""])
         found = self._meant(request)
         if not signal:
-            return _refused("400 Bad Request", "Expected: ?signal= and a name.", self._signals(found))
+            return _refused("400 Bad Request", "Expected: ?signal=NAME.", self._signals(found))
         if len(found) > 1:
-            words = f"Several clusters have a run named {name}. Expected: &cluster= and a name."
+            words = f"Several clusters have a run named {name}. Expected: &cluster=NAME."
             return _refused("300 Multiple Choices", words, sorted(run.cluster or "" for run in found))
         series = self._overview.series(found[0], signal) if found else None
         if series:
@@ -216,7 +216,7 @@ def _alert_document(alert: Firing) -> dict[str, Any]:
 
 
 def _reading() -> Answer:
-    words = "The logs are still being read. Ask again in some seconds."
+    words = "The logs are still being read. Retry in a few seconds."
     return _refused("503 Service Unavailable", words, [])
 
 

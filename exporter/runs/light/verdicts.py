@@ -37,8 +37,8 @@ class Verdicts:
     def _asked(self, request: Request) -> Answer:
         try:
             about = _about(request)
-            said = (each for each in self._log.latest() if each[:3] == about[:3])
-            return self._page(next(said, about))
+            known = (each for each in self._log.latest() if each[:3] == about[:3])
+            return self._page(next(known, about))
         except ValueError as problem:
             return text("400 Bad Request", f"{problem}\n")
         except OSError as error:
@@ -53,7 +53,7 @@ class Verdicts:
         except ValueError as problem:
             return text("400 Bad Request", f"{problem}\n")
         except FullError:
-            words = "Not recorded: there are as many verdicts as are kept. Fix: move verdicts.jsonl away."
+            words = "Not recorded: verdicts.jsonl is full. Fix: move the file away."
             return text("507 Insufficient Storage", f"{words}\n")
         except OSError as error:
             return _unavailable("written", error)
@@ -76,7 +76,7 @@ def _about(request: Request) -> Verdict:
     asked = {key: values[0] for key, values in parse_qs(request.query).items()}
     run, alert, since = asked.get("run", ""), asked.get("alert", ""), asked.get("since", "0")
     if not run or not run.isprintable() or len(run) > NAME_CHARACTERS or not _ALERT.fullmatch(alert):
-        raise ValueError("Expected: ?alert= and its name, &run= and the run's.")
+        raise ValueError("Expected: ?alert=NAME&run=NAME.")
     if not since.isdecimal() or len(since) > 12:
         raise ValueError("Invalid `since`. Expected: whole seconds since 1970.")
     return Verdict(run, alert, int(since), "", "", 0.0)
@@ -89,15 +89,18 @@ def _verdict(request: Request) -> Verdict:
         ValueError: The form or the query is not such.
     """
     fields = parse_qs(request.body.decode("utf-8", "replace"), max_num_fields=8)
-    said, note = (fields.get(name, [""])[0].strip() for name in ("verdict", "note"))
-    if said not in WORDS:
+    choice, note = (fields.get(name, [""])[0].strip() for name in ("verdict", "note"))
+    if choice not in WORDS:
         raise ValueError(f"Invalid `verdict`. Expected: one of {', '.join(WORDS)}.")
     if not note.isprintable() or len(note) > NOTE_CHARACTERS:
         expected = f"one line of at most {NOTE_CHARACTERS} printable characters"
         raise ValueError(f"Invalid `note`. Expected: {expected}.")
-    return _about(request)._replace(verdict=said, note=note, at=time.time())
+    return _about(request)._replace(verdict=choice, note=note, at=time.time())
 
 
 def _unavailable(done: str, error: OSError) -> Answer:
-    words = f"Verdicts cannot be {done}: {error.strerror}. Fix: free space, or rights, for the state folder."
+    words = (
+        f"Verdicts cannot be {done}: {error.strerror}. Fix: free space, or correct the permissions of the "
+        "state folder."
+    )
     return text("503 Service Unavailable", f"{words}\n")

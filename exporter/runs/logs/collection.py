@@ -163,7 +163,7 @@ class Logs:
     # Search
 
     def _search(self) -> tuple[list[Log], bool]:
-        """Search each mount whose turn it is; returns the logs that are gone, and whether one was."""
+        """Search each mount whose turn it is; returns the removed logs, and whether a mount was searched."""
         now = self._time.monotonic()
         if now >= self._next_roots:
             self._next_roots = now + DISCOVER_SECONDS
@@ -188,7 +188,7 @@ class Logs:
         return gone, searched
 
     def _place_starts(self) -> None:
-        """Search each mount from where its search begins now."""
+        """Search each mount from its current starting points."""
         searched = [branch for branch in self._branches.values() if branch.starts]
         starts = self._starts.by_mount(start for branch in searched for start in branch.beyond)
         for mount in starts.keys() | self._branches.keys():
@@ -203,7 +203,7 @@ class Logs:
                 log.mount = self._mounts.of(str(log.path.absolute()))
 
     def _take(self, branch: Branch) -> list[Log]:
-        """Follow what a search found; returns the logs that are gone."""
+        """Follow the logs that a search found; returns the removed logs."""
         if branch.search is None:
             return []
         done, branch.search = branch.search, None
@@ -253,7 +253,7 @@ class Logs:
         log = self.by_path.get(found.path)
         if log is None:
             return False
-        if log.reading and log.mount is not branch.mount:  # its old mount hangs for good, and is mounted anew
+        if log.reading and log.mount is not branch.mount:  # its old mount hangs for good, and was remounted
             log.save()
             self._drop(log)
             return False
@@ -310,7 +310,7 @@ class Logs:
                     return
             self._read(log)
             if branch is not None:
-                branch.mount.stir()
+                branch.mount.mark_alive()
             if log.more:
                 waiting.append(log)
                 self._time.sleep(YIELD_SECONDS)
@@ -328,7 +328,7 @@ class Logs:
         log.problem = problem
 
     def _leave_out(self) -> list[Log]:
-        """Follow the logs with runs beyond the limit no more; what their runs know is saved."""
+        """Stop following the logs of runs beyond the limit, after saving their state."""
         with_runs = [log for log in self if log.run_set is not None]
         late, wall = self._late(), self._time.time()
         surplus: dict[Path, LeftOut] = {}

@@ -61,7 +61,7 @@ class Seen(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Where a search begins, or goes on once it has come to another mount.
+    """Where a search begins, or continues on another mount.
 
     ``path`` is as users see it, ``real`` the same without links. ``rest`` are the parts of a glob that have
     yet to be matched; ``root`` is the folder below which files are named. ``linked``: it lies behind a link.
@@ -108,10 +108,10 @@ class Scope:
             return None
         return resolution.real
 
-    def stir(self) -> None:
-        """The file system has answered."""
+    def mark_alive(self) -> None:
+        """Note that the file system answered."""
         if self._mount is not None:
-            self._mount.stir()
+            self._mount.mark_alive()
 
 
 def files(patterns: Sequence[str], refusals: Refusals | None = None) -> Iterator[Found]:
@@ -126,7 +126,7 @@ def files(patterns: Sequence[str], refusals: Refusals | None = None) -> Iterator
 
 
 def fixed_part(pattern: str) -> str:
-    """What of a pattern is the same for all that it matches; all of it if it is no glob."""
+    """The fixed part of a pattern; all of it if it is not a glob."""
     return str(Path(*takewhile(WILDCARDS.isdisjoint, Path(pattern).parts)))
 
 
@@ -260,14 +260,14 @@ class _Search:
         return folder
 
     def _entries(self, folder: str, *, hidden: bool = False) -> list[os.DirEntry[str]]:
-        """What is in a folder; it mostly tells what an entry is without another call of the system."""
+        """The entries of a folder; their types are mostly known without a further system call."""
         try:
             with os.scandir(folder) as entries:
                 found = [entry for entry in entries if hidden or not entry.name.startswith(".")]
         except OSError as error:
             self._refusals.note(Path(folder), error)
             return []
-        self._scope.stir()
+        self._scope.mark_alive()
         return sorted(found, key=lambda entry: entry.name)
 
     def _status(self, path: str) -> os.stat_result | None:
@@ -277,7 +277,7 @@ class _Search:
         except OSError as error:
             self._refusals.note(Path(path), error)
             return None
-        self._scope.stir()
+        self._scope.mark_alive()
         return status if stat.S_ISREG(status.st_mode) else None
 
 

@@ -33,7 +33,7 @@ def is_part(path: str) -> bool:
 
 
 def gathered(found: Iterable[Found]) -> Iterator[Found]:
-    """The logs that the files make up; a file that stands for itself passes as it is."""
+    """The logs that the files make up; a file that is a log by itself is returned unchanged."""
     groups: dict[Path, list[tuple[Order, Found]]] = {}
     files = list(found)
     of_wandb = {file.path.parent for file in files if file.path.suffix == WANDB_FILE}

@@ -37,11 +37,11 @@ GIVE_UP_BYTES = 64 * 1024 * 1024
 """A text without a single record in so many bytes is not a trainer's log."""
 
 _NOTHING = 0, False, None
-"""The version of a text whose writer was never seen and that had no news while it was followed."""
+"""The version of a text whose writer was never seen and that did not grow while it was followed."""
 
 
 class Preamble:
-    """What a text without a record said so far, as a run without a step.
+    """The lines of a text without a record so far, as a run without a step.
 
     ``failed`` is when it last reported an error, in seconds of the steady clock.
     """
@@ -256,14 +256,14 @@ class Log:
                 if block is not None:
                     self._take(block, self._clock(block, wall, steady), size)
                 if self.unread_since is not None:
-                    self._excuse(wall, steady, grown=block is not None and block.grown)
+                    self._exclude_gap(wall, steady, grown=block is not None and block.grown)
         self._read_at = wall
 
     def _read_launch(self, wall: float) -> None:
         """A wrapped trainer is a run, whatever it prints."""
         found = launch.read(self.path)
         if found is not None and found.ended is not None and self.written > found.ended + GONE_SECONDS:
-            found = None  # the log goes on without a wrapper
+            found = None  # the log continues without a wrapper
         self.launch = found
         if self.launch is None:
             return
@@ -280,13 +280,13 @@ class Log:
         if self.unread_since is None:
             self.unread_since, self._unread_from = wall, steady
 
-    def _excuse(self, wall: float, steady: float, *, grown: bool) -> None:
-        """A log that could not be read was not silent, nor were its runs: trainers waited as well."""
+    def _exclude_gap(self, wall: float, steady: float, *, grown: bool) -> None:
+        """Do not count unreadable time as silence of a log and its runs: trainers waited too."""
         if not grown:
             seconds = steady - self._unread_from
             self._quiet_from = min(steady, self._quiet_from + seconds)
             for run in self.runs:
-                run.excuse(seconds, wall, steady)
+                run.exclude_gap(seconds, wall, steady)
         self.unread_since = None
 
     def _clock(self, block: Block, wall: float, steady: float) -> Clock:

@@ -1,4 +1,4 @@
-"""One mount: where its search for logs begins, which files it keeps, and which it ignores."""
+"""The search for logs on one mount: starting points, and which files are logs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Starts:
         for pattern in self._paths:
             try:
                 mount, real = self._mounts.resolve(fixed_part(pattern))
-            except OSError:  # what was known still holds
+            except OSError:  # the last known state stays valid
                 continue
             self._roots[pattern] = mount, start_of(pattern, real)
 
@@ -47,7 +47,7 @@ class Starts:
         return starts
 
     def _lead(self, start: Start, known: dict[Start, tuple[Mount, Start]]) -> tuple[Mount, Start] | None:
-        """The mount that a way off another one leads to, and where the search goes on there."""
+        """The mount that a path leads to from another mount, and where the search continues there."""
         if self._mounts.begins_at(start.real):
             return self._mounts.of(start.real), start
         if start in known and known[start][0] in self._mounts:

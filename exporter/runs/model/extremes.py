@@ -23,7 +23,7 @@ class Detail:
         self.stretches = MOST_STRETCHES
 
     def set_runs(self, runs: int) -> None:
-        """Fit the curves of so many runs into memory."""
+        """Fit the curves of this number of runs into memory."""
         self.stretches = MOST_STRETCHES
         while self.stretches > LEAST_STRETCHES and self.stretches * runs > ALL_STRETCHES:
             self.stretches //= 2

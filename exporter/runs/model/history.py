@@ -109,7 +109,7 @@ class History:
         self._rows.append((step, time, new))
 
     def resume(self, step: int) -> None:
-        """Another attempt goes on from an earlier step."""
+        """Another attempt continues from an earlier step."""
         self._restarts.append(step)
         for curve in (*self._curves.values(), *self._means.values()):
             curve.breaks()

@@ -1,4 +1,4 @@
-"""Whether a run goes on, has ended, and how: from its log, its writer and its silence."""
+"""Whether and how a run has ended: from its log, its writer and its silence."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Silence:
 
 @dataclass(slots=True)
 class Evidence:
-    """What is known about how a run goes on; times in seconds of one clock.
+    """The signs of life of a run; times in seconds of one clock.
 
     ``quiet`` and ``gone`` are for how long the log has not grown and the writer has been away
     (``None``: it is there, or cannot be seen). ``held``: a writer holds the log open. ``launched`` is the

@@ -1,4 +1,4 @@
-"""An operator's marks: a change of level was wanted, so the run is measured anew from its next step on.
+"""An operator's marks: after an intended change of level, a run is re-baselined from its next step on.
 
 A mark is known by its place in the run, not in the file: a log that is read again from its beginning
 passes the same places, and one that was emptied never passes them again.
@@ -26,12 +26,12 @@ class Mark(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """The place behind which levels begin anew."""
+        """The place after which levels are re-baselined."""
         return self.attempt, self.step
 
 
 class Marks:
-    """The last marks of one run, oldest first; no two have one note, since that tells them apart."""
+    """The last marks of one run, oldest first; notes are unique, since they distinguish marks."""
 
     def __init__(self, saved: Iterable[Iterable[Any]] = ()) -> None:
         self.all = [Mark(*mark) for mark in saved]

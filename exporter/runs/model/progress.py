@@ -1,4 +1,4 @@
-"""Where each part of a trainer stands: which step it logged last, and what of it was counted.
+"""Progress of each part of a trainer: its last logged step, and which steps were counted.
 
 Trainers log a step in several records, log steps again after a resume, and repeat unchanged
 numbers. This module decides which of a record's signals are new measurements.
@@ -74,7 +74,7 @@ Numbers that stay the same for longer are what the trainer measures: the run is 
 
 
 class Kind(Enum):
-    """What a record is to the run."""
+    """The role of a record in the run."""
 
     NEW = auto()
     RESUME = auto()
@@ -154,8 +154,8 @@ class Progress:
             self.seen += 1
         return new
 
-    def measure_anew(self) -> None:
-        """What was measured so far says nothing any more: patience has no claim to those steps."""
+    def rebaseline(self) -> None:
+        """Forget the measured steps: after a re-baseline, patience starts at 0."""
         self.since, self.seen = None, 0
 
     def snapshot(self) -> dict[str, Any]:

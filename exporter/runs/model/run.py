@@ -1,4 +1,4 @@
-"""One training run: its records, its statistics, and what is known about how it goes on."""
+"""One training run: its records, its statistics and its signs of life."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from exporter.runs.signals.reading import Reading
 from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, Servers, TotalSteps
 from exporter.runs.signals.truncation import Truncation
 from exporter.runs.stats.catalogue import Hold, Statistic
-from exporter.runs.stats.statistics import Held, SignalStatistics, anew, by_signal
+from exporter.runs.stats.statistics import Held, SignalStatistics, by_signal, rebaselined
 
 MOST_SERVER_LINES = 100
 """Of one start: each kind of model may have servers of its own."""
@@ -96,8 +96,8 @@ class Times:
             if (time := getattr(self, name)) is not None:
                 setattr(self, name, time + seconds)
 
-    def excuse(self, seconds: float, now: float) -> None:
-        """For so long until now the log could not be read."""
+    def exclude_gap(self, seconds: float, now: float) -> None:
+        """Exclude a time up to now in which the log could not be read."""
         if self.last is not None:
             self.shift(min(seconds, max(0.0, now - self.last)))
 
@@ -136,7 +136,7 @@ class Run:
     that rules look at first exist only then, since a replay of an old log must raise nothing.
     ``moved`` is when the last one was logged, in seconds of the steady clock. ``serial`` is unique.
     ``restarts`` counts all starts but the first, ``resumes`` those that did not begin from scratch;
-    the last of these ``lost`` so many steps, which are made a second time. ``servers`` are those of the
+    the last of these ``lost`` this many steps, which are repeated. ``servers`` are those of the
     last start.
     """
 
@@ -186,11 +186,11 @@ class Run:
             case ResponseLimit(tokens):
                 self.response_limit = tokens
             case Servers():
-                self._meet(event)
+                self._add_servers(event)
             case Ended() if event.certain or self.ended is None:
                 self.ended = event
 
-    def _meet(self, servers: Servers) -> None:
+    def _add_servers(self, servers: Servers) -> None:
         """Servers that are reported without a step between them are of one start; later ones replace them."""
         kept = () if self._stepped else self.servers
         if servers not in kept and len(kept) < MOST_SERVER_LINES:
@@ -204,9 +204,9 @@ class Run:
         advanced = record.step > self.progress.step
         stream = self.progress.take(record)
         if self.marks.passed(before, self.place):
-            self.statistics = anew(self.statistics)
+            self.statistics = rebaselined(self.statistics)
             self.held.clear()
-            self.progress.measure_anew()
+            self.progress.rebaseline()
         found = self.reading.signals(record.values)
         if self.options.recorder is not None:
             self.options.recorder(self, record, found, clock)
@@ -215,7 +215,7 @@ class Run:
             self._measure(found, record, stream, clock)
 
     def _begin(self, kind: Kind, record: Record) -> None:
-        """Another attempt begins, if the record is the first of one."""
+        """Begin another attempt, if the record is the first of one."""
         if kind is Kind.FROM_SCRATCH:
             self.restarts += 1
             self.marks.forget(self.restarts)
@@ -230,9 +230,9 @@ class Run:
             for statistics in self.statistics.values():
                 statistics.resume()
 
-    def excuse(self, seconds: float, wall: float, steady: float) -> None:
-        """Have the run not look silent for a time in which its log could not be read."""
-        self.times.excuse(seconds, wall)
+    def exclude_gap(self, seconds: float, wall: float, steady: float) -> None:
+        """Do not count a time in which the log could not be read as silence of the run."""
+        self.times.exclude_gap(seconds, wall)
         if self.moved is not None:
             self.moved = min(steady, self.moved + seconds)
 
@@ -242,7 +242,7 @@ class Run:
         return self.restarts, self.progress.step
 
     def mark(self, time: float, note: str) -> None:
-        """Measure the run anew from its next step on; ``time`` in seconds since the epoch."""
+        """Re-baseline the run from its next step on; ``time`` in seconds since the epoch."""
         self.version += 1
         self.marks.add(Mark(*self.place, time, note))
 

@@ -112,7 +112,7 @@ class RunSource(Protocol):
     named_by_path: Mapping[Path, PurePath]
 
     def start(self) -> None:
-        """Begin what goes on in the background."""
+        """Start the background threads."""
 
     def look(self) -> bool:
         """Read what is new, without the collector's lock; return whether there is more to read at once."""

@@ -1,1 +1,1 @@
-"""What became of each run over its steps, how its core signals are, and which alerts Prometheus knows."""
+"""The history of each run, the state of its core signals, and its alerts in Prometheus."""

@@ -1,4 +1,4 @@
-"""Runs that agents read, as the hub's Prometheus has them: what this exporter cannot know by itself.
+"""Runs that agents read, from the hub's Prometheus: this exporter does not read their logs.
 
 A run is known by ``cluster`` and ``run``, as rules know it: what several nodes send of one is one run.
 """

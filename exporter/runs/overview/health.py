@@ -125,7 +125,7 @@ def _begun(alerts: Sequence[Firing], worst: _Bound | None) -> int | None:
 def _of_trainer(signal: str, run: RunSummary, panels: Panels) -> _Reading:
     panel = panels.of(signal)
     if panel is None:
-        return _Reading(_NO_PANEL, None, None, None, "No panel shows it.")
+        return _Reading(_NO_PANEL, None, None, None, "No panel shows this signal.")
     smooth = next((line for line in panel.curves if line.smoothed and line.signal == signal), None)
     judged = run.means.get(signal) if smooth else None
     return _Reading(
@@ -133,7 +133,7 @@ def _of_trainer(signal: str, run: RunSummary, panels: Panels) -> _Reading:
         run.latest.get(signal),
         run.usual.get(signal) if judged is None else judged,
         smooth,
-        "The trainer does not log it.",
+        "The trainer does not log this signal.",
     )
 
 
@@ -165,7 +165,7 @@ def _state(value: float | None, severities: Collection[str], *, known: bool) -> 
 
 
 def _range(bounds: Sequence[_Bound], severity: str) -> Range:
-    """The tightest limits of a severity; those that stand alone count first."""
+    """The tightest limits of a severity; limits that alone raise an alert take precedence."""
     own = [bound for bound in bounds if bound.limit.severity == severity]
     own = [bound for bound in own if bound.limit.alone] or own
     low = [bound.at for bound in own if bound.limit.side == "low"]
@@ -195,11 +195,11 @@ def _diagnosis(
     if bounds:
         names = " and ".join(dict.fromkeys(bound.limit.alert for bound in bounds))
         alone = any(bound.limit.alone for bound in bounds)
-        return f"Within the limits of {names}." if alone else f"{names} looks at it together with more."
+        return f"Within the limits of {names}." if alone else f"{names} uses it together with other signals."
     if not limits:
-        return f"No alert has a limit for it. {advice}"
+        return f"No alert has a limit for this signal. {advice}"
     return (
-        f"Its limits are not known. {problem} {advice}"
+        f"Its limits are unknown. {problem} {advice}"
         if problem
         else f"Its limits are not known yet. {advice}"
     )

@@ -57,7 +57,7 @@ class Overview:
         watchdog: URL of the watchdog, if there is one.
         alertmanager: URL of the Alertmanager that silences alerts, if there is one.
         external_labels: Of Prometheus, which alerts have there.
-        actions: URL of the circuit breaker, if there is one, and where people open its page.
+        actions: URL of the circuit breaker, if there is one, and the public URL of its page.
         remote: Whether Prometheus is a hub's, whose agents' runs are shown as well.
     """
 
@@ -117,11 +117,15 @@ class Overview:
     def samples(self) -> Iterator[Metric]:
         """Metrics about Prometheus' answers and the file of panels."""
         answered = self._prometheus.answers.answered
-        yield own("prometheus_errors_total", "Questions not answered.", self._prometheus.errors)
         yield own(
-            "prometheus_answered_timestamp_seconds", "When it last did.", [] if answered is None else answered
+            "prometheus_errors_total", "Queries that Prometheus did not answer.", self._prometheus.errors
         )
-        yield own("panels_errors_total", "Files of panels not usable.", self._file.errors)
+        yield own(
+            "prometheus_answered_timestamp_seconds",
+            "When Prometheus last answered.",
+            [] if answered is None else answered,
+        )
+        yield own("panels_errors_total", "Invalid files of panels.", self._file.errors)
 
     def runs(self) -> list[RunSummary]:
         """All runs."""
@@ -311,7 +315,7 @@ def _episodes(past: Past, firing: tuple[Firing, ...], step: int | None) -> tuple
 
 @dataclass(frozen=True)
 class RunHistory:
-    """What the exporter and Prometheus know of a run's past, and the panels that show it."""
+    """The history of a run from the exporter and Prometheus, and the panels that show it."""
 
     snapshot: HistorySnapshot
     panels: Panels

@@ -153,7 +153,7 @@ class Panels:
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """The curves that only Prometheus knows."""
+        """The curves that only Prometheus has."""
         return tuple(query for panel in self.panels for query in panel.queries)
 
     @property
@@ -203,7 +203,8 @@ class PanelFile(Poller):
             self.panels = read(self._file)
         except ValueError as problem:
             self.errors += 1
-            left = "Curves are shown without limits" if self.panels is BARE else "The panels of before stay"
+            bare = self.panels is BARE
+            left = "Curves are shown without limits" if bare else "The previous panels stay in use"
             logger.warning("%s %s.", problem, left)
 
 
@@ -224,7 +225,7 @@ def read(file: ConfigFile) -> Panels:
     raise file.error(fault, "the panels that generate.py writes")
 
 
-def said(texts: Mapping[str, str]) -> Book:
+def book_of(texts: Mapping[str, str]) -> Book:
     """Return the runbook's paragraphs of an alert that there are."""
     return tuple((heading, str(texts[name])) for name, heading in HEADINGS.items() if texts.get(name))
 
@@ -232,7 +233,7 @@ def said(texts: Mapping[str, str]) -> Book:
 def _notices(found: Mapping[str, Any] | None) -> Notices:
     if found is None:  # of an older version
         return Notices()
-    book = {str(alert): said(texts) for alert, texts in found["book"].items()}
+    book = {str(alert): book_of(texts) for alert, texts in found["book"].items()}
     return Notices(bool(found["receivers"]), float(found["keep_firing_seconds"]), book)
 
 

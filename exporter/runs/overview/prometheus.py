@@ -1,4 +1,4 @@
-"""What Prometheus knows of runs: the alerts that fire, limits and GPUs now, and the past of each run."""
+"""Runs in Prometheus: firing alerts, current limits and GPUs, and the history of each run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from exporter.runs.overview import agents
 from exporter.runs.overview.agents import AgentRun
 from exporter.runs.overview.models import Episode, Firing, RunId
 from exporter.runs.overview.onset import ONSET, ONSET_STEP
-from exporter.runs.overview.panels import RUN, Query, said
+from exporter.runs.overview.panels import RUN, Query, book_of
 from exporter.runs.overview.pollers import Poller
 from exporter.runs.remote import web
 from exporter.runs.remote.web import PollError
@@ -99,7 +99,7 @@ class Span(NamedTuple):
     curves: tuple[Query, ...] = ()
 
     def interval(self, points: int) -> float:
-        """Seconds between two of so many points."""
+        """Seconds between two points, for a number of points."""
         return max(FINEST, (self.end - self.start) / points)
 
 
@@ -135,7 +135,7 @@ class Client:
             onsets = self._get("query", {"query": _ONSETS})["result"] if active else []
             known = {_identity(each["metric"]): float(each["value"][1]) for each in onsets}
             texts = self._get("query", {"query": _BOOK})["result"] if active else []
-            book = {each["metric"]["alertname"]: said(each["metric"]) for each in texts}
+            book = {each["metric"]["alertname"]: book_of(each["metric"]) for each in texts}
             for alert in active:
                 if alert["state"] == "firing":
                     found.setdefault(self._about(alert["labels"]), []).append(
@@ -228,8 +228,8 @@ class Client:
             yield
         except (ValueError, LookupError, TypeError, AttributeError) as problem:
             raise PollError(
-                f"{self.name} answers in another way than Prometheus does ({type(problem).__name__}). "
-                "Fix: name the address of a Prometheus, such as http://127.0.0.1:9090."
+                f"{self.name} does not answer like Prometheus ({type(problem).__name__}). "
+                "Fix: set the address of a Prometheus, such as http://127.0.0.1:9090."
             ) from None
 
 
@@ -345,7 +345,7 @@ class Answers:
 
 
 NO_URL = Answers(
-    problem="No Prometheus is named (--prometheus-url): nothing is known of alerts, limits and GPUs."
+    problem="No Prometheus is configured (--prometheus-url): alerts, limits and GPUs are unknown."
 )
 
 
@@ -446,9 +446,7 @@ class Prometheus(Poller):
         except Exception as fault:  # noqa: BLE001  (the pasts of other runs, and alerts, go on)
             reason = self._reason(fault)
             if not self.stopped:
-                self._once.warn(
-                    "past", f"{reason} Of the past of a run what was last known is shown, or nothing."
-                )
+                self._once.warn("past", f"{reason} Pages of runs show the last known history, or none.")
             self.errors += 1
             self.answers = replace(answers, gaps={**answers.gaps, span.run: reason})
         else:
@@ -472,4 +470,4 @@ class Prometheus(Poller):
     def _reason(self, fault: Exception) -> str:
         if isinstance(fault, PollError):
             return str(fault)
-        return f"{self._client.name}: {type(fault).__name__}, which is a fault of Stepwatch."
+        return f"{self._client.name}: {type(fault).__name__}, an internal error of Stepwatch."

@@ -20,7 +20,7 @@ class Process(NamedTuple):
 
 
 def process(proc: str, pid: int | str) -> Process | None:
-    """What is known of a process; ``None`` if it is gone."""
+    """The data of a process; ``None`` if it has ended."""
     try:
         with open(f"{proc}/{pid}/stat", "rb") as file:  # noqa: PTH123  (asked of each process)
             before, _, after = file.read().decode(errors="replace").rpartition(")")
@@ -41,7 +41,7 @@ def pids(proc: str) -> list[str]:
 
 
 def open_files(proc: str, pid: int | str) -> Iterator[tuple[str, str]]:
-    """The number and the target of each open file; none of a process that is gone or another user's."""
+    """The number and the target of each open file; none for an ended or another user's process."""
     folder = f"{proc}/{pid}/fd"
     try:
         numbers = os.listdir(folder)  # noqa: PTH208
@@ -62,7 +62,7 @@ def open_file(proc: str, pid: int | str, number: str) -> str:
 
 
 def command(proc: str, pid: int | str) -> bytes:
-    """The command line; empty of a process that is gone."""
+    """The command line; empty for a process that has ended."""
     try:
         with open(f"{proc}/{pid}/cmdline", "rb") as file:  # noqa: PTH123
             return file.read()

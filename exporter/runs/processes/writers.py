@@ -63,15 +63,15 @@ class Writer:
 
     @property
     def only_named(self) -> bool:
-        """Whether it is known by the file's name alone: that it lives is no sign of life then."""
+        """Whether it is known by the file's name alone; then its life says nothing about the run."""
         return self.open_file is not None and not self.open_file.number
 
     def present(self) -> bool | None:
-        """Whether a writer is there; ``None`` if nothing can be said."""
+        """Whether there is a writer; ``None`` if unknown."""
         return self.gone_since is None if self.confirmed else None
 
     def grown(self, at: float) -> None:
-        """Note that the log grew: if its writer had gone before, another one writes that cannot be seen."""
+        """Note that the log grew: if its writer had ended before, an invisible one is writing."""
         if self.gone_since is not None and at > self.gone_since + SEARCH_SECONDS:
             self.seen, self.gone_since = 0, None
 
@@ -168,7 +168,7 @@ class Writers:
         return found | {path: writer for path, writer in named.items() if writer}
 
     def _writes(self, pid: str, number: str) -> bool:
-        """Whether the file was opened for writing: a ``tail -f`` or an editor is no trainer."""
+        """Whether the file was opened for writing: a ``tail -f`` or an editor is not a trainer."""
         try:
             info = (self.proc / pid / "fdinfo" / number).read_text()
         except OSError:

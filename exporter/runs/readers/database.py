@@ -96,7 +96,7 @@ class Database:
         self._configured.clear()
 
     def poll(self, _now: float) -> Block | None:
-        """The next rows, or ``None`` if there are none, or they cannot be read without a lock now.
+        """The next rows; ``None`` if there are none, or if they cannot be read without a lock now.
 
         Raises:
             OSError: the file is gone or cannot be read.

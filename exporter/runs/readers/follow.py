@@ -196,7 +196,7 @@ class Chain:
             if later is None:
                 return None
             self._done.add(self._now.path)
-            self._before += self._now.offset + self._now.unread  # what is torn stays so
+            self._before += self._now.offset + self._now.unread  # torn data stays torn
             self._now = self._follow(later)
 
     def _later(self) -> Path | None:

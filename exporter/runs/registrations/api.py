@@ -120,12 +120,12 @@ class Token:
             words = "The file with the token cannot be used. Fix: the run exporter's log says what to change."
             raise RefusedError("token_file", "503 Service Unavailable", words) from None
         if not hmac.compare_digest(_shown(headers.get("authorization", "")), token.encode()):
-            words = "A token is asked for. Expected: http://any:TOKEN@host:port as the server's address."
+            words = "A token is required. Expected: http://any:TOKEN@host:port as the server's address."
             ask = ("WWW-Authenticate", 'Basic realm="Stepwatch"')
             raise RefusedError("token", "401 Unauthorized", words, ask)
 
     def _log(self, problem: str) -> None:
-        """Log once what is wrong with the file, which strangers need not know."""
+        """Log once what is wrong with the file; clients must not see it."""
         if problem and problem != self._logged:
             logger.error("%s", problem)
         self._logged = problem
@@ -144,7 +144,7 @@ def _shown(authorization: str) -> bytes:
 
 
 class Api:
-    """Takes registrations, and lists for clients what else there is to talk to.
+    """Accepts registrations, and lists the addresses of the other servers for clients.
 
     ``ports`` are those of the stack's pages, by rl-insight's names for them; ``None`` for what is not
     there.
@@ -169,7 +169,7 @@ class Api:
 
     def samples(self) -> Iterator[Metric]:
         """Yield what became of the requests to register."""
-        text = "Requests to register, by what came of it."
+        text = "Requests to register, by outcome."
         yield own("registrations_total", text, by_label("result", self._results))
 
     def _register(self, request: Request) -> Answer:
@@ -183,7 +183,7 @@ class Api:
             self._once.warn(refusal.result, f"{request.client} may not register servers: {refusal}")
             return _json(refusal.status, {"detail": str(refusal)}, *refusal.headers)
         self._results["accepted"] += 1
-        # Nothing is reloaded, nor is a file written: Prometheus asks for the targets every few seconds.
+        # No reload and no file: Prometheus polls the targets every few seconds.
         document = {
             "status": "ok",
             "prometheus_reloaded": False,
@@ -202,8 +202,8 @@ class Api:
             raise RefusedError("rate", "429 Too Many Requests", words, ("Retry-After", str(seconds)))
         if "origin" in request.headers:
             words = (
-                "A request with an Origin header comes from a web page and is refused. Expected: no such "
-                "header. Fix: register servers from a program, such as rl-insight's client or curl."
+                "Requests from browsers are refused. Expected: no Origin header. Fix: register servers from "
+                "a program, such as rl-insight's client or curl."
             )
             raise RefusedError("origin", "403 Forbidden", words)
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != KIND:

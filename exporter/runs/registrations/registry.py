@@ -75,7 +75,7 @@ class Registration:
 
 
 class Table:
-    """Registrations by address: a port has one server, and who registered it last knows which.
+    """Registrations by address: a port has one server, so the last registration is the valid one.
 
     ``version`` rises with each change.
     """
@@ -128,7 +128,7 @@ def _leaving(others: list[Registration], new: int, most: int, silence: Silence) 
     gone = [address for address, seconds in silent.items() if seconds >= GONE_SECONDS]
     if len(gone) < surplus:
         which = "in all" if most == MOST else "of one job"
-        words = f"There is no room for {new} servers beside {len(others)} others."
+        words = f"No room for {new} more servers: {len(others)} are registered."
         raise RefusedError("full", "503 Service Unavailable", f"{words} Expected: at most {most} {which}.")
     return set(sorted(gone, key=lambda address: -silent[address])[:surplus])
 
@@ -143,7 +143,7 @@ class Store:
         self._thread = Mount(str(folder))
 
     def load(self) -> list[Registration]:
-        """Return what was registered. A damaged file is moved aside, and all begins anew."""
+        """Return the stored registrations. A damaged file is moved aside, and the result is empty."""
         path = self._path
         if path is None:
             return []
@@ -152,7 +152,7 @@ class Store:
         except FileNotFoundError:
             return []
         except OSError as problem:
-            self._failed(f"{path} cannot be read: {problem.strerror}. Registrations begin anew.")
+            self._failed(f"{path} cannot be read: {problem.strerror}. Starting without registrations.")
             return []
         if body is None:
             aside = path.with_name(ASIDE)
@@ -161,8 +161,8 @@ class Store:
             except OSError:
                 aside = path
             self._failed(
-                f"{path} is not as Stepwatch wrote it. It is kept as {aside}, "
-                "and registrations begin anew. Fix: none is needed for jobs that start from now on."
+                f"{path} is damaged. It was moved to {aside}; starting without registrations. Fix: none is "
+                "needed for jobs that start from now on."
             )
             return []
         allowed = []
@@ -191,7 +191,7 @@ class Store:
             if not self._failing:
                 self._failed(
                     f"{path} cannot be written: {problem.strerror}. "
-                    "A restart forgets what is registered. It is tried again."
+                    "A restart would lose the registrations. The exporter retries."
                 )
             self._failing = True
             return False
@@ -249,7 +249,7 @@ class Registry:
         return [one.address for one in pages if self.silence(one.address) < GONE_SECONDS]
 
     def maintain(self) -> None:
-        """Save what changed, and forget what is gone for good; to be called again and again."""
+        """Save changes, and forget servers that will not return; called repeatedly."""
         now = time.monotonic()
         with self._lock:
             if now - self._forgot > FORGET_SECONDS:
@@ -268,8 +268,12 @@ class Registry:
         """Yield how many servers there are, and the failures of the file."""
         with self._lock:
             count = len(self._table)
-        yield own("registered_servers", "Servers that are registered.", count)
-        yield own("registration_file_errors_total", "Failures of their file.", self._store.errors)
+        yield own("registered_servers", "Registered servers.", count)
+        yield own(
+            "registration_file_errors_total",
+            "Failures to read or write the file of registrations.",
+            self._store.errors,
+        )
 
 
 def _target(one: Registration, run: View | None) -> Target:

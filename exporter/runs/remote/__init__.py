@@ -26,5 +26,5 @@ class Target(Protocol):
         """What is new since the last call that succeeded.
 
         Raises:
-            PollError: it cannot be had now; nothing of it is lost for the next call.
+            PollError: it is not available now; the next call loses nothing.
         """

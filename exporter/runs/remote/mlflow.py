@@ -36,7 +36,7 @@ class _Step:
 
 
 class History:
-    """The history of the run whose records are to carry the name ``run``.
+    """The history of a run; its records get the name ``run``.
 
     Metrics are logged one by one and stamped by the logger, so values are put together by their
     step, not by their order. A metric that is logged for a lower step than before shows a resume;
@@ -178,7 +178,7 @@ class Mlflow:
                 self._follow(run)
         except _SHAPE_FAULTS:
             raise PollError(
-                f"{self.name} answers with JSON of another form than MLflow's. "
+                f"{self.name} answers with JSON that is not MLflow's. "
                 "Fix: give the address of an MLflow server of version 2 or later."
             ) from None
         self._followed = {run.id: self._followed[run.id] for run in listed}

@@ -170,7 +170,7 @@ MOST_GONE = 10
 
 @dataclass(slots=True)
 class _Seen:
-    """What a page said of a run at its last step. ``totals``: ``None`` before the first look.
+    """The state of a run at its last step. ``totals``: ``None`` before the first poll.
 
     ``counted``: the page counts the steps, not we.
     """
@@ -220,13 +220,13 @@ class Page:
         runs = self._read()
         if runs and self._step and not any(found.counter(self._step) for found in runs.values()):
             raise PollError(
-                f"{self.name} has a trainer's metrics, but no {self._step!r}, which is to count the steps. "
-                "Fix: name a metric of that page, or none."
+                f"{self.name} has a trainer's metrics, but no {self._step!r}, the configured step metric. "
+                "Fix: set `step` to a metric of that page, or to null."
             )
         self.reported = frozenset(runs)
         records = [self._record(run, found) for run, found in runs.items()]
         gone = [run for run in self._seen if run not in self.reported]
-        for run in gone[:-MOST_GONE]:  # names may change at each poll for ever
+        for run in gone[:-MOST_GONE]:  # names may change at each poll without end
             del self._seen[run]
         return [record for record in records if record is not None]
 
@@ -254,7 +254,7 @@ class Page:
         return Record(step, values, run=run)
 
     def _counted(self, found: Found, seen: _Seen) -> int:
-        """The step by our own count; 0 if there is no new one."""
+        """The step by our own count; 0 if there is none."""
         fingerprint = found.fingerprint()
         if self._step or found.is_blank or fingerprint == seen.fingerprint:
             return 0
@@ -263,7 +263,7 @@ class Page:
 
 
 def _step(value: float) -> int:
-    """The step that a counter shows; 0 for what is none."""
+    """The step that a counter shows; 0 if its value is not a step."""
     return int(value) if 0 <= value < STEP_LIMIT else 0
 
 
@@ -290,7 +290,7 @@ VALIDATION = ("val_", "val-")
 
 
 class MonitorPage(Page):
-    """Read again until it stands still whenever it changed, so that no step is half another's.
+    """Read until two reads agree, so that no record mixes two steps.
 
     What was validated counts once. A page with nothing but that reports no step: verl validates
     before it trains, and after a resume that is not the first step.

@@ -47,13 +47,13 @@ class Polling:
 class PolledSource(ABC):
     """Runs of polled targets, and what of them must outlive the exporter.
 
-    ``place`` stands for them in the state folder. ``anew``: all of their history is served again after a
-    restart, so that only which of them were watched need be known.
+    ``place`` stands for them in the state folder. ``from_start``: the target serves their whole
+    history again after a restart, so only the names of watched runs must be stored.
     """
 
     named_by_path: Mapping[Path, PurePath] = {}
 
-    def __init__(self, name: str, source: str, place: Path, polling: Polling, *, anew: bool) -> None:
+    def __init__(self, name: str, source: str, place: Path, polling: Polling, *, from_start: bool) -> None:
         self.name, self.place = name, place
         self.sightings: Sequence[Sighting] = ()
         self.dormant = 0
@@ -62,7 +62,7 @@ class PolledSource(ABC):
         self._reported: dict[str, float] = {}
         """When a page last reported each run, in seconds of the steady clock."""
         saved = polling.states.load(place)
-        before = saved.latest if saved and not anew else None
+        before = saved.latest if saved and not from_start else None
         watched, marks = (saved.watched, saved.marks) if saved else ((), None)
         self.run_set = PolledRunSet(polling.limit, source, "", polling.options, before, watched, marks=marks)
         self.run_set.recall()
@@ -137,7 +137,7 @@ class PolledSource(ABC):
         return now - self._begun if last is None else max(0.0, time.time() - last)
 
     def _signs(self, name: str, run: Run, now: float, *, reported: bool, pending: bool) -> Signs:
-        """Signs of life of a run: a page goes with the trainer that serves it.
+        """Signs of life of a run: a page ends with the trainer that serves it.
 
         Args:
             name: Of the run.
@@ -157,7 +157,7 @@ class Feed(PolledSource):
 
     def __init__(self, target: Target, polling: Polling) -> None:
         place = Path("/polled") / target.source / target.name
-        super().__init__(target.name, target.source, place, polling, anew=target.has_history)
+        super().__init__(target.name, target.source, place, polling, from_start=target.has_history)
         self.target = target
         self.poller = Poller(target, polling.interval, self._take)
         self._answered = 0.0
@@ -171,7 +171,7 @@ class Feed(PolledSource):
         return (self.poller,)
 
     def signs(self, name: str, run: Run, now: float) -> Signs:
-        """Signs of life: a page goes with the trainer that serves it, a server outlives its runs."""
+        """Signs of life: a page ends with the trainer that serves it, a server outlives its runs."""
         if not self.target.is_trainer:
             return Signs(self._quiet(run, now), None, None)
         answers = self.poller.problem is None
@@ -182,7 +182,7 @@ class Feed(PolledSource):
     def _take(self, events: list[Event]) -> None:
         with self._polling.lock:
             now = time.time()
-            # Only a server knows when something was logged that is found late.
+            # Only a server knows the time of a late record.
             late = max(0.0, now - self._answered) if self.target.has_history else 0.0
             clock = Clock(now, time.monotonic(), live=self.poller.answers > 1, late=late)
             self._answered = now
@@ -207,7 +207,7 @@ class _Page:
 
 
 class RegisteredPages(PolledSource):
-    """One run set for all registered pages: a run that goes on at another address is the same run.
+    """One run set for all registered pages: a run that continues at another address is the same run.
 
     While two pages at once report runs with one name, the later one's has its address behind the name. A
     run that no page reported for long is forgotten. ``left_out`` counts pages that are not polled, since
@@ -223,7 +223,7 @@ class RegisteredPages(PolledSource):
         self, addresses: Callable[[], Sequence[str]], make: Callable[[str], Target], polling: Polling
     ) -> None:
         source = "rl_insight"
-        super().__init__(source, source, Path("/polled") / source, polling, anew=False)
+        super().__init__(source, source, Path("/polled") / source, polling, from_start=False)
         self.left_out = 0
         self._addresses, self._make = addresses, make
         self._pages: dict[str, _Page] = {}
@@ -253,7 +253,7 @@ class RegisteredPages(PolledSource):
         return [page.poller for page in self._pages.values()]
 
     def signs(self, name: str, run: Run, now: float) -> Signs:
-        """Signs of life: a page goes with the trainer that serves it."""
+        """Signs of life: a page ends with the trainer that serves it."""
         answering = [page for page in self._pages.values() if page.poller.problem is None]
         reported = any(name in page.names for page in answering)
         pending = any(page.poller.answered is None for page in answering)

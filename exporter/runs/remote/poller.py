@@ -70,7 +70,7 @@ class Poller:
         except PollError as problem:
             self._failed(str(problem))
         except Exception as fault:  # noqa: BLE001  (an answer that no one thought of must not end the polls)
-            self._failed(f"{self.target.name}: {type(fault).__name__}, which is a fault of Stepwatch", fault)
+            self._failed(f"{self.target.name}: {type(fault).__name__}, an internal error of Stepwatch", fault)
 
     def _hand_over(self, events: list[Event]) -> None:
         if self._stop.is_set():

@@ -83,7 +83,7 @@ class Tracking:
             if refusal.status != 404:
                 raise
             raise MissingError(
-                f"{self.name} has no experiment {name!r}. Fix: name one as the server's page lists it."
+                f"{self.name} has no experiment {name!r}. Fix: use a name that the server's page lists."
             ) from None
         return str(answer["experiment"]["experiment_id"])
 
@@ -153,7 +153,7 @@ class Tracking:
 
 
 def _next_page(answer: Mapping[str, Any], page: str) -> str | None:
-    """The token of the page after this one; a server that points back at it would never come to an end."""
+    """The token of the page after this one; a server that points back at it would never end."""
     following = str(answer.get("next_page_token") or "")
     return following if following not in ("", page) else None
 

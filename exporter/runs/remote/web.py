@@ -28,7 +28,7 @@ class PollError(Exception):
     """Raised when a target cannot be polled: one sentence or two with the address, no secret in them."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(masked(text))  # servers repeat what they were asked
+        super().__init__(masked(text))  # servers echo the request
 
 
 class RefusedError(PollError):
@@ -74,7 +74,7 @@ def get(
             url, body, {"Accept-Encoding": "gzip", **headers}
         )
     except ValueError:  # its text holds the URL
-        raise PollError(f"{masked_url(url)} gives no answer: it is not a URL.") from None
+        raise PollError(f"{masked_url(url)} is not a URL.") from None
     try:
         with _opener(url).open(request, timeout=seconds) as answer:
             data = _unpacked(answer, _body(answer, deadline, seconds, most), most)
@@ -89,7 +89,7 @@ def get(
 
 
 def is_usable(url: str) -> bool:
-    """Whether it can be asked. A user name is refused: it would stand in every text about the address."""
+    """Whether the URL is usable. A user name is refused: messages with the address would show it."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -132,8 +132,8 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         if _origin(urlsplit(newurl)) != _origin(urlsplit(req.full_url)):
             fp.close()
             raise PollError(
-                f"{masked_url(req.full_url)} sends the exporter on to {masked_url(newurl)}, which is another "
-                "server. Fix: give that address, if it is meant."
+                f"{masked_url(req.full_url)} redirects to {masked_url(newurl)}, another server. Fix: set "
+                "that address, if it is the right one."
             )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
@@ -152,7 +152,7 @@ def _body(answer: Any, deadline: float, seconds: float, most: int) -> bytes:
         if size > most:
             raise _too_large(most)
         if time.monotonic() > deadline:
-            raise TimeoutError(f"it was not complete after {seconds:g} s")
+            raise TimeoutError(f"incomplete after {seconds:g} s")
     if answer.length:
         raise http.client.IncompleteRead(b"", answer.length)
     return b"".join(parts)
@@ -163,7 +163,7 @@ def _unpacked(answer: Any, data: bytes, most: int) -> bytes:
     if packing == "identity":
         return data
     if packing != "gzip":
-        raise ValueError(f"it is packed as {packing[:20]!r}, which was not asked for")
+        raise ValueError(f"unexpected Content-Encoding {packing[:20]!r}")
     unpacker = zlib.decompressobj(_GZIP)
     try:
         plain = unpacker.decompress(data, most + 1)
@@ -182,7 +182,7 @@ def _too_large(most: int) -> ValueError:
 
 def _reason(problem: Exception) -> str:
     if isinstance(problem, http.client.IncompleteRead):
-        return "it broke off"
+        return "the connection was closed early"
     if isinstance(problem, http.client.InvalidURL):  # its text holds a part of the URL
         return "it is not a URL"
     reason = getattr(problem, "reason", None) or problem

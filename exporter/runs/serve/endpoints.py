@@ -43,7 +43,7 @@ class UnknownRunError(RefusedError):
 def unknown(name: str, known: Iterable[str]) -> str:
     """The message about a run that is not among the known ones, with the nearest names."""
     near = nearest(name, known)
-    others = f"The nearest there are: {', '.join(near)}." if near else "There is none yet."
+    others = f"Similar names: {', '.join(near)}." if near else "No run exists yet."
     return f"There is no run named {name}. {others}"
 
 

@@ -25,7 +25,7 @@ FAMILIES: tuple[Family, ...] = (
     *(Family(f"rl_{signal.name}", "gauge", signal.help) for signal in signals.SIGNALS),
     *(Family(f"rl_{signal.name}", "gauge", signal.help) for signal in signals.PART_SIGNALS),
     Family("rl_raw", "gauge", "Last value under a key of the trainer that no signal uses."),
-    Family("rl_raw_keys_refused_total", "counter", "Keys left out because the run had as many as it may."),
+    Family("rl_raw_keys_refused_total", "counter", "Keys dropped at the limit of keys per run."),
     *(Family(f"rl_{name}", "gauge", text) for name, text in STATISTIC_HELP.items()),
 )
 """Every metric about runs, in the order in which they are written."""
@@ -131,7 +131,7 @@ def _exits(view: View) -> Iterator[dict[str, str]]:
 
 
 def _attempts(launch: Launch | None, state: str) -> Iterable[tuple[str, list[Sample]]]:
-    """What the wrapper does with the trainer while the run goes on."""
+    """The wrapper's state of the trainer while the run is running."""
     goes_on = launch is not None and state == "running"
     paused = launch.paused if launch and goes_on else None
     retry = launch.retry if launch and goes_on else None

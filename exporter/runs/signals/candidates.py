@@ -71,7 +71,7 @@ def candidates(unmapped: Iterable[str], carried: Collection[str]) -> tuple[Candi
 def may_be_measured(key: str) -> bool:
     """Whether a log that no table of keys fits measures something of reinforcement learning by this key.
 
-    Words of a sentence do not, nor what lies deep in a document.
+    Words of a sentence and deeply nested values do not.
     """
     return " " not in key and key.count("/") < 2 and not _words(key).isdisjoint(_RECOGNISED)
 
@@ -101,7 +101,7 @@ def _words(key: str) -> frozenset[str]:
 
 
 def _quoted(key: str) -> str:
-    """The key as YAML, whatever stands in it."""
+    """The key as YAML, with any content."""
     escaped = key.replace("\\", "\\\\").replace('"', '\\"')
     shown = (each if each.isprintable() else f"\\U{ord(each):08x}" for each in escaped)
     return f'"{"".join(shown)}"'

@@ -1,4 +1,4 @@
-"""The truncated share of verl's trainers, of which the v1 trainer's is none."""
+"""The truncated share of verl's trainers; the one of the v1 trainer is not usable."""
 
 from __future__ import annotations
 

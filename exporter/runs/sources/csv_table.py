@@ -25,7 +25,7 @@ _WANDB_RANGE = ("__MIN", "__MAX")
 
 
 class Column(NamedTuple):
-    """Where a key of a run stands in each row."""
+    """The column of a key of a run."""
 
     place: int
     run: str

@@ -136,7 +136,7 @@ class FlatRecords:
         """What one dictionary says.
 
         Raises:
-            ValueError: its step is none.
+            ValueError: its step is invalid.
         """
         if "train_runtime" in logged:  # transformers' summary: means over the run, and its end
             yield Ended("finished")

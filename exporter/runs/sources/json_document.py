@@ -21,7 +21,7 @@ _LOOK_AT = 100
 
 
 class JsonDocument(Source):
-    """A document that holds the whole history. ``parse`` gets it anew whenever it was rewritten.
+    """A document that holds the whole history. ``parse`` gets it again whenever it was rewritten.
 
     Entries that were there before are passed over. Where the history was rewritten, it is passed
     on from the first entry that differs: the run sees the step go back.

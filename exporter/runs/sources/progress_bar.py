@@ -89,7 +89,7 @@ class ProgressBars:
         self._declared = total
 
     def see(self, piece: str, depth: int = 0) -> str:
-        """Read a bar, drawn so many lines below the first; return what stands behind it."""
+        """Read a bar, drawn a number of lines below the first; return the text after it."""
         self._last, self.cut_off = None, False
         if found := _BAR.match(piece):
             self._draw(depth, int(found[2]), int(found[1]), just_started=_JUST_STARTED in found[3])
@@ -183,7 +183,7 @@ class ProgressBars:
         return self._restarted or bool(self._bar and self._marks and self._bar not in self._marks[0].before)
 
     def begin(self) -> None:
-        """Another training begins: it may have another bar."""
+        """Begin another training, which may have another bar."""
         if self._bar is not None and not self.restarted:
             bar = self._bar
             others = (mark for mark in self._marks if mark.direct or bar not in mark.before)
@@ -216,7 +216,7 @@ class ProgressBars:
         return None
 
     def skip_record(self) -> int | None:
-        """A record came that is none of the training's; returns the step that its bar showed."""
+        """Handle a record that is not of the training; returns the step that its bar showed."""
         mark = self._marks.popleft() if self._marks else None
         return mark.step(self._training(mark)) if mark else None
 

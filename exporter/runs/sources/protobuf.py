@@ -1,4 +1,4 @@
-"""Protocol buffers as they stand on the wire.
+"""The wire format of protocol buffers.
 
 Source: https://protobuf.dev/programming-guides/encoding/
 """
@@ -38,9 +38,9 @@ def fields(message: bytes) -> Iterator[tuple[int, Any]]:
         elif wire in _FIXED:
             size = _FIXED[wire]
         else:
-            raise ValueError("no message: unknown kind of field")
+            raise ValueError("invalid message: unknown kind of field")
         if place + size > len(message):
-            raise ValueError("no message: a field is cut off")
+            raise ValueError("invalid message: a field is truncated")
         yield found, message[place : place + size]
         place += size
 
@@ -56,7 +56,7 @@ def varint(message: bytes, place: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << 7 * shift
         if byte < 0x80:
             return value & 0xFFFFFFFFFFFFFFFF, place + shift + 1
-    raise ValueError("no message: a number is cut off")
+    raise ValueError("invalid message: a number is truncated")
 
 
 def coded(number: int) -> bytes:

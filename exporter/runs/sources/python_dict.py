@@ -41,7 +41,7 @@ class Dicts:
         self._lines = 0
 
     def parse(self, text: str) -> Iterator[tuple[str, Values]]:
-        """The dicts that end in the next line of the log, each with what stands before it there."""
+        """The dicts that end in the next line of the log, each with the text before it."""
         if not self._held and "{" not in text:
             return
         held, self._held = self._held, ""
@@ -67,7 +67,7 @@ class Dicts:
 
 
 def _parse(text: str, position: int) -> tuple[Values | None, int]:
-    """The dict whose first key stands at this position, and where it ends.
+    """The dict whose first key is at this position, and its end.
 
     If there is none: ``None``, and the position up to which the text was understood.
     """

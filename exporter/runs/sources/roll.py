@@ -65,7 +65,7 @@ def _plain(line: bytes) -> Record | None:
 
 
 def _object(text: bytes) -> bytes:
-    """Up to the object's end: a colour code may stand behind it."""
+    """Up to the object's end: a colour code may follow it."""
     return text[: text.rfind(b"}") + 1]
 
 

@@ -183,7 +183,7 @@ class TensorBoard(Source):
     def _parse(self, line: bytes) -> Iterator[Event]:
         time, step, scalars = self._short(line) or self._long(line)
         if scalars and step >= STEP_LIMIT:  # negative ones are as high: they are read unsigned
-            raise ValueError("no record: no trainer made that many steps")
+            raise ValueError("invalid record: the step number is too high")
         for tag, value in scalars:
             if tag.startswith(BY_SECONDS):
                 continue
@@ -229,7 +229,7 @@ class TensorBoard(Source):
         found = dict(fields(value))
         name: bytes = found.get(_TAG, b"")
         if len(name) > LONGEST_TAG:
-            raise ValueError("no record: no trainer has tags that long")
+            raise ValueError("invalid record: the tag is too long")
         tag = name.decode()
         if _FLOAT in found:
             return tag, _float(found[_FLOAT])[0]

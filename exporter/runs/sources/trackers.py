@@ -172,7 +172,7 @@ def _scalar(found: dict[int, bytes]) -> tuple[str, int, float | None, float] | N
     if name.startswith(_OWN):
         return None
     if step >= STEP_LIMIT:
-        raise ValueError("no record: no trainer made that many steps")
+        raise ValueError("invalid record: the step number is too high")
     stamp = dict(fields(scalar.get(_TIME, b"")))
     time = stamp.get(_SECONDS, 0) + stamp.get(_NANOS, 0) / 1e9
     value = dict(fields(scalar.get(_VALUE, b""))).get(_NUMBER, bytes(8))

@@ -19,7 +19,7 @@ from exporter.runs.sources.progress_bar import ProgressBars, is_torn
 from exporter.runs.sources.python_dict import Dicts, Values
 
 COUNTERS = ("num_tokens", "epoch")
-"""They only grow, until the training starts anew."""
+"""They only grow, until the training restarts."""
 
 
 class Steps:
@@ -143,7 +143,7 @@ class TrlConsole(Source):
                 yield ended
 
     def _printed(self, line: bytes) -> Generator[Event, None, bool]:
-        """What stands in a line, or behind what was read of it; returns whether more may follow there."""
+        """Read the rest of a line; returns whether more may follow in it."""
         bars, found, text = self._steps.bars, list(drawn(line)), ""
         for index, (piece, depth) in enumerate(found, 1):
             text = bars.see(piece, depth)

@@ -31,7 +31,7 @@ Definitions (x_t is the t-th present value of the signal, t = 1, 2, ...):
 
 Resume (the step counter went back): windows are cleared; means, both bests, peak, start and noise
 stay.
-Mark (the operator wanted a change of level): all of them begin anew with the next step.
+Mark (the operator re-baselines the run): all of them restart with the next step.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class SignalStatistics:
         self._adders = [tracker.add for tracker in self._trackers.values()]
 
     def mean(self) -> float | None:
-        """Return the smoothed value, where the signal has one and its values have begun."""
+        """Return the smoothed value, if the signal has one and has values."""
         return self._mean() if self._mean else None
 
     def add(self, value: float, step: int) -> None:
@@ -259,7 +259,7 @@ class SignalStatistics:
         return readers[name]
 
     def _tracker(self, name: str, fresh: T) -> T:
-        """The tracker of that name; ``fresh`` becomes it when there is none yet."""
+        """The tracker of that name, by default ``fresh``."""
         return cast("T", self._trackers.setdefault(name, fresh))
 
 
@@ -272,8 +272,8 @@ def is_measured(signal: str, statistics: Mapping[str, SignalStatistics]) -> bool
     return signal not in ZERO_MEANS_NOT_MEASURED or statistics[signal].measured
 
 
-def anew(old: Mapping[str, SignalStatistics]) -> dict[str, SignalStatistics]:
-    """Fresh statistics, but for how many values were not finite: that is a counter, which never falls."""
+def rebaselined(old: Mapping[str, SignalStatistics]) -> dict[str, SignalStatistics]:
+    """Fresh statistics that keep the count of nonfinite values: a counter never falls."""
     fresh = by_signal()
     for signal, statistics in fresh.items():
         statistics.nonfinite = old[signal].nonfinite

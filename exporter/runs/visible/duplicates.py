@@ -41,7 +41,7 @@ ENDS = ("finished", "failed", "running", "vanished", "stopped")
 """What one log knows of the end, the others may not: the first that any of them says counts."""
 
 
-class Apart:
+class DistinctPairs:
     """Pairs of runs that differ, in one bit each: 400 runs are 80,000 pairs."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Duplicates:
 
     def __init__(self) -> None:
         self.first: Mapping[Place, Place] = {}
-        self._apart = Apart()
+        self._distinct = DistinctPairs()
         self._due = 0.0
 
     def update(self, sightings: Sequence[Sighting], now: float) -> None:
@@ -92,22 +92,22 @@ class Duplicates:
         runs: list[list[Sighting]] = []
         bits: list[int] = []  # of all logs of each run
         for one in sorted(seen, key=_rank):
-            apart = self._apart.others(one.run.serial)
+            distinct = self._distinct.others(one.run.serial)
             same = [
                 number
                 for number, run in enumerate(runs)
-                if not bits[number] & apart and all(self._same(other, one) for other in run)
+                if not bits[number] & distinct and all(self._same(other, one) for other in run)
             ]
             if same:
                 number = max(same, key=lambda number: _likeness(runs[number][0], one))
                 runs[number].append(one)
-                bits[number] |= self._apart.bit(one.run.serial)
+                bits[number] |= self._distinct.bit(one.run.serial)
             else:
                 runs.append([one])
-                bits.append(self._apart.bit(one.run.serial))
+                bits.append(self._distinct.bit(one.run.serial))
         first = {one.at: run[0].at for run in runs for one in run}
         if self.first.keys() - first.keys():
-            self._apart.keep({one.run.serial for one in seen})
+            self._distinct.keep({one.run.serial for one in seen})
         self.first = first
 
     def _same(self, a: Sighting, b: Sighting) -> bool:
@@ -119,7 +119,7 @@ class Duplicates:
         same = a.run.trace.is_same(b.run.trace)
         copy = _is_copy(a, b) if same is not False and _of_one_format(a, b) else True
         if False in (same, copy):
-            self._apart.add(a.run.serial, b.run.serial)
+            self._distinct.add(a.run.serial, b.run.serial)
         return bool(same and copy)
 
 

@@ -21,11 +21,11 @@ from exporter.runs.visible.duplicates import merged
 logger = logging.getLogger(__name__)
 
 MOST_KEYS = 8
-"""Of a run that no rule can judge, in the message about it."""
+"""Keys of a run that no rule can judge, in the message about it."""
 
 
 class View(NamedTuple):
-    """A run as it is to be shown: its name, state, and whether a writer was seen (or cannot be).
+    """A run as it is shown: its name, state, and whether a writer was seen (``None``: unknown).
 
     ``duplicates`` is the same run in its other logs: one of them may be shown next. ``unread``: since
     when its log cannot be read, as the mount hangs, in seconds since the epoch. ``writers`` are the ids of
@@ -155,6 +155,6 @@ def _unmapped(view: View) -> str:
     listed = f": {', '.join(keys[:MOST_KEYS])}{more}" if keys else ""
     likely = [candidate.setting for candidate in view.run.candidates()] or ["reward: [key]"]
     return (
-        f"{view.name}: none of its keys is a signal that rules look at{listed}. "
-        f"Fix: say below signals in config.yaml what they mean, such as {'; '.join(likely)}"
+        f"{view.name}: none of its keys is a signal that rules use{listed}. "
+        f"Fix: map its keys to signals below signals in config.yaml, such as {'; '.join(likely)}"
     )

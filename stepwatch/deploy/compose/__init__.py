@@ -1,1 +1,1 @@
-"""The stack as containers: brought up, looked at, taken down, through `docker compose`."""
+"""The stack as containers, managed by `docker compose`."""

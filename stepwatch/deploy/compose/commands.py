@@ -35,13 +35,13 @@ _UNSCRAPED_SECONDS = 50
 two intervals of the GPUs' scrape before it ends the series of a target that is gone."""
 
 _SHOWS = {
-    "exporter": "how runs are, their curves",
-    "gpu": "what is read from the GPUs",
-    "watchdog": "what keeps the stack from alerting",
-    "actions": "what is done about runs; vetoes",
-    "notifier": "messages to chats, and what these answered",
-    "prometheus": "queries, targets and every alert that fires",
-    "alertmanager": "alerts in groups, silences",
+    "exporter": "runs and their curves",
+    "gpu": "GPU metrics",
+    "watchdog": "faults that keep the stack from alerting",
+    "actions": "actions on runs; vetoes",
+    "notifier": "messages to chats and their answers",
+    "prometheus": "queries, targets, firing alerts",
+    "alertmanager": "grouped alerts, silences",
     "grafana": "dashboards; user admin, password below",
 }
 _FILES = {
@@ -62,18 +62,18 @@ class Containers:
     say: Say
 
     def up(self, runs: Path | None, *, demo: bool, repair: bool) -> int:
-        """Render the configuration and have containers run it.
+        """Render the configuration and run it in containers.
 
         Args:
             runs: The folder to read runs from, in place of the file's `runs.path`.
-            demo: Whether the simulated trainers and GPUs are to run.
+            demo: Whether to run the simulated trainers and GPUs.
             repair: Whether to move damaged files aside that keep a container from starting.
 
         Returns:
             0 when every container is healthy, 1 when some are not.
 
         Raises:
-            Refused: The configuration is wrong or a port is in use; what was running runs on as it was.
+            Refused: The configuration is wrong or a port is in use; the running stack was not changed.
         """
         self.place.create()
         with self.place.lock("`make up`", self.say):  # to its end: Compose starts one after the other
@@ -121,7 +121,7 @@ class Containers:
             settings = out / "alertmanager/generated/alertmanager.yml"
             say(reload(f"http://{config.address('alertmanager')}", settings))
             if left:
-                say(f"The demo is gone; {_end_alerts(project, config)} alerts of it are over.")
+                say(f"The demo was removed; {_end_alerts(project, config)} of its alerts have ended.")
         self._conclude(config, folder, demo=demo)
         return 0
 
@@ -129,7 +129,7 @@ class Containers:
         """Remove every container of the stack; volumes, with data, silences and the password, stay.
 
         Returns:
-            0 when nothing of it runs any more, else what Compose ended with.
+            0 when all containers were removed, else the exit code of Compose.
         """
         services = self._project.services()
         if not services:
@@ -148,16 +148,16 @@ class Containers:
         return 0
 
     def status(self) -> int:
-        """Show how each container is."""
+        """Show the state of each container."""
         return status.status(self._project, self.rendered, self.say)
 
     def demo_reset(self) -> int:
-        """Start the simulated runs and GPUs over, and end the alerts that they raised.
+        """Restart the simulated runs and GPUs, and end their alerts.
 
-        Prometheus starts again as well, keeping its history: it would hold on to those alerts.
+        Prometheus restarts too, with its history: otherwise it would keep those alerts.
 
         Returns:
-            0 when the demo runs anew, 1 when it does not run.
+            0 when the demo was restarted, 1 when it does not run.
         """
         config = load(self.config)
         running = {service.name for service in self._project.services() if service.state == "running"}
@@ -166,19 +166,19 @@ class Containers:
             return 1
         begun = time.time()
         self._project.run("restart", *SIMULATIONS)
-        self.say("The simulated runs and GPUs start over.")
+        self.say("The simulated runs and GPUs restart from the beginning.")
         demo_alerts.wait_started(f"http://{config.address('prometheus')}", begun)
         count = _end_alerts(self._project, config)
-        self.say(f"{count} alerts of the demo are over. They come again within three minutes.")
+        self.say(f"{count} alerts of the demo have ended. They fire again within three minutes.")
         return 0
 
     def journal(self, part: str) -> Callable[[], str]:
-        """Return a function that reads what a part logs from now on."""
+        """Return a function that reads new log lines of a part."""
         since = time.time()
         return lambda: self._project.run("logs", "--no-log-prefix", f"--since={since:.3f}", part)
 
     def log(self, part: str) -> str:
-        """Where people read what a part logs."""
+        """Where people read the log of a part."""
         return f"`docker compose logs {part}`"
 
     def deployment(self, config: Config) -> Deployment:
@@ -197,7 +197,7 @@ class Containers:
         return bool(self._project.services())
 
     def _conclude(self, config: Config, folder: Path, *, demo: bool) -> None:
-        """Say where the pages are, and what else is good to know of a stack that runs."""
+        """Print the addresses of the pages and notes about the running stack."""
         say = self.say
         say("")
         for line in table(

@@ -30,16 +30,16 @@ _NVIDIA = Path("/dev/nvidiactl")
 
 
 class EngineError(Refused):
-    """Raised when Compose cannot do what was asked; holds its words."""
+    """Raised when Compose fails; the text is its output."""
 
 
 class NoEngineError(Exception):
-    """Raised when there is no engine to use; its text says what is missing."""
+    """Raised when no engine is usable; the text says what is missing."""
 
 
 @dataclass(frozen=True)
 class Service:
-    """What Compose knows of a service's container.
+    """The state of a service's container in Compose.
 
     ``published`` is where this machine reaches ports of the container, as host:port; ``known`` is what
     Docker says about the container besides, empty once it is gone.
@@ -76,12 +76,12 @@ class Service:
 
     @property
     def restarts(self) -> int:
-        """How often it ended and Docker started it again."""
+        """How often Docker restarted it."""
         return int(self.known.get("RestartCount", 0))
 
     @property
     def started(self) -> datetime | None:
-        """When its present process began."""
+        """When its current process started."""
         started = self.known.get("State", {}).get("StartedAt")
         return _time(started) if started else None
 
@@ -149,7 +149,7 @@ class Engine:
 
 
 def _time(text: str) -> datetime:
-    """A time that Docker tells, to the second; it has nanoseconds, which older Pythons cannot read."""
+    """A time from Docker, to the second; it has nanoseconds, which older Pythons cannot read."""
     return datetime.fromisoformat(re.sub(r"\.\d+", "", text).replace("Z", "+00:00"))
 
 
@@ -182,7 +182,7 @@ def require() -> None:
         raise NoEngineError("no Docker daemon answers")
     compose = _output("docker", "compose", "version", "--short")
     if compose is None:
-        raise NoEngineError("docker has no Compose plugin (docker-compose v1 will not do)")
+        raise NoEngineError("docker has no Compose plugin (docker-compose v1 does not work)")
     number = re.search(r"(\d+)\.(\d+)", compose)
     if not number or (int(number[1]), int(number[2])) < LEAST_COMPOSE:
         raise NoEngineError(
@@ -197,7 +197,7 @@ def gpu_files(*, processes: bool, device: Path = _NVIDIA) -> tuple[str, ...]:
     after an upgrade the whole stack would not start.
 
     Args:
-        processes: Whether processes on the GPUs are to be named.
+        processes: Whether to name processes on the GPUs.
         device: What is there if a driver is.
     """
     known: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""How each container of the stack is; damaged files in volumes are named, and moved aside."""
+"""The state of each container of the stack; names damaged files in volumes, and moves them aside."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def status(project: Engine, rendered: Path, say: Say) -> int:
         say(line)
     for name, state in states.items():
         if state is SettingsState.CHANGED:
-            say(f"\nThe settings of {name} were rendered again since it read them: `make up`.")
+            say(f"\n{name} runs with outdated settings. Fix: `make up`.")
         if state is SettingsState.REFUSED:
             say(f"\n{name} refused its settings; `docker compose logs {name}` says why.")
     for each in services:
@@ -76,7 +76,7 @@ def health(addresses: Mapping[str, str], runs: Path | str, *, demo: bool = False
 
     ``runs`` is the folder that containers see as /runs; ``demo``: whether there are simulated runs besides.
     """
-    log = f"`docker compose logs exporter` (where {_RUNS} stands for {runs})"
+    log = f"`docker compose logs exporter` (where {_RUNS} is {runs})"
     parts = {part: addresses.get(part, "") for part in ("exporter", "alertmanager", "watchdog")}
     simulated = " and the Docker volume demo-runs" if demo else ""
     return HealthReport(**parts, shows=f"the runs in {runs}{simulated}", log=log)
@@ -87,7 +87,7 @@ def _settings_states(rendered: Path, pages: Mapping[str, str | None]) -> dict[st
     files = settings.by_part(rendered)
     states = {part: settings.state_of(files[part], page) for part, page in pages.items()}
     if states.get("alertmanager") in (SettingsState.CURRENT, SettingsState.CHANGED):
-        # It tells a fingerprint of what it runs, so that times need not be believed.
+        # It exports a fingerprint of its settings, so times need not be compared.
         file = rendered / "alertmanager/generated/alertmanager.yml"
         same = settings.alertmanager_runs(pages["alertmanager"], file.read_bytes())
         states["alertmanager"] = SettingsState.CURRENT if same else SettingsState.CHANGED
@@ -111,13 +111,13 @@ def _row(
 
 
 def fix(project: Engine, service: str) -> str:
-    """What the user reads where a damaged file keeps a container from starting; empty where none does."""
+    """The message about a damaged file that keeps a container from starting; empty without one."""
     found = _damaged(project, service)
     return found.fix(_VOLUME.format(service, FOLDERS[service])) if found else ""
 
 
 def repair(project: Engine, say: Say) -> bool:
-    """Move aside what keeps containers from starting; return whether there was anything.
+    """Move aside files that keep containers from starting; return whether there were any.
 
     Raises:
         EngineError: It cannot be moved.

@@ -1,6 +1,6 @@
 """From running containers to a file of targets: what `generate.py --discover docker` does, in order.
 
-Nothing else is rendered: this is called by a timer, which must not put a half-edited config.yaml in force.
+Nothing else is rendered: a timer calls this and must not apply a half-edited config.yaml.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Answer:
 
 
 def discover(place: State) -> tuple[Path, Found]:
-    """Write the targets that containers ask to be; return the file, and what it holds.
+    """Write the targets that containers declare; return the file and its contents.
 
     Args:
         place: Where a native stack keeps what it writes.
@@ -82,16 +82,16 @@ def _prometheus(place: State, answer: Answer) -> tuple[Path, Reach]:
             deployment.require(folder if folder.is_dir() else targets, targets)
             return folder, FromContainer(container.addresses.keys())
     raise Refused(
-        f"No Prometheus of {CHECKOUT} runs, and what it would reach depends on where it does. "
-        "Expected: a stack that is up. Fix: `make up`, then this again. Nothing was changed."
+        f"No Prometheus of {CHECKOUT} is running, so its reachable targets are unknown. Expected: a running "
+        "stack. Fix: run `make up`, then this command again. Nothing was changed."
     )
 
 
 def ask() -> Answer:
-    """Ask which containers run.
+    """Query the running containers.
 
     Raises:
-        Refused: No daemon answers, or none that is this machine's.
+        Refused: No daemon of this machine answers.
     """
     try:
         import docker  # noqa: PLC0415  it takes longer to import than all else of generate.py
@@ -109,8 +109,8 @@ def ask() -> Answer:
         with closing(client):
             if client.api.base_url != _UNIX:
                 raise Refused(
-                    f"{_host()} is not a socket of this machine, from which containers of another one "
-                    "cannot be reached. Expected: unix:///path/to/docker.sock. "
+                    f"{_host()} is not a socket of this machine; containers of another machine cannot be "
+                    "reached from here. Expected: unix:///path/to/docker.sock. "
                     "Fix: run this where that daemon is. Nothing was changed."
                 )
             info = client.api.info()

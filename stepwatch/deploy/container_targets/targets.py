@@ -30,7 +30,7 @@ def _port(value: Any) -> int:
     raise Fault(
         "is not a port",
         expected="a port of the container, from 1 to 65535",
-        fix="start it with the number of the port alone in this label",
+        fix="start it with only the port number in this label",
     )
 
 
@@ -149,7 +149,7 @@ class FromContainer:
             if published.host not in ("::", "::1") and not published.host.startswith("127."):
                 return f"{_written(published.host)}:{published.port}"
         networks = ", ".join(sorted(self.networks))
-        missing = "published for this machine itself only" if container.published(port) else "not published"
+        missing = "published for this machine only" if container.published(port) else "not published"
         why = f"is in none of the networks of Prometheus ({networks}), and port {port} is {missing}"
         join = f"`docker network connect {min(self.networks, default='bridge')} {container.name}`"
         raise _unreachable(container, port, why, f"{join}, or start it with -p {port}:{port}")
@@ -171,7 +171,7 @@ class FromMachine:
         for network, own in container.addresses.items():
             if network in self.networks:
                 return f"{own}:{port}"
-        why = f"has no address that leads there from this machine, and port {port} is not published"
+        why = f"has no address that is reachable from this machine, and port {port} is not published"
         raise _unreachable(container, port, why, f"start it with -p 127.0.0.1:{port}:{port}")
 
 
@@ -182,7 +182,7 @@ def _written(host: str) -> str:
 def _unreachable(container: Container, port: int, why: str, fix: str) -> Refused:
     if container.state == "restarting":
         why, fix = "is restarting and has no address", f"`docker logs {container.name}` says why"
-    return Refused(f"it {why}. Expected: a way for Prometheus to port {port}. Fix: {fix}.")
+    return Refused(f"it {why}. Expected: a route from Prometheus to port {port}. Fix: {fix}.")
 
 
 @dataclass(frozen=True)

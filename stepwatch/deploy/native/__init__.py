@@ -1,1 +1,1 @@
-"""The stack as plain processes on this machine: brought up, looked at, taken down."""
+"""The stack as plain processes on this machine."""

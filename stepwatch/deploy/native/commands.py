@@ -44,7 +44,7 @@ class Processes:
     as_service: bool = False
 
     def up(self, runs: Path | None, *, demo: bool, repair: bool) -> int:
-        """Render the configuration and have the stack run it.
+        """Render the configuration and run the stack with it.
 
         Args:
             runs: The folder or glob to read runs from, in place of the file's `runs.path`.
@@ -55,8 +55,8 @@ class Processes:
             0 when every part is ready, 1 when some are not.
 
         Raises:
-            Refused: The configuration is wrong, a program is missing, a port is in use; a stack that
-                was running runs on as it was.
+            Refused: The configuration is wrong, a program is missing, a port is in use; a running stack was
+            not changed.
         """
         place, say = self.place, self.say
         place.create()
@@ -84,7 +84,7 @@ class Processes:
             return 1  # the last line says which parts failed
         if not demo and planned.simulated.exists():
             shutil.rmtree(planned.simulated, ignore_errors=True)
-            if not config.is_agent:  # else what the demo raised went with Prometheus and Alertmanager
+            if not config.is_agent:  # else the alerts of the demo ended with Prometheus and Alertmanager
                 with place.lock("`make up`", say):
                     self._end_demo()
         self._conclude(config, parts)
@@ -102,7 +102,7 @@ class Processes:
         parts: list[Part] = []
         with suppress(DamagedStateError):
             parts = stack.load(place.parts)
-        place.parts.unlink(missing_ok=True)  # first: so an `up` that waits for its parts learns of this
+        place.parts.unlink(missing_ok=True)  # first: so an `up` that waits for its parts notices
         place.give_up()
         processes.resume(place.mark)
         addresses = {each.name: each.address for each in parts}
@@ -129,16 +129,16 @@ class Processes:
         return 1 if left else 0
 
     def status(self) -> int:
-        """Show how each process is."""
+        """Show the state of each process."""
         return status.status(self.place, self.say)
 
     def demo_reset(self) -> int:
-        """Start the simulated runs and GPUs over, and end their alerts. The caller holds the lock.
+        """Restart the simulated runs and GPUs, and end their alerts. The caller holds the lock.
 
-        Prometheus starts again as well, keeping its history: it would hold on to those alerts.
+        Prometheus restarts too, with its history: otherwise it would keep those alerts.
 
         Returns:
-            0 when the demo runs anew, 1 when it does not run, or a part does not come up again.
+            0 when the demo was restarted, 1 when it does not run, or a part does not come up again.
         """
         place, say = self.place, self.say
         parts = {each.name: each for each in stack.load(place.parts)}
@@ -149,20 +149,20 @@ class Processes:
             begun = time.time()
             for name in SIMULATIONS:
                 server.restart(name)
-            say("The simulated runs and GPUs start over.")
+            say("The simulated runs and GPUs restart from the beginning.")
             demo_alerts.wait_started(f"http://{parts['prometheus'].address}", begun)
         failed = supervision.wait_ready([parts[name] for name in SIMULATIONS], place, say)
         supervision.explain(failed, place, say)
         count, ready = self._end_alerts(parts)
-        say(f"{count} alerts of the demo are over. They come again within three minutes.")
+        say(f"{count} alerts of the demo have ended. They fire again within three minutes.")
         return 0 if ready and not failed else 1
 
     def journal(self, part: str) -> Callable[[], str]:
-        """Return a function that reads what a part logs from now on."""
+        """Return a function that reads new log lines of a part."""
         return files.from_now_on(self.place.log(part))
 
     def log(self, part: str) -> str:
-        """Where people read what a part logs."""
+        """Where people read the log of a part."""
         return str(self.place.log(part))
 
     def deployment(self, config: Config) -> Deployment:
@@ -181,14 +181,14 @@ class Processes:
         return bool(processes.marked(self.place.mark))
 
     def _conclude(self, config: Config, parts: Sequence[Part]) -> None:
-        """Say where the pages are, and what else is good to know of a stack that runs."""
+        """Print the addresses of the pages and notes about the running stack."""
         place, say = self.place, self.say
         say("")
         for line in table([(part.name, part.url, part.shows) for part in parts]):
             say(f"  {line}")
         say("")
         if not config.is_agent and not any(part.name == "grafana" for part in parts):
-            say("Grafana 10 or later is not on PATH: the exporter's page shows the runs all the same.")
+            say("Grafana 10 or later is not on PATH: the exporter's page shows the runs too.")
         if config.is_agent:
             say(agent.where(config))
             for sender in status.senders(parts, place):
@@ -199,11 +199,11 @@ class Processes:
         say(f"Logs are in {place.logs}. `make status` shows its state, `make down` stops it.")
 
     def _end_demo(self) -> None:
-        """End the alerts that the demo raised, once its processes are gone. The caller holds the lock."""
+        """End the alerts of the demo, after its processes ended. The caller holds the lock."""
         parts = {each.name: each for each in stack.load(self.place.parts)}
         demo_alerts.wait_gone(f"http://{parts['prometheus'].address}")
         count, _ = self._end_alerts(parts)
-        self.say(f"The demo is gone; {count} alerts of it are over.")
+        self.say(f"The demo was removed; {count} of its alerts have ended.")
 
     def _end_alerts(self, parts: Mapping[str, Part]) -> tuple[int, bool]:
         """How many alerts were ended, and whether Prometheus is up again."""
@@ -246,9 +246,9 @@ def require_bare(config: Config, alertmanager: Program) -> None:
         key = "mail.password_file" if receiver.mail else way.block
         if path and (content := path.read_bytes()) != content.strip():
             raise StackError(
-                f"receivers: {receiver.name}: {key}: {path} ends with a line end or a space, "
-                f"and Alertmanager {written(alertmanager.version)} takes that for a part of it. Expected: "
-                f"nothing but the password. Fix: printf %s PASSWORD > {path}, or Alertmanager 0.27 or later."
+                f"receivers: {receiver.name}: {key}: {path} ends with a newline or a space, and Alertmanager "
+                f"{written(alertmanager.version)} takes that as part of the password. Expected: only the "
+                f"password. Fix: printf %s PASSWORD > {path}, or Alertmanager 0.27 or later."
             )
 
 

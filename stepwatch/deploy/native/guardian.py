@@ -1,7 +1,7 @@
-"""``python -m stepwatch.deploy.native.guardian FOLDER``: supervises the supervisor of a state folder's stack.
+"""``python -m stepwatch.deploy.native.guardian FOLDER``: supervises the supervisord of a state folder.
 
-supervisord starts the guardian and starts it again when it dies; the guardian does the same for
-supervisord. It also rotates the logs that the parts write.
+supervisord restarts the guardian when it dies, and the guardian restarts supervisord. It also rotates the
+logs of the parts.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def rotate(log: Path, limit: int = _LOG_BYTES) -> None:
             return
         with log.open("rb+") as source, fresh.open("wb") as copy:
             shutil.copyfileobj(source, copy)
-            source.truncate(0)  # at once: what is written between the two is lost
+            source.truncate(0)  # at once: lines written between the two calls are lost
         for number in range(_LOGS - 1, 0, -1):
             old = log.with_name(f"{log.name}.{number}")
             if old.exists():
@@ -137,7 +137,7 @@ def _answers(folder: Path) -> bool:
 
 
 def _replaced(folder: Path, end: str) -> bool:
-    """Have a new supervisord run the stack; return whether that is done, or no longer wanted.
+    """Start a new supervisord for the stack; return whether that is done, or no longer needed.
 
     ``end``: how and when the old one ended.
     """
@@ -150,12 +150,12 @@ def _replaced(folder: Path, end: str) -> bool:
         with place.lock("the guardian", logger.info), supervisord.connected(place) as server:
             if server or not place.wanted:
                 return True
-            logger.error("supervisord is gone: stopping the parts that it left, and starting all anew.")
+            logger.error("supervisord is gone: stopping the parts that it left, and restarting all parts.")
             # They hold the ports.
             processes.stop(place.mark, grace=_STOP_SECONDS)
             supervisord.start(place)
             with suppress(OSError):  # on a full disk
-                write(place.restarted, f"{end}; the guardian started all parts again.")
+                write(place.restarted, f"{end}; the guardian restarted all parts.")
     except (OSError, StackError) as problem:
         logger.error("%s", problem)  # noqa: TRY400 - it says what to do
         return not folder.is_dir()

@@ -3,8 +3,8 @@
 Users have it in their own systemd manager, root in the system's: root has no user manager outside of a
 login, and the system's needs no lingering.
 
-The unit does not decide whether the stack is to run: it starts nothing after `make down`, which leaves it
-enabled, and the next `make up` goes on through it.
+The unit does not decide whether the stack runs: it starts nothing after `make down`, which leaves it
+enabled, and the next `make up` uses it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _START_SECONDS = 30
 _INHERITED = ("PATH", "LD_LIBRARY_PATH", "TZ", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 
-# When supervisord dies, systemd ends what is left and starts all anew: SIGTERM first, so that Alertmanager
+# When supervisord dies, systemd ends the other processes and restarts all: SIGTERM first, so that
+# Alertmanager
 # saves what it sent. When the kernel kills one part for memory, the others run on.
 _UNIT = """\
 # Written by `make up SERVICE=1`; `make down SERVICE=1` removes it.
@@ -146,7 +147,7 @@ def runs(place: State) -> bool:
 
 
 def report(place: State) -> list[str]:
-    """What `status` says of the unit."""
+    """The text of `status` about the unit."""
     if not installed(place):
         return ["Service: none, so a reboot stops Stepwatch. `make up SERVICE=1` has systemd start it again."]
     answer = _ask("is-active", NAME)
@@ -214,24 +215,24 @@ def _remarks() -> list[str]:
 
 
 def _require_systemd() -> None:
-    if said := _refusal("show", "--property=Version"):
+    if problem := _refusal("show", "--property=Version"):
         root = os.geteuid() == 0
         manager = "systemd" if root else "systemd user manager"
         fix = "" if root else "log in as this user (not by su or sudo), or "
         raise StackError(
-            f"`make up SERVICE=1`: no {manager} answers here ({said}). "
+            f"`make up SERVICE=1`: no {manager} answers here ({problem}). "
             f"Expected: a machine that systemd runs. Fix: {fix}run `make up` alone and "
             "have it started at boot by other means (cron: @reboot)."
         )
 
 
 def _order(*words: str) -> None:
-    if said := _refusal(*words):
-        raise StackError(f"systemctl {' '.join(words)} failed. It says: {said}")
+    if problem := _refusal(*words):
+        raise StackError(f"systemctl {' '.join(words)} failed. It says: {problem}")
 
 
 def _refusal(*words: str) -> str:
-    """What systemctl says of an order that it does not carry out; empty if it does."""
+    """The error of a systemctl command; empty on success."""
     answer = _ask(*words)
     if answer is None:
         return "systemctl is not on PATH"

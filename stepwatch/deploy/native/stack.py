@@ -94,12 +94,12 @@ _PARTS = TypeAdapter(list[Part])
 
 
 def save(parts: Iterable[Part], path: Path) -> None:
-    """Write down which parts run."""
+    """Save which parts run."""
     state.write(path, _PARTS.dump_json(list(parts), indent=1).decode())
 
 
 def load(path: Path) -> list[Part]:
-    """Read them back; none when nothing was brought up.
+    """Load them; none when nothing was started.
 
     Raises:
         DamagedStateError: the file does not hold what ``save`` wrote.
@@ -116,7 +116,7 @@ def guardian(place: State, log: Iterable[str] = ()) -> Part:
     return Part(
         "guardian",
         (sys.executable, "-m", module, str(place.folder), *log),
-        "starts supervisord again, rotates logs",
+        "restarts supervisord, rotates logs",
         environment=_OURS,
     )
 
@@ -229,7 +229,7 @@ class Stack:
             "prometheus",
             self._behind_door("prometheus", program, options),
             ready="/-/ready",
-            shows="queries, targets and every alert that fires",
+            shows="queries, targets, firing alerts",
         )
 
     def sender(self, program: Program) -> Part:
@@ -270,7 +270,7 @@ class Stack:
             "alertmanager",
             self._behind_door("alertmanager", program, options),
             ready="/-/ready",
-            shows="alerts in groups, silences",
+            shows="grouped alerts, silences",
         )
 
     def door(self) -> Part:
@@ -297,7 +297,7 @@ class Stack:
         return Part(
             "door",
             self._ours("exporter.door", "door", *flags),
-            "Prometheus and Alertmanager to all but foreign web pages",
+            "Prometheus and Alertmanager, without access for other web pages",
             web,
             environment=_OURS,
         )
@@ -334,7 +334,7 @@ class Stack:
             self._ours("exporter.actions", "actions", *flags),
             ready="/-/healthy",
             page="/",
-            shows="what is done about runs; vetoes" + " (dry run)" * self.config.actions.dry_run,
+            shows="actions on runs; vetoes" + " (dry run)" * self.config.actions.dry_run,
             environment=_OURS,
         )
 
@@ -351,7 +351,7 @@ class Stack:
             ),
             ready="/-/healthy",
             page="/",
-            shows=f"messages to {names}, and what was answered",
+            shows=f"messages to {names} and their answers",
             environment=_OURS,
         )
 
@@ -365,7 +365,7 @@ class Stack:
             self._ours("exporter.watchdog", "watchdog", *flags),
             ready="/-/healthy",
             page="/api/v1/findings",
-            shows="what keeps the stack from alerting",
+            shows="faults that keep the stack from alerting",
             environment=_OURS,
         )
 

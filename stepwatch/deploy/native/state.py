@@ -22,7 +22,7 @@ VARIABLE = "STEPWATCH_STATE"
 
 
 class StackError(Refused):
-    """Raised when something on this machine is in the way; says what, and the fix."""
+    """Raised for an obstacle on this machine; the text has the fix."""
 
 
 class DamagedStateError(StackError):
@@ -85,7 +85,7 @@ class State:
 
     @property
     def wanted(self) -> bool:
-        """Whether the stack is to run: brought up, and not taken down since then, whatever dies meanwhile."""
+        """Whether the stack should run: started, and not stopped since then."""
         return self.supervisor_config.exists()
 
     def log(self, part: str) -> Path:
@@ -113,7 +113,7 @@ class State:
         return Path(known["runs"]) if known.get("instead_of") == str(configured) else None
 
     def remember(self, config: Path, runs: Path | None, configured: Path, say: Say) -> None:
-        """Keep the arguments of `make up`: the file, and what RUNS= named in place of its `runs.path`."""
+        """Save the arguments of `make up`: the file, and the folder of RUNS= in place of its `runs.path`."""
         self.create()
         named = {"runs": str(runs.absolute()), "instead_of": str(configured)} if runs else {}
         known = {**self._remembered(say), **named, "config": str(config.absolute())}
@@ -158,7 +158,7 @@ class State:
             ) from None
 
     def make_password(self) -> None:
-        """Make what opens the parts behind the door, unless it is there; readable by its owner only.
+        """Create the credentials of the parts behind the door, unless they exist.
 
         Raises:
             StackError: it cannot be written.
@@ -168,11 +168,11 @@ class State:
         except OSError as problem:
             raise StackError(
                 f"{self.backend}: {problem.strerror}. Expected: a folder to write to. "
-                "Fix: make room on its disk, or give it back to the user who runs this."
+                "Fix: free space on its disk, or make this user its owner."
             ) from None
 
     def give_up(self) -> None:
-        """Have nothing start the stack again: neither the guardian nor systemd, nor a reboot."""
+        """Prevent any restart of the stack by the guardian, systemd or a reboot."""
         self.supervisor_config.unlink(missing_ok=True)
 
     def forget(self) -> None:
@@ -184,7 +184,7 @@ class State:
 
     @contextmanager
     def lock(self, command: str, say: Say) -> Iterator[None]:
-        """Have other commands that change the stack wait, and say for which one.
+        """Lock the stack against other commands that change it, and say which one holds the lock.
 
         Without a state folder there is nothing to lock.
         """

@@ -1,4 +1,4 @@
-"""How each part of the stack is."""
+"""The state of each part of the stack."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _HEADINGS = ("part", "state", "pid", "up for", "restarts", "settings", "page", "
 _WORDS = {"BACKOFF": "dies at start", "FATAL": "given up", "RUNNING": "not ready"}
 _UNSUPERVISED = "unsupervised"
 _WITHOUT_GUARDIAN = (
-    "supervisord and the guardian are dead. Living parts continue, but a part that dies is not restarted. "
-    "Fix: `make up`, which starts everything again."
+    "supervisord and the guardian are dead. Running parts continue, but a part that dies is not restarted. "
+    "Fix: `make up`, which restarts everything."
 )
-_WITHOUT_SUPERVISOR = "supervisord does not answer. The guardian starts it again within 30 s."
+_WITHOUT_SUPERVISOR = "supervisord does not answer. The guardian restarts it within 30 s."
 _YOUNG = 60
 """Seconds: what runs for less, and had to be started again, is shown with its last log lines."""
 
@@ -77,7 +77,7 @@ class Line:
         if self.state == "suspended":
             yield f"\nA signal suspended {name}. Fix: kill -CONT {self.pid}"
         if self.settings is SettingsState.CHANGED:
-            yield f"\nThe settings of {name} were rendered again since it read them: `make up`."
+            yield f"\n{name} runs with outdated settings. Fix: `make up`."
         if self.settings is SettingsState.REFUSED:
             yield f"\n{name} refused its settings; its log says why."
 
@@ -114,7 +114,7 @@ def status(place: State, say: Say) -> int:
     for line in lines:
         for remark in line.remarks(place):
             say(remark)
-    with suppress(OSError):  # there is no such file unless the guardian started all parts again
+    with suppress(OSError):  # the file exists only after the guardian restarted all parts
         say(f"\n{place.restarted.read_text(encoding='utf-8', errors='replace').strip()}")
     say("\n" + "\n".join(service.report(place)))
     if text := settings.rules_elsewhere(place.rendered):
@@ -125,7 +125,7 @@ def status(place: State, say: Say) -> int:
 
 
 def _all_sent(parts: Sequence[Part], texts: Texts, place: State, say: Say) -> bool:
-    """Say whether the hub takes what is sent, or what it does not take; returns whether it takes all."""
+    """Report whether the hub accepts the samples; returns whether it accepts all."""
     sound = True
     for sender in senders(parts, place):
         page = texts[sender.metrics]
@@ -137,7 +137,7 @@ def _all_sent(parts: Sequence[Part], texts: Texts, place: State, say: Say) -> bo
 
 
 def senders(parts: Sequence[Part], place: State) -> list[Sender]:
-    """Return what sends to the hub: on an agent one, else none."""
+    """Return the sender to the hub: one on an agent, else none."""
     return [Sender(part.metrics, place.log(part.name)) for part in parts if part.name == stack.SENDER]
 
 

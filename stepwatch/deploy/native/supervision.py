@@ -1,4 +1,4 @@
-"""Has parts supervised: starts them, brings running ones up to date, and waits until they answer."""
+"""Starts and updates the supervised parts, and waits until they answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REPLAY_LINES = 50
 def start(parts: Sequence[Part], place: State, say: Say, *, as_service: bool = False) -> set[str]:
     """Start what does not run and restart what changed; return those names. The caller holds the lock.
 
-    ``as_service``: whether systemd is to start the stack from now on.
+    ``as_service``: whether systemd starts the stack from now on.
 
     Raises:
         StackError: a port is in use, systemd does not answer, or supervisord does not start; nothing was
@@ -35,11 +35,11 @@ def start(parts: Sequence[Part], place: State, say: Say, *, as_service: bool = F
     stack.save(parts, place.parts)
     with supervisord.connected(place) as server:
         if server and as_service and not service.runs(place):
-            say("Stepwatch moves below systemd: every part starts anew.")
+            say("Stepwatch moves below systemd: all parts restart.")
             server.shut_down(place.mark)
         elif server:
-            fresh = server.apply() | server.revive()
-            say(f"Stepwatch is running; started anew: {', '.join(sorted(fresh)) or 'nothing'}.")
+            fresh = server.apply() | server.restart_down()
+            say(f"Stepwatch is running; restarted: {', '.join(sorted(fresh)) or 'nothing'}.")
             return fresh
     processes.stop(place.mark, grace=10)  # orphans of a supervisord that was killed
     if service.installed(place):
@@ -50,13 +50,13 @@ def start(parts: Sequence[Part], place: State, say: Say, *, as_service: bool = F
 
 
 def settle(parts: Sequence[Part], fresh: set[str], place: State, say: Say, *, repair: bool = False) -> int:
-    """Wait until the parts are ready; have those that were not started anew read their settings again.
+    """Wait until the parts are ready; reload the settings of those that were not restarted.
 
     `make down` may end this, so the lock must not be held. With ``repair``, damaged files that keep a part
-    from starting are moved aside. What is said ends with why parts failed, and which.
+    from starting are moved aside. The output ends with the failed parts and the reasons.
 
     Returns:
-        0 when every part is ready and runs its present settings, 1 when some are not.
+        0 when every part is ready and runs with the current settings, 1 when some are not.
     """
     failed = wait_ready(parts, place, say)
     if repair:
@@ -77,7 +77,7 @@ def settle(parts: Sequence[Part], fresh: set[str], place: State, say: Say, *, re
 
 
 def require_ports(parts: Iterable[Part], place: State) -> None:
-    """Check that no stranger holds a port of the stack.
+    """Check that no other process uses a port of the stack.
 
     Raises:
         StackError: names each such port and its owner.
@@ -129,7 +129,7 @@ def wait_ready(parts: Sequence[Part], place: State, say: Say) -> dict[str, str]:
 
 
 def explain(failed: Mapping[str, str], place: State, say: Say) -> None:
-    """Say of each part that was given up why, how its log ends, and what to do."""
+    """Print for each part that was given up the reason, the end of its log, and the fix."""
     for name, reason in failed.items():
         ends = supervisord.exits(place).get(name, [])
         whole = f"{reason} (last: {ends[-1]})" if ends else reason
@@ -160,7 +160,7 @@ def _repair(parts: Sequence[Part], failed: dict[str, str], place: State, say: Sa
                     ) from None
                 say(f"Moved {data / each.name} to {aside}. Nothing was deleted.")
                 moved = True
-            server.revive()
+            server.restart_down()
         failed = wait_ready([part for part in parts if part.name in failed], place, say)
     if not moved:
         say(damage.NOTHING)
@@ -168,7 +168,7 @@ def _repair(parts: Sequence[Part], failed: dict[str, str], place: State, say: Sa
 
 
 def _reload(part: Part, settings: Settings, place: State, say: Say) -> bool:
-    """Have a part read its settings again; return whether it took them."""
+    """Reload the settings of a part; return whether it accepted them."""
     if settings.itself:  # SIGHUP would end it
         due = settings.changed()
     else:
@@ -176,8 +176,8 @@ def _reload(part: Part, settings: Settings, place: State, say: Say) -> bool:
         due = before.at if before else 0
         with supervisord.connected(place) as server:
             if server:
-                server.hang_up(part.name)
+                server.send_hup(part.name)
     done = wait_loaded(settings, part.metrics, after=due, patience=_RELOAD_SECONDS)
     refusal = f"refused its settings: see {place.log(part.name)}"
-    say(f"  {part.name} {'runs its present settings' if done else refusal}")
+    say(f"  {part.name} {'runs with the current settings' if done else refusal}")
     return done

@@ -1,4 +1,4 @@
-"""supervisord, which starts the parts and starts them again when they die."""
+"""supervisord, which starts the parts and restarts them when they die."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GREETING_SECONDS = 5
 _ORDER_SECONDS = 100
 """Longer than it takes to stop a part, which supervisord does before it answers."""
 _KILL_SECONDS = 60
-"""A part that has not ended so long after it was asked to is killed."""
+"""Seconds from SIGTERM to SIGKILL of a part."""
 
 # Every path but the commands is relative to the state folder, supervisord's working directory:
 # an INI value can quote nothing, and a socket's address holds no more than 107 characters.
@@ -68,7 +68,7 @@ _DIED = re.compile(
 
 @dataclass(frozen=True)
 class Report:
-    """What supervisord knows of a part; ``since`` is a Unix time, 0 when it does not run."""
+    """supervisord's state of a part; ``since`` is a Unix time, 0 when it does not run."""
 
     name: str
     state: str
@@ -147,7 +147,7 @@ class Supervisord:
         return getattr(self._server, f"supervisor.{method}")(*arguments)
 
     def reports(self) -> dict[str, Report]:
-        """What runs, by name of the part; nothing once `make down` has begun."""
+        """The supervised parts, by name; none once `make down` has begun."""
         try:
             return {
                 info["name"]: Report(
@@ -168,8 +168,8 @@ class Supervisord:
             self._call("addProcessGroup", name)
         return {*added, *changed}
 
-    def revive(self) -> set[str]:
-        """Start at once what waits for its next try or was given up; return those names."""
+    def restart_down(self) -> set[str]:
+        """Start parts that wait for a retry or are fatal; returns their names."""
         reports = self.reports().items()
         down = {name for name, report in reports if report.state not in ("RUNNING", "STARTING")}
         for name in down:
@@ -186,8 +186,8 @@ class Supervisord:
         with suppress(xmlrpc.client.Fault):  # then its state says so
             self._call("startProcess", name, False)  # noqa: FBT003 - XML-RPC has no keywords: do not wait
 
-    def hang_up(self, name: str) -> None:
-        """Have a part read its settings again; one that just died reads them when it starts."""
+    def send_hup(self, name: str) -> None:
+        """Send SIGHUP to a part, to reload its settings; one that just died reads them at its start."""
         with suppress(xmlrpc.client.Fault):
             self._call("signalProcess", name, "HUP")
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the certificates of these tests anew. Their keys open nothing.
+# Regenerates the certificates of these tests. Their keys open nothing.
 set -eu
 cd "$(dirname "$0")"
 scratch=$(mktemp -d)

@@ -1,4 +1,4 @@
-"""``python -m tests.gpu.golden``: write the golden pages anew."""
+"""``python -m tests.gpu.golden``: regenerate the golden pages."""
 
 from tests.gpu.golden import pages, path
 

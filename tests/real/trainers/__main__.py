@@ -1,4 +1,4 @@
-"""Make the logs in tests/logs anew, by the trainers themselves: `python -m tests.real.trainers [LOG ...]`."""
+"""Regenerate the logs in tests/logs with real trainers: `python -m tests.real.trainers [LOG ...]`."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def test_targets_and_rules_live_on_when_verl_rewrites_its_file(stack, file, engi
             stack.wait_until(lambda: up(stack) == set())
             stack.wait_until(lambda: not {a, b} & {address for address, _ in up(stack, 0)})
             stack.wait_until(lambda: alerting(stack, "EngineGone") == {c})
-            # two minutes if the exporter, started anew, did not reach it before it was gone
+            # two minutes if the exporter, restarted, did not reach it before it was gone
             stack.wait_until(lambda: not up(stack, 0))
 
         assert {each["metric"]["job"] for each in stack.query("up == 1")} >= {"runs", "prometheus"}

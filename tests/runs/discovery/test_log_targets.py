@@ -105,7 +105,7 @@ def test_servers_are_found_before_the_first_step_still_without_a_run(watched, so
     assert reported(source) == {A: ("ppo", False), C: ("ppo", False)}
 
 
-def test_a_log_that_is_begun_anew_before_its_first_step_reports_new_servers(watched, source, folder):
+def test_a_log_that_restarts_before_its_first_step_reports_new_servers(watched, source, folder):
     append(folder / "ppo.log", f"{VERL}\n")
     watched.discover()
     (folder / "ppo.log").write_text(f"LLMServerManager: ['{B}']\n")

@@ -144,7 +144,7 @@ def test_a_page_that_was_there_and_is_not_any_more_is_a_matter_for_alerts(regist
     assert served(2)
 
 
-def test_news_of_one_that_has_left_is_no_news(registry, served):
+def test_reports_about_a_removed_target_are_ignored(registry, served):
     registry.record(Outcome(ADDRESS, True), 1)
 
     assert not served(1)

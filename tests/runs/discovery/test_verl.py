@@ -62,7 +62,9 @@ def test_the_servers_of_verls_job_are_targets_with_its_role(file, found, write):
     assert time.time() - found.source.read < 10
 
 
-def test_rays_own_file_at_that_path_names_no_rollout_servers_and_is_no_fault(file, found, write, allowlist):
+def test_rays_own_file_at_that_path_names_no_rollout_servers_and_is_not_a_fault(
+    file, found, write, allowlist
+):
     write(file, yaml.dump({"global": USUAL, "scrape_configs": [RAY_JOB]}))
 
     assert found() == set()
@@ -193,14 +195,14 @@ def test_a_file_that_is_replaced_a_link_that_dangles_and_a_file_that_is_gone(
     assert found() == {C}
 
 
-def test_a_file_that_was_never_there_is_no_fault(found, allowlist):
+def test_a_file_that_was_never_there_is_not_a_fault(found, allowlist):
     assert found() == set()
     assert not allowlist.counts
     assert found.source.read is None
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
-def test_what_is_no_file_is_not_opened(file, found, allowlist, make):
+def test_what_is_not_a_file_is_not_opened(file, found, allowlist, make):
     make(file)
 
     assert found() == set()

@@ -174,7 +174,7 @@ def test_runs_are_shown_on_while_the_state_folder_hangs(folder: Path, tmp_path: 
         assert list(own.behind.glob("*.state"))
 
 
-def test_a_mount_that_hangs_for_good_can_be_unmounted_and_mounted_anew(mount: Mount, start: Start) -> None:
+def test_a_mount_that_hangs_for_good_can_be_remounted(mount: Mount, start: Start) -> None:
     exporter = begin(start, mount)
     mount.hang()
     exporter.until(hangs(mount))

@@ -39,6 +39,6 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def browser(chromium: Browser) -> Browser:
-    """The browser as somebody opens it: nothing seen, nothing changed."""
+    """The browser as someone opens it: nothing seen, nothing changed."""
     chromium.forget()
     return chromium

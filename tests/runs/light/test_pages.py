@@ -141,7 +141,7 @@ def test_alerts_about_no_run_stand_above_all_runs() -> None:
 
     assert text.index("EngineGone") < text.index("ppo/gsm8k")
     assert "A &lt;b&gt;server&lt;/b&gt; is gone." in text
-    assert "Not of these runs" not in page(Reported([summary()])).text
+    assert "Not about these runs" not in page(Reported([summary()])).text
 
 
 def test_the_worst_runs_come_first_and_finished_ones_last() -> None:
@@ -273,7 +273,7 @@ def test_while_logs_are_read_no_run_is_said_not_to_be_there_and_its_page_comes_a
         assert (found.code, "Refresh" in dict(found.headers)) == (code, True)
         assert "still being read" in words
         assert "No run yet" not in words
-        assert "It may have been silent" not in words
+        assert "It may have been removed" not in words
 
 
 @pytest.mark.parametrize("target", ["/", "/run/ppo"])
@@ -287,9 +287,9 @@ def test_runs_that_had_ended_before_are_counted_with_what_can_be_done(target: st
 def test_what_is_beyond_the_limits_or_cannot_be_read_is_said() -> None:
     words = page(Reported(omitted=Omitted(live=2, ended=1, files=9, hung=("/data/nfs",)))).words
     assert "/data/nfs does not answer: runs there are not watched" in words
-    assert "2 live runs left out, not watched" in words
+    assert "2 live runs not watched" in words
     assert "1 ended run left out" in words
-    assert "9 files left out, not read" in words
+    assert "9 files not read" in words
     assert "left out" not in page(Reported()).words
     assert "does not answer" not in page(Reported()).words
 
@@ -405,7 +405,7 @@ def test_without_a_receiver_the_pages_say_that_alerts_are_shown_here_only(path: 
 def test_an_alert_of_a_run_that_is_over_says_so() -> None:
     ended = replace(EXPLOSION, name="RunFailed", topic="end")
     found = page(Reported([summary(state="failed", firing=(EXPLOSION, ended))])).words
-    assert found.count("the run is over (failed)") == 1
+    assert found.count("the run has ended (failed)") == 1
     assert found.count(f"First: {EXPLOSION.action}") == 1  # of RunFailed alone
     for state in ("running", "stalled"):
         assert "is over" not in page(Reported([summary(state=state, firing=(EXPLOSION,))])).words
@@ -414,10 +414,10 @@ def test_an_alert_of_a_run_that_is_over_says_so() -> None:
 def test_an_alert_that_outlasts_its_condition_says_until_when() -> None:
     passed = replace(EXPLOSION, passed=NOON)
     found = page(Reported([summary(firing=(passed,))])).words
-    assert f"its condition has passed at {formatting.clock(NOON)}" in found
+    assert f"its condition ended at {formatting.clock(NOON)}" in found
     assert "it ends at" not in found
     found = page(Reported([summary(firing=(replace(passed, ends=NOON + 60),))])).words
-    assert f"; it ends at {formatting.clock(NOON + 60)}, unless that holds again" in found
+    assert f"; it ends at {formatting.clock(NOON + 60)}, unless the condition returns" in found
     assert "condition" not in page(Reported([summary(firing=(EXPLOSION,))])).words
 
 

@@ -46,10 +46,10 @@ def test_what_was_said_last_counts_and_survives_the_process(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("query", "said", "expected"),
     [
-        ({}, {"verdict": "right"}, "?alert= and its name"),
-        ({**ABOUT, "run": ""}, {"verdict": "right"}, "?alert= and its name"),
-        ({**ABOUT, "run": "a\nb"}, {"verdict": "right"}, "?alert= and its name"),
-        ({**ABOUT, "alert": "<KL>"}, {"verdict": "right"}, "?alert= and its name"),
+        ({}, {"verdict": "right"}, "?alert=NAME"),
+        ({**ABOUT, "run": ""}, {"verdict": "right"}, "?alert=NAME"),
+        ({**ABOUT, "run": "a\nb"}, {"verdict": "right"}, "?alert=NAME"),
+        ({**ABOUT, "alert": "<KL>"}, {"verdict": "right"}, "?alert=NAME"),
         ({**ABOUT, "since": "-1"}, {"verdict": "right"}, "Expected: whole seconds"),
         (ABOUT, {"verdict": "wrong"}, "Expected: one of false_alarm, right, known"),
         (ABOUT, {}, "Expected: one of false_alarm, right, known"),
@@ -94,7 +94,7 @@ def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path) -> None:
     assert found.verdict == "right"
 
 
-def test_the_file_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_does_not_grow_forever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verdicts, "MOST_BYTES", 220)
     log = VerdictLog(tmp_path)
     said = [Verdict("a", "KLHigh", since, "right", "", 0.0) for since in range(3)]

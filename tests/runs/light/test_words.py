@@ -28,7 +28,7 @@ def test_a_span_is_reported_in_the_largest_unit_that_fits(seconds: float, report
         (3.0, "s", "3 s"),
     ],
 )
-def test_a_value_has_its_unit_and_what_is_no_number_says_so(
+def test_a_value_has_its_unit_and_what_is_not_a_number_says_so(
     value: float | None, unit: str, reported: str
 ) -> None:
     assert formatting.value(value, unit) == reported

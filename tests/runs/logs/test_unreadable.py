@@ -194,9 +194,9 @@ def test_what_chmod_cannot_fix_gets_no_chmod(tmp_path: Path) -> None:
     (tmp_path / "a").touch(0o600)
 
     assert text(Refusal(tmp_path / "a", errno.EIO)) == (
-        f"{tmp_path}/a: cannot be read: Input/output error. It is tried again and again."
+        f"{tmp_path}/a: cannot be read: Input/output error. The exporter keeps retrying."
     )
-    assert "look at access lists (getfacl)" in text(Refusal(tmp_path / "a", errno.EACCES))
+    assert "check access lists (getfacl)" in text(Refusal(tmp_path / "a", errno.EACCES))
     assert "Fix: let it read that path" in text(Refusal(tmp_path / "gone", errno.EACCES))
 
 

@@ -53,7 +53,9 @@ def test_the_process_metrics_are_those_of_this_process() -> None:
     assert (found.value("process_start_time_seconds") or 0) > 0
 
 
-def test_where_there_is_no_proc_the_page_says_nothing_about_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_is_not_a_proc_the_page_says_nothing_about_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(process, "STATM", "/nowhere/statm")
     found = scrape(Health())
 
@@ -68,4 +70,4 @@ def test_an_exporter_whose_looks_do_not_end_is_not_healthy() -> None:
     assert health.report()[0]
     health.polled = time.time() - LOOK_SECONDS - 5
     well, words = health.report()
-    assert (well, words.startswith("no look at the logs for 65 s")) == (False, True)
+    assert (well, words.startswith("the logs were not checked for 65 s")) == (False, True)

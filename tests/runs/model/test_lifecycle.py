@@ -110,7 +110,7 @@ def test_the_typical_interval_goes_with_the_pace() -> None:
     assert (before, pace.typical()) == (30.0, 60.0)
 
 
-def test_no_interval_is_no_typical_interval() -> None:
+def test_without_intervals_there_is_no_typical_interval() -> None:
     pace = Pace()
     pace.add(0.0)
     pace.add(-5.0)

@@ -55,7 +55,7 @@ def levels(found: Scrape) -> dict[str, float]:
     return {f"{name} {sorted(labels)}": value for (name, labels), value in page.items() if name in LEVELS}
 
 
-# what begins anew
+# what restarts
 
 
 @pytest.mark.slow
@@ -95,7 +95,7 @@ def test_counters_go_on_and_last_values_stay() -> None:
     assert run.latest["reward"] == steps(60, 60)[0].values["critic/score/mean"]
 
 
-def test_nothing_begins_anew_before_the_next_step() -> None:
+def test_nothing_is_rebaselined_before_the_next_step() -> None:
     run = take(fresh(), *steps(1, 60))
     before = values(run)
     run.mark(NOW, "new data")
@@ -241,7 +241,7 @@ def test_a_run_that_is_not_there_is_refused_with_the_nearest_names(folder: Path,
     page = watched()
     page.look()
 
-    with pytest.raises(UnknownRunError, match=r"no run named ppo/gsm8\. The nearest there are: ppo/gsm8k, "):
+    with pytest.raises(UnknownRunError, match=r"no run named ppo/gsm8\. Similar names: ppo/gsm8k, "):
         page.watch.mark("ppo/gsm8", "x")
 
 
@@ -249,5 +249,5 @@ def test_without_any_run_it_says_so(watched: Watching) -> None:
     page = watched()
     page.look()
 
-    with pytest.raises(UnknownRunError, match="There is none yet"):
+    with pytest.raises(UnknownRunError, match="No run exists yet"):
         page.watch.mark("a", "x")

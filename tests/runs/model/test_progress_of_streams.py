@@ -70,7 +70,7 @@ def test_parts_of_a_trainer_keep_their_own_step() -> None:
     assert kinds(*records) == [Kind.NEW] * 3
 
 
-def test_a_resume_of_one_part_is_no_second_resume_of_the_others() -> None:
+def test_a_resume_of_one_part_is_not_a_second_resume_of_the_others() -> None:
     progress, found = fed(
         Record(1, {}, stream="rollout"),
         Record(1, {}, stream="update"),
@@ -96,7 +96,7 @@ def test_a_resume_of_one_part_is_no_second_resume_of_the_others() -> None:
         ({**TWO, "note": "warm"}, {**TWO}),
     ],
 )
-def test_a_record_whose_numbers_all_repeat_is_no_new_measurement(
+def test_a_record_whose_numbers_all_repeat_is_not_a_new_measurement(
     first: dict[str, object], second: dict[str, object]
 ) -> None:
     assert kinds(Record(1, first), Record(2, second))[-1] is Kind.REPEAT
@@ -129,7 +129,7 @@ def test_numbers_that_repeat_for_longer_than_any_logging_interval_are_measured()
     assert set(found[1 + MOST_REPEATS :]) == {Kind.NEW}
 
 
-def test_a_new_number_begins_the_count_of_repeats_anew() -> None:
+def test_a_new_number_restarts_the_count_of_repeats() -> None:
     logged = [Record(step, {**TWO, "reward": step // 60}) for step in range(300)]
 
     assert [kind is Kind.NEW for kind in kinds(*logged)] == [step % 60 == 0 for step in range(300)]

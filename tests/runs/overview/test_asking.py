@@ -59,7 +59,7 @@ def is_refused(ask: Callable[[], object], url: str) -> bool:
     try:
         ask()
     except PollError as problem:
-        return str(problem).startswith(f"{url} answers in another way than Prometheus does")
+        return str(problem).startswith(f"{url} does not answer like Prometheus")
     return False
 
 
@@ -80,7 +80,7 @@ def test_an_answer_that_is_too_large_or_leads_elsewhere_is_refused():
         Client(url).firing()
     with (
         answering(302, b"", Location="http://127.0.0.1:1/") as url,
-        pytest.raises(PollError, match="which is another server"),
+        pytest.raises(PollError, match="another server"),
     ):
         Client(url).firing()
     with answering(503, b"starting") as url, pytest.raises(PollError, match="answers 503"):
@@ -146,7 +146,7 @@ def test_a_past_that_is_not_reported_is_a_lack_of_that_run_alone_and_is_logged_o
             prometheus.answers.gap(RunId(run))
             == f"Past alerts, limits and GPU curves of this run are missing. {reason}"
         )
-    assert logged == [f"{reason} Of the past of a run what was last known is shown, or nothing."]
+    assert logged == [f"{reason} Pages of runs show the last known history, or none."]
 
 
 def test_pasts_that_take_long_hold_up_no_alert_for_longer_than_one_of_them(monkeypatch: pytest.MonkeyPatch):
@@ -164,12 +164,12 @@ def test_pasts_that_take_long_hold_up_no_alert_for_longer_than_one_of_them(monke
     assert lacking == [1, 2, 3, 4], "each in turn"
 
 
-def test_a_look_at_a_run_while_it_is_decided_what_is_due_is_no_fault_and_is_not_lost():
+def test_a_look_at_a_run_while_it_is_decided_what_is_due_is_not_a_fault_and_is_not_lost():
     spans = {RunId(name): Span(RunId(name), 0.0, 1.0) for name in ("run 0", "run 1", "run 2")}
     prometheus = Prometheus("http://127.0.0.1:1", lambda: (), lambda: (), lambda: ())
 
     class Moment(float):
-        """That of a look; once its age is asked for, somebody looks at another run."""
+        """That of a look; once its age is asked for, someone looks at another run."""
 
         def __rsub__(self, now: float) -> float:
             prometheus.view(RunId("run 2"))

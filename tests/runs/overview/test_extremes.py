@@ -39,7 +39,7 @@ def test_a_long_run_keeps_the_extremes_of_each_stretch_and_no_more_points_than_a
     assert len(points) <= 2 * MOST_STRETCHES
 
 
-def test_what_is_no_number_and_another_attempt_break_the_curve():
+def test_what_is_not_a_number_and_another_attempt_break_the_curve():
     curve = Extremes()
     for step, value in enumerate([1.0, 2.0, math.nan, 3.0, math.inf, 4.0], 1):
         curve.add(step, value)

@@ -142,7 +142,11 @@ def test_an_alert_concerns_what_its_rule_looks_at_not_all_of_its_topic():
 def test_what_is_not_logged_or_always_0_is_unknown():
     zero = health("kl", [{"reward": value, "kl": 0.0} for value in wavering(0.5, 20)])
 
-    assert (zero.value, zero.state, zero.diagnosis) == (None, "unknown", "The trainer does not log it.")
+    assert (zero.value, zero.state, zero.diagnosis) == (
+        None,
+        "unknown",
+        "The trainer does not log this signal.",
+    )
     assert health("grad_norm", exploding_kl()).state == "unknown"
 
 
@@ -151,10 +155,10 @@ def test_a_signal_without_a_limit_says_so():
 
     assert loss.state == "unknown"
     assert loss.value is not None
-    assert loss.diagnosis.startswith("No alert has a limit for it. The policy's loss, and the share")
+    assert loss.diagnosis.startswith("No alert has a limit for this signal. The policy's loss, and the share")
 
 
-def test_a_value_that_is_no_number_is_a_warning():
+def test_a_value_that_is_not_a_number_is_a_warning():
     broken = health(
         "grad_norm", [{"reward": 0.5, "actor/grad_norm": value} for value in (*wavering(1, 30), math.nan)]
     )
@@ -189,7 +193,7 @@ def test_limits_that_prometheus_does_not_know_are_not_taken_for_none():
     early = health("kl", exploding_kl(), Answers(answered=1.0))
 
     assert (away.state, away.warning) == ("unknown", Range())
-    assert away.diagnosis.startswith("Its limits are not known. It is away. How far the policy is")
+    assert away.diagnosis.startswith("Its limits are unknown. It is away. How far the policy is")
     assert early.diagnosis.startswith("Its limits are not known yet. How far the policy is")
 
 

@@ -1,4 +1,4 @@
-"""The story of runs, as a watched folder and a file of panels tell it; nobody is asked about alerts."""
+"""The story of runs, as a watched folder and a file of panels tell it; no one is asked about alerts."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_without_prometheus_there_are_curves_without_limits_and_it_says_so(
     assert series.limits == ()
     kl = {health.signal: health for health in whole.summary.healths}["kl"]
     assert (kl.state, kl.warning.high) == ("unknown", None)
-    assert kl.diagnosis.startswith("Its limits are not known. No Prometheus is named (--prometheus-url)")
+    assert kl.diagnosis.startswith("Its limits are unknown. No Prometheus is configured (--prometheus-url)")
     assert reported.prometheus == kl.diagnosis.removeprefix("Its limits are not known. ").partition(" How")[0]
 
 
@@ -202,7 +202,7 @@ def test_a_limit_that_is_only_noted_comes_after_one_that_warns(watched: Watched,
     assert "the limit of KLHigh" in {each.signal: each.diagnosis for each in summary.healths}["kl"]
 
 
-def test_the_curve_breaks_where_the_run_was_resumed_and_begins_anew_with_the_run(
+def test_the_curve_breaks_where_the_run_was_resumed_and_restarts_with_the_run(
     watched: Watched, panels: PanelFile
 ):
     path = log(watched.folder / "ppo.jsonl", exploding_kl(calm=20, high=0))
@@ -264,7 +264,7 @@ def test_of_all_runs_only_the_limits_of_core_signals_are_asked_for(watched: Watc
         " " * (5 * 1024 * 1024),
     ],
 )
-def test_a_file_that_is_none_leaves_the_last_good_one_is_reported_once_and_counted(
+def test_an_invalid_file_leaves_the_last_good_one_is_reported_once_and_counted(
     watched: Watched, panel_file: Path, panels: PanelFile, logged: list[str], content: str
 ):
     log(watched.folder / "ppo.jsonl", exploding_kl())
@@ -280,7 +280,7 @@ def test_a_file_that_is_none_leaves_the_last_good_one_is_reported_once_and_count
     (said,) = logged
     assert str(panel_file) in said
     assert " Expected " in said
-    assert said.endswith("run python generate.py. The panels of before stay.")
+    assert said.endswith("run python generate.py. The previous panels stay in use.")
     assert value(reported, "stepwatch_panels_errors_total") == [1]
 
 
@@ -334,7 +334,7 @@ def test_anyone_who_asks_waits_for_no_disk(watched: Watched, panel_file: Path, p
     log(watched.folder / "ppo.jsonl", exploding_kl())
     reported = story(watched, panels)
     panel_file.unlink()
-    os.mkfifo(panel_file)  # whoever opens it waits
+    os.mkfifo(panel_file)  # anyone who opens it waits
     asking = [
         Thread(target=ask, daemon=True)
         for ask in (reported.runs, lambda: reported.run(PPO), lambda: reported.series(PPO, "kl"))

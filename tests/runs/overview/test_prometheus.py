@@ -24,7 +24,7 @@ SHOWN = 'ppo/强化 \\"7\\" it\'s & a\\\\b'
 
 
 def page(step: int) -> str:
-    """A run that steps on, whose KL is too high from step 40 to 89 and begins anew at 60, beside two GPUs."""
+    """A run that steps on, whose KL is too high from step 40 to 89 and restarts at 60, beside two GPUs."""
     return (
         f'rl_step{{run="{SHOWN}"}} {step}\n'
         f'rl_kl{{run="{SHOWN}"}} {5 * (40 <= step < 90)}\n'
@@ -36,7 +36,7 @@ def page(step: int) -> str:
 
 
 class Stepping(Listening):
-    """Serves that run: ten steps a second, from when somebody first looks at it."""
+    """Serves that run: ten steps a second, from when someone first looks at it."""
 
     def __init__(self) -> None:
         begun: list[float] = []

@@ -139,7 +139,7 @@ def test_a_checkpoint_beside_it_reports_whether_the_steps_that_were_planned_are_
     assert page.look(11.0).state("ppo") == state
 
 
-def test_a_process_that_lives_on_is_no_sign_that_its_training_does(
+def test_a_process_that_lives_on_is_not_a_sign_that_its_training_does(
     folder: Path, watched: Watching, trains: Trains
 ) -> None:
     """A notebook outlives its trainings, and nothing in an event file says that one is done."""

@@ -239,7 +239,7 @@ def test_a_process_whose_id_another_has_by_now_counts_only_if_that_has_a_gpu_ope
     assert processes.look(writers)[PPO].processes == ()
 
 
-def test_ids_that_are_given_anew_while_processes_are_read_make_no_endless_line(machine: Machine) -> None:
+def test_ids_that_are_reused_while_processes_are_read_make_no_endless_line(machine: Machine) -> None:
     machine.start(20, GPU, parent=21, group=20)
     machine.start(21, GPU, parent=20, group=20)
     machine.start(22, GPU, parent=22)

@@ -152,7 +152,7 @@ def test_a_last_line_that_goes_on_after_all_is_read_again_as_a_whole(path: Path,
     assert read.restarts == 0
 
 
-# files that start anew
+# files that restart
 
 
 def test_an_emptied_file_is_read_from_its_start(path: Path, read: Read) -> None:

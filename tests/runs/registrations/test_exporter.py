@@ -57,7 +57,7 @@ def test_a_restart_forgets_no_server_and_polls_the_page_again(
     assert found.state("maths/ppo") == "running"
 
 
-def test_a_damaged_file_is_no_end_and_is_kept_aside(folder: Path, tmp_path: Path, start: Start) -> None:
+def test_a_damaged_file_is_not_fatal_and_is_moved_aside(folder: Path, tmp_path: Path, start: Start) -> None:
     state = tmp_path / "state"
     state.mkdir()
     (state / NAME).write_bytes(b'stepwatch-registrations 1 00\n[{"address": "10.0')
@@ -95,7 +95,7 @@ def test_a_page_that_the_settings_name_is_not_polled_twice(folder: Path, start: 
     assert len(found.all("stepwatch_target_up")) == 1
 
 
-def test_a_page_that_is_no_trainers_is_no_run(folder: Path, start: Start, hub: Hub) -> None:
+def test_a_page_that_is_not_a_trainers_is_not_a_run(folder: Path, start: Start, hub: Hub) -> None:
     exporter = started(start, "--path", folder)
     register(exporter, f"127.0.0.1:{exporter.port}")
     found = exporter.until(lambda found: found.value("stepwatch_target_up", source="rl_insight") == 1)

@@ -102,7 +102,7 @@ def test_a_page_that_stands_still_is_read_once(hub: Hub, monkeypatch: pytest.Mon
     assert page.poll() == []
 
 
-def test_a_validation_before_the_first_step_is_no_step(hub: Hub) -> None:
+def test_a_validation_before_the_first_step_is_not_a_step(hub: Hub) -> None:
     page = MonitorPage(hub.address)
     hub.log(val_core_gsm8k_reward_mean_1=0.25)
     assert page.poll() == []
@@ -134,7 +134,7 @@ def test_without_a_step_counter_a_change_is_a_step(hub: Hub) -> None:
 
 
 @pytest.mark.slow
-def test_names_that_change_for_ever_fill_no_memory(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_change_forever_fill_no_memory(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polled_page, "MOST_GONE", 2)
     page = MonitorPage(hub.address)
     for number in range(6):

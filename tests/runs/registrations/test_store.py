@@ -88,7 +88,7 @@ def test_a_damaged_file_is_kept_aside_counted_and_reported(tmp_path: Path, logge
 
 
 @given(st.binary(max_size=400))
-def test_whatever_stands_in_the_file_begins_anew(tmp_path: Path, content: bytes) -> None:
+def test_any_other_content_of_the_file_means_no_registrations(tmp_path: Path, content: bytes) -> None:
     (tmp_path / NAME).write_bytes(content)
 
     assert opened(tmp_path).load() == []
@@ -117,7 +117,7 @@ def test_a_folder_that_cannot_be_written_is_reported_once_and_tried_again(
     assert opened(folder).load() == KNOWN
 
 
-def test_a_file_that_cannot_be_read_is_no_end(tmp_path: Path, logged: list[str]) -> None:
+def test_an_unreadable_file_is_not_fatal(tmp_path: Path, logged: list[str]) -> None:
     (tmp_path / NAME).mkdir()
     store = opened(tmp_path)
 

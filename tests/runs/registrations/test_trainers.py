@@ -125,7 +125,7 @@ def test_a_page_is_a_run_from_its_registration_on(cluster: Cluster) -> None:
     assert cluster.registry.run_set.runs["maths/ppo"].watched
 
 
-def test_a_page_that_is_no_trainers_is_no_run(cluster: Cluster) -> None:
+def test_a_page_that_is_not_a_trainers_is_not_a_run(cluster: Cluster) -> None:
     cluster.has("10.0.0.7:9092")
     cluster.read()
 
@@ -217,7 +217,7 @@ def test_a_run_that_no_one_reports_is_forgotten_after_its_time(cluster: Cluster,
     assert cluster.steps() == {"maths/sft": 1}
 
 
-def test_names_that_change_for_ever_fill_no_memory(
+def test_names_that_change_forever_fill_no_memory(
     cluster: Cluster, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_set, "MOST", 3)

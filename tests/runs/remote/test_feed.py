@@ -311,7 +311,7 @@ class Renamed(FakeTarget):
         return [Record(1, {"reward": 0.1}, run=str(self.polls))]
 
 
-def test_names_that_change_for_ever_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_change_forever_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_set, "MOST", 3)
     target = Renamed()
     feed = Feed(target, polling())

@@ -164,7 +164,7 @@ def test_a_long_history_comes_in_pages_and_goes_on_from_the_last_one(
     assert asked.count("metrics/get-history") == 1
 
 
-def test_a_full_page_is_no_end_of_the_history(experiment: Experiment) -> None:
+def test_a_full_page_is_not_an_end_of_the_history(experiment: Experiment) -> None:
     run = experiment.run()
     experiment.log(run, *range(1, 501), reward=0.5)
     watch = experiment.watch()
@@ -307,7 +307,7 @@ def test_an_experiment_or_run_that_is_not_there_is_named_with_the_fix(server: st
     with pytest.raises(PollError) as caught:
         Mlflow(server, experiments=("no such",)).poll()
     assert str(caught.value) == (
-        f"{server} has no experiment 'no such'. Fix: name one as the server's page lists it."
+        f"{server} has no experiment 'no such'. Fix: use a name that the server's page lists."
     )
     with pytest.raises(PollError) as caught:
         Mlflow(server, run_ids=("0" * 32,)).poll()
@@ -473,7 +473,7 @@ def test_a_run_with_arbitrary_numbers_gives_records_of_steps(
 @pytest.mark.parametrize(
     ("body", "fix"), [(b"<html>", "the server's address"), (b"{}", "an MLflow server of version 2 or later")]
 )
-def test_a_server_that_is_no_mlflow_is_named_with_the_fix(body: bytes, fix: str) -> None:
+def test_a_server_that_is_not_a_mlflow_is_named_with_the_fix(body: bytes, fix: str) -> None:
     with Speaking(says(body)) as server, pytest.raises(PollError, match=f"^{server.url} .*{fix}\\.$"):
         Mlflow(server.url, run_ids=("1",)).poll()
 

@@ -113,7 +113,7 @@ def test_without_a_counter_a_change_of_a_value_is_a_step(trainer: Trainer) -> No
     assert page.poll() == [], "NaN is no change of NaN"
 
 
-def test_what_the_machine_does_meanwhile_is_no_step(trainer: Trainer) -> None:
+def test_what_the_machine_does_meanwhile_is_not_a_step(trainer: Trainer) -> None:
     trainer.gauge("reward_mean").set(0.5)
     gpu = trainer.gauge("gpu_utilization")
     memory = trainer.gauge("verl_gpu_memory_used_bytes", labels=("gpu",))
@@ -144,7 +144,7 @@ def test_a_step_counter_may_be_called_as_the_trainer_logs_it() -> None:
     "name",
     ["total_training_steps", "max_global_steps", "num_train_steps", "warmup_steps", "time_per_train_step"],
 )
-def test_a_planned_number_of_steps_or_a_time_is_no_step_counter(name: str) -> None:
+def test_a_planned_number_of_steps_or_a_time_is_not_a_step_counter(name: str) -> None:
     with served(f"reward_mean 0.5\n{name} 37\n") as server:
         assert one(Page(server.url)) == Record(
             1, {"reward_mean": 0.5, name: 37}, run=server.url.removeprefix("http://")
@@ -159,8 +159,8 @@ def test_a_named_counter_is_used_and_missed_when_it_is_not_there(trainer: Traine
     with pytest.raises(PollError) as caught:
         page.poll()
     assert str(caught.value) == (
-        f"{trainer.url} has a trainer's metrics, but no 'my_updates', which is to count the steps. "
-        "Fix: name a metric of that page, or none."
+        f"{trainer.url} has a trainer's metrics, but no 'my_updates', the configured step metric. Fix: set "
+        "`step` to a metric of that page, or to null."
     )
     trainer.gauge("my_updates").set(9)
     assert one(page).step == 9
@@ -248,7 +248,7 @@ def test_of_several_series_with_one_name_the_first_has_it_alone(trainer: Trainer
     assert one(Page(trainer.url)).values == {"reward_mean": 0.5, 'reward_mean{split="eval"}': 0.75}
 
 
-def test_a_page_without_a_trainers_metric_is_no_run(trainer: Trainer) -> None:
+def test_a_page_without_a_trainers_metric_is_not_a_run(trainer: Trainer) -> None:
     trainer.gauge("gpu_utilization").set(93)
     trainer.gauge("http_requests").set(5)
 
@@ -332,7 +332,7 @@ def test_a_page_with_the_line_ends_of_windows_is_the_same_page() -> None:
         f"reward_mean 1{'0' * 400}\n",
     ],
 )
-def test_what_is_no_page_of_metrics_is_named_with_the_fix(text: str) -> None:
+def test_what_is_not_a_page_of_metrics_is_named_with_the_fix(text: str) -> None:
     with served(text, Content_Type="text/html; charset=utf-8") as server, pytest.raises(PollError) as caught:
         Page(server.url).poll()
 
@@ -362,7 +362,7 @@ def test_a_page_with_too_many_series_is_refused() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("length", [1900, LIMIT])
 def test_the_worst_page_of_full_size_takes_seconds_not_hours(length: int) -> None:
-    # The parser goes over a line anew for each label and each escaped quote.
+    # The parser goes over a line again for each label and each escaped quote.
     line = "".join(['reward_mean{a="', '\\"' * (length // 2 - 20), '"} 1\n'])
     text = line * (LIMIT // len(line))
     began = time.monotonic()

@@ -16,7 +16,7 @@ from tests.runs.speaking import Speaking
 
 
 class Scripted:
-    """A target of which a test says what each poll does; the last one goes on for ever."""
+    """A target of which a test says what each poll does; the last one goes on forever."""
 
     name = "scripted"
     source = "scripted"
@@ -116,7 +116,7 @@ def test_what_cannot_be_taken_is_a_problem_and_no_end_of_the_polls() -> None:
 
     poller.start()
     eventually(lambda: poller.errors > 1)
-    assert poller.problem == "scripted: OverflowError, which is a fault of Stepwatch"
+    assert poller.problem == "scripted: OverflowError, an internal error of Stepwatch"
     assert not poller.polled().up
     faults.clear()
     eventually(lambda: poller.problem is None)

@@ -1,4 +1,4 @@
-"""The page: valid exposition text, the same whether cached or rendered anew."""
+"""The page: valid exposition text, the same whether cached or rendered freshly."""
 
 from __future__ import annotations
 
@@ -168,7 +168,9 @@ changes = st.one_of(
     scraped=st.lists(st.booleans(), min_size=60, max_size=60),
 )
 @settings(max_examples=100)
-def test_the_cached_text_is_the_text_rendered_anew(story: list[tuple[Any, ...]], scraped: list[bool]) -> None:
+def test_the_cached_text_equals_freshly_rendered_text(
+    story: list[tuple[Any, ...]], scraped: list[bool]
+) -> None:
     run, cached, now, step = Run("verl_jsonl", "verl", Options(hold=15.0)), RunText(), 100.0, 0
     known: dict[str, Any] = {"name": "a", "state": "running", "writer": None}
     for (what, *values), look in zip(story, scraped, strict=False):

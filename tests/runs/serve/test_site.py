@@ -59,11 +59,12 @@ def test_metrics_are_served_as_exposition_text() -> None:
 
 
 def test_an_exporter_that_is_not_well_answers_503_and_says_why() -> None:
-    table = endpoints.table(lambda: b"", nobody, lambda: (False, "no look at the logs for 65 s\n"))
+    table = endpoints.table(lambda: b"", nobody, lambda: (False, "the logs were not checked for 65 s\n"))
     answer = Routes(table)(Request("GET", "/-/healthy"))
 
     assert isinstance(answer, Answer)
-    assert (answer.status, answer.body) == ("503 Service Unavailable", b"no look at the logs for 65 s\n")
+    assert answer.status == "503 Service Unavailable"
+    assert answer.body == b"the logs were not checked for 65 s\n"
 
 
 def test_health_answers() -> None:
@@ -118,7 +119,7 @@ def test_a_mark_is_taken(body: dict[str, str], note: str) -> None:
         (b" " * (MOST_BYTES + 1), "application/json", 413, "at most 16384 bytes"),
     ],
 )
-def test_what_is_no_mark_is_refused_in_words(body: bytes, kind: str, status: int, words: str) -> None:
+def test_what_is_not_a_mark_is_refused_in_words(body: bytes, kind: str, status: int, words: str) -> None:
     with serving(lambda: b"") as url:
         answered, said = post(f"{url}/-/mark", body, kind)
 
@@ -144,7 +145,7 @@ def test_a_mark_of_an_unknown_run_is_not_found_and_the_nearest_are_named(run: st
         status, said = post(f"{url}/-/mark", b'{"run": "%s"}' % run.encode())
 
     assert status == 404
-    assert said == f"There is no run named {run}. The nearest there are: ppo/模.\n"
+    assert said == f"There is no run named {run}. Similar names: ppo/模.\n"
 
 
 def test_nothing_else_takes_a_post() -> None:

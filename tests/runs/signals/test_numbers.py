@@ -47,7 +47,7 @@ def test_null_is_not_finite_and_not_missing() -> None:
 @pytest.mark.parametrize(
     "raw", [True, False, "True", "False", "", "loss", "[1, 2]", "np.float64()", [1.0], {}]
 )
-def test_what_is_no_number_is_none(raw: object) -> None:
+def test_what_is_not_a_number_is_none(raw: object) -> None:
     assert number(raw) is None
 
 

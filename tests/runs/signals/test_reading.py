@@ -81,7 +81,7 @@ def test_evaluation_of_openrlhf_has_both() -> None:
     assert Reading("openrlhf").signals({"eval/eval_gsm8k_pass1": 0.5}) == {"validation_score": 0.5}
 
 
-def test_transformers_summary_is_no_loss() -> None:
+def test_transformers_summary_is_not_a_loss() -> None:
     assert Reading("trl").signals({"train_loss": 0.5, "train_runtime": 10.0}) == {}
 
 
@@ -192,7 +192,7 @@ def test_whatever_is_logged_is_read_to_numbers(values: dict[str, Any], framework
 
 
 @given(st.dictionaries(KEYS, st.floats(-1e9, 1e9), min_size=1, max_size=12))
-def test_a_record_reads_the_same_with_one_more_value_that_is_no_number(values: dict[str, float]) -> None:
+def test_a_record_reads_the_same_with_one_more_value_that_is_not_a_number(values: dict[str, float]) -> None:
     reading = Reading("verl")
     before = reading.signals(values)
 
@@ -301,7 +301,7 @@ def test_ever_new_keys_do_not_fill_memory() -> None:
     assert after - before < 2_000_000
 
 
-def test_a_key_as_long_as_a_text_is_none() -> None:
+def test_a_key_as_long_as_a_text_is_not_a_key() -> None:
     assert Reading("verl").signals({"critic/score/mean" + "/" * 1000: 0.5}) == {}
 
 

@@ -161,7 +161,7 @@ def test_text_and_booleans_are_no_values() -> None:
     assert verl(critic__score__mean="n/a", actor__entropy=True) == {}
 
 
-def test_a_key_whose_value_is_no_number_gives_way_to_the_next() -> None:
+def test_a_key_whose_value_is_not_a_number_gives_way_to_the_next() -> None:
     assert verl(critic__score__mean="n/a", critic__rewards__mean=0.4) == {"reward": 0.4}
 
 
@@ -559,7 +559,7 @@ def test_areal_s_step_is_the_sum_of_its_parts_without_validation() -> None:
     assert read("areal", values)["step_seconds"] == 70.0
 
 
-def test_slime_s_normalised_reward_is_no_reward() -> None:
+def test_slime_s_normalised_reward_is_not_a_reward() -> None:
     assert read("slime", {"rollout/rewards": 0.0, "rollout/raw_reward": 0.375}) == {"reward": 0.375}
 
 

@@ -45,7 +45,7 @@ def test_a_comma_between_digits_is_a_decimal_point_where_semicolons_separate() -
     assert read("step;reward_mean", "12;0,5") == [Record(12, {"reward_mean": "0.5"})]
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_name() -> None:
+def test_a_byte_order_mark_is_not_a_part_of_the_first_name() -> None:
     assert read("\ufeffstep,reward_mean", "12,0.5") == [Record(12, {"reward_mean": "0.5"})]
 
 

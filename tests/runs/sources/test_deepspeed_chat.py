@@ -144,7 +144,7 @@ def test_the_launcher_reports_that_the_trainer_failed() -> None:
     assert read([line]) == [Ended("failed")]
 
 
-def test_a_cut_step_is_no_record_with_a_cut_number() -> None:
+def test_a_cut_step_is_not_a_record_with_a_cut_number() -> None:
     line = new(0, 12, 0.123456, 0.654321, 0.5)[0]
 
     for cut in range(len(line)):

@@ -156,7 +156,7 @@ def test_a_trainer_that_goes_on_in_the_same_log_runs_again(
     assert going(until(page, lambda found: found.state("a") == "running" and going(found)))
 
 
-def test_a_bar_that_stays_in_the_log_of_an_unseen_writer_is_no_growth(
+def test_a_bar_that_stays_in_the_log_of_an_unseen_writer_is_not_growth(
     folder: Path, watched: Watching
 ) -> None:
     page, log = watched(), folder / "a.log"

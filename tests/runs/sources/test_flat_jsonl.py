@@ -146,7 +146,7 @@ def test_other_objects_are_not_recognised(line: str) -> None:
         b'{"step":1,"reward":NaN,"x":' + b"[" * 100_000 + b"}",
     ],
 )
-def test_what_is_no_record_is_a_value_error(line: bytes) -> None:
+def test_an_invalid_record_is_a_value_error(line: bytes) -> None:
     with pytest.raises(ValueError, match=r"record|step"):
         events(line)
 
@@ -211,7 +211,7 @@ def test_llama_factory_s_log_reports_step_and_total() -> None:
     }  # fmt: skip
 
 
-def test_what_llama_factory_predicts_after_the_training_is_no_step_of_it() -> None:
+def test_what_llama_factory_predicts_after_the_training_is_not_a_step_of_it() -> None:
     assert records(llama_factory(100, 100, loss=0.5), llama_factory(5, 20)) == [Record(100, {"loss": 0.5})]
 
 

@@ -52,7 +52,7 @@ def test_a_state_holds_the_history_and_the_total() -> None:
 
 
 @pytest.mark.parametrize("total", [-1, 0, None, "200", 10**20])
-def test_a_total_that_is_none_is_not_reported(total: Any) -> None:
+def test_an_invalid_total_is_not_reported(total: Any) -> None:
     assert steps(read(TrainerState(), state(entry(1), max_steps=total))) == [1]
     assert not any(
         isinstance(event, TotalSteps) for event in read(TrainerState(), state(entry(1), max_steps=total))
@@ -181,7 +181,7 @@ def test_a_table_is_turned_into_the_records_of_its_steps(reported: list[int], da
     ]
 
 
-def test_what_a_table_holds_of_the_setup_or_by_seconds_is_no_step() -> None:
+def test_what_a_table_holds_of_the_setup_or_by_seconds_is_not_a_step() -> None:
     text = table(
         {
             "ray/node.0.gpu.0.util": {0: 0.0, 652: 3.0},

@@ -266,7 +266,7 @@ def test_the_runs_of_one_table_have_states_of_their_own(folder: Path, watched: W
     assert page.look(700.0).state("both/b") == "stopped"
 
 
-def test_a_table_that_is_exported_anew_counts_nothing_twice(folder: Path, watched: Watching) -> None:
+def test_a_table_that_is_exported_again_counts_nothing_twice(folder: Path, watched: Watching) -> None:
     page, log = watched(), folder / "ppo.csv"
     rows = [f"{step},{step / 10},{step / 90}\n" for step in range(1, 31)]
     for last in (10, 20, 30):

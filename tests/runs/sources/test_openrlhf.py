@@ -76,7 +76,7 @@ def test_evaluations_are_a_stream_of_their_own(line: str) -> None:
         "{'loss': 0.1, 'reward': 0.5, 'epoch': 0.1}",
     ],
 )
-def test_what_is_no_record_is_none(line: str) -> None:
+def test_other_lines_give_no_record(line: str) -> None:
     assert read(line) == []
 
 

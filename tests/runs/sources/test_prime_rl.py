@@ -139,7 +139,7 @@ def test_any_step_and_number_come_back_as_printed(step: int, entropy: float) -> 
 
 
 @given(st.text(max_size=200))
-def test_random_text_is_no_step(text: str) -> None:
+def test_random_text_is_not_a_step(text: str) -> None:
     if "Step" not in text:
         assert not [event for event in read(text) if isinstance(event, Record)]
 

@@ -46,7 +46,7 @@ def test_a_dict_is_read_as_it_is_printed(printed: str, expected: dict[str, float
 
 
 @pytest.mark.parametrize("written", ["nan", "'nan'", "None", "np.float64(nan)"])
-def test_what_is_no_number_now_stays_present(written: str) -> None:
+def test_what_is_not_a_number_now_stays_present(written: str) -> None:
     found = values(f"{{'kl': {written}, 'loss': 0.0}}")["kl"]
 
     assert found is not None
@@ -84,7 +84,7 @@ def test_an_open_dict_is_held_for_a_while_only() -> None:
 @pytest.mark.parametrize(
     "line", ["", "{}", "{1, 2}", "{'a', 'b'}", "{'a': }", "{'a' 1}", "}{", "{'a': 1; 'b': 2}", '{"a": 1}']
 )
-def test_what_is_no_dict_is_none(line: str) -> None:
+def test_what_is_not_a_dict_is_none(line: str) -> None:
     assert read(line, "") == []
 
 

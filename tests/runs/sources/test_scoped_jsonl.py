@@ -107,7 +107,7 @@ def test_bare_nan_and_inf_are_not_finite(written: str) -> None:
         b"NaN",
     ],
 )
-def test_what_is_no_record_is_a_value_error(line: bytes) -> None:
+def test_an_invalid_record_is_a_value_error(line: bytes) -> None:
     assert not ScopedJsonl.recognises(line)
     with pytest.raises(ValueError, match="record"):
         list(ScopedJsonl().parse(line))

@@ -103,7 +103,7 @@ def test_a_dict_that_its_author_wrapped_is_one_record() -> None:
         "INFO 08-13 10:11:12 ppo_trainer.py:547] ✨ Global step 12: {'rollout/reward_mean': 0.53}",
     ],
 )
-def test_what_is_no_record_is_none(line: str) -> None:
+def test_other_lines_give_no_record(line: str) -> None:
     assert read(line) == []
     assert not Slime.recognises(line.encode())
 

@@ -122,7 +122,7 @@ def test_the_end_says_how_it_ended() -> None:
     ]
 
 
-def test_the_load_of_the_machine_is_no_step() -> None:
+def test_the_load_of_the_machine_is_not_a_step() -> None:
     assert read(scalar("__swanlab__.cpu.pct", 900, 50.0)) == []
     assert recognise_first([scalar("__swanlab__.cpu.pct", 900, 50.0)], "swanlab") is None
 

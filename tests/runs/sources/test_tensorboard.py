@@ -163,7 +163,7 @@ def _listed(dtype: int, kind: str, number: np.ndarray[Any, Any]) -> TensorProto:
         Summary.Value(tag="a", metadata=plugin("scalars")),
     ],
 )
-def test_what_is_no_scalar_is_left_out(other: Summary.Value) -> None:
+def test_what_is_not_a_scalar_is_left_out(other: Summary.Value) -> None:
     (found,) = records([event(3, other, Summary.Value(tag="b", simple_value=1.0))])
 
     assert found.values == {"b": 1.0}
@@ -304,7 +304,7 @@ def test_of_a_number_beyond_64_bits_the_lower_ones_count() -> None:
 
 
 @pytest.mark.parametrize("time", [math.nan, math.inf])
-def test_a_time_that_is_none_is_left_out(time: float) -> None:
+def test_an_invalid_time_is_left_out(time: float) -> None:
     value = Summary.Value(tag="a", simple_value=0.5)
 
     assert records([event(1, value, wall_time=time)])[0].time is None

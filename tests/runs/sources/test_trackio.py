@@ -264,7 +264,7 @@ def test_a_database_without_a_table_is_looked_at_again(path: Path) -> None:
     assert content(path) == "database"
 
 
-def test_what_only_begins_like_a_database_is_none(path: Path) -> None:
+def test_what_only_begins_like_a_database_is_not_one(path: Path) -> None:
     path.write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 40)
 
     assert content(path) == "binary"

@@ -122,7 +122,7 @@ def test_a_record_is_read_whatever_stands_around_it(line: str) -> None:
         logged()[:-5],
     ],
 )
-def test_a_dict_that_someone_else_prints_is_no_record(line: str) -> None:
+def test_a_dict_that_someone_else_prints_is_not_a_record(line: str) -> None:
     assert records(line) == []
     assert not TrlConsole.recognises(line.encode())
 
@@ -182,7 +182,7 @@ def test_other_bars_do_not_disturb(other: str) -> None:
     assert TotalSteps(50) in events(text)
 
 
-def test_what_else_is_printed_above_the_bar_is_no_record() -> None:
+def test_what_else_is_printed_above_the_bar_is_not_a_record() -> None:
     text = (
         above(bar(5, 50), logged())
         + above(bar(7, 50), "Sample: 2+2 is 4\nand so on")
@@ -338,12 +338,12 @@ def test_what_the_log_says_about_the_run_is_read(line: str, said: Event) -> None
         "max_steps=0,",
     ],
 )
-def test_what_says_nothing_certain_is_no_event(line: str) -> None:
+def test_what_says_nothing_certain_is_not_an_event(line: str) -> None:
     """Environments have a number of steps of their own: were it the run's, the run would end there."""
     assert events(line) == []
 
 
-def test_the_summary_is_no_measurement() -> None:
+def test_the_summary_is_not_a_measurement() -> None:
     """Its reward and KL are means of the whole run."""
     assert rewards(f"{logged(0.25)}\n{SUMMARY}") == [0.25]
 
@@ -377,7 +377,7 @@ parts = st.sampled_from(
 
 @given(st.lists(parts, max_size=30), st.integers(0, 200))
 def test_any_mixture_has_steps_that_rise_within_an_attempt(mixture: list[str], cut: int) -> None:
-    """Attempts begin where a bar begins anew or behind a summary: the same record never goes back alone."""
+    """Attempts begin where a bar restarts or behind a summary: the same record never goes back alone."""
     found = [
         event
         for event in events("".join(mixture)[cut:])

@@ -151,7 +151,7 @@ def test_partitions_in_the_making_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("line", [b"[]", b"text", b'{"event":"train_step_done"}', trained(0, 1, 0.5)[:-9]])
-def test_what_is_no_event_is_a_value_error(line: bytes) -> None:
+def test_what_is_not_an_event_is_a_value_error(line: bytes) -> None:
     assert not TwinkleEvents.recognises(line)
     with pytest.raises(ValueError, match="no event"):
         read(line)

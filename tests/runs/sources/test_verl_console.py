@@ -148,7 +148,7 @@ def test_bad_utf8_costs_no_number() -> None:
         f"step:{'9' * 20} - critic/score/mean:0.5",
     ],
 )
-def test_what_is_no_record_is_none(line: str) -> None:
+def test_other_lines_give_no_record(line: str) -> None:
     assert read(line) == []
     assert not VerlConsole.recognises(line.encode())
 
@@ -190,7 +190,7 @@ def test_what_the_log_says_about_the_run_is_read(line: str, said: Event) -> None
         "Job 'raysubmit_T3JpUGHRiC9U18UE' submitted successfully",
     ],
 )
-def test_what_says_nothing_certain_is_no_event(line: str) -> None:
+def test_what_says_nothing_certain_is_not_an_event(line: str) -> None:
     assert read(line) == []
 
 

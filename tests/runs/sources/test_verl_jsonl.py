@@ -59,7 +59,7 @@ def test_line_ends_of_other_systems_do_not_matter(end: bytes) -> None:
         b"{" * 5000,
     ],
 )
-def test_what_is_no_record_is_a_value_error(line: bytes) -> None:
+def test_an_invalid_record_is_a_value_error(line: bytes) -> None:
     assert not VerlJsonl.recognises(line)
     with pytest.raises(ValueError, match="record"):
         list(VerlJsonl().parse(line))

@@ -124,6 +124,6 @@ def test_the_page_of_all_logs_parses_and_promtool_finds_nothing_wrong_with_it(
 @pytest.mark.parametrize(
     "log", sorted(LOGS.glob("*/*.log*")), ids=lambda log: f"{log.parent.name}/{log.stem}"
 )
-def test_a_log_is_no_metrics_page(log: Path) -> None:
+def test_a_log_is_not_a_metrics_page(log: Path) -> None:
     with suppress(ValueError):
         assert by_run(log.read_text(), "run") == {}

@@ -136,7 +136,7 @@ def test_a_row_has_the_time_at_which_it_was_logged() -> None:
     assert (found.step, found.time) == (7, 1_700_000_007.5)
 
 
-def test_w_b_s_counter_of_calls_is_no_step_beside_the_trainer_s() -> None:
+def test_w_b_s_counter_of_calls_is_not_a_step_beside_the_trainer_s() -> None:
     rows = [history({"profiling/generate": 1.5}, 0)]
     for step in (1, 2, 3):
         rows.append(history({"train/reward": step / 10, "train/global_step": step}, 2 * step - 1))
@@ -146,7 +146,7 @@ def test_w_b_s_counter_of_calls_is_no_step_beside_the_trainer_s() -> None:
     assert {record.step for record in records(*rows)} == {1, 2, 3}
 
 
-def test_keys_within_others_are_joined_and_what_is_no_number_is_left_out() -> None:
+def test_keys_within_others_are_joined_and_what_is_not_a_number_is_left_out() -> None:
     values = {
         "rewards.format": 0.5,
         "reward": 0.25,
@@ -267,7 +267,7 @@ def test_a_run_s_folder_is_one_run(folder: Path, watched: Watching) -> None:
     assert shown(watched().look()) == {RUN: 30}
 
 
-def test_a_file_that_w_b_has_only_begun_is_no_text(tmp_path: Path) -> None:
+def test_a_file_that_w_b_has_only_begun_is_not_text(tmp_path: Path) -> None:
     path = tmp_path / "run.wandb"
     path.write_bytes(HEADER)
     block = Follower(path, LevelDbRecords()).poll(0.0)

@@ -259,7 +259,7 @@ def test_what_serves_as_a_denominator_is_not_held() -> None:
     assert all(s.hold is Hold.NONE for s in STATISTICS if s.name in unheld)
 
 
-def test_nan_is_watched_for_every_signal_of_the_contract() -> None:
+def test_nan_is_watched_forevery_signal_of_the_contract() -> None:
     assert {s.signal for s in STATISTICS if s.name == "nonfinite_streak_steps"} == set(NOT_FINITE_SIGNALS)
 
 
@@ -280,7 +280,7 @@ def test_constant_zero_is_not_measured_and_not_exported_until_it_is_not_zero(sig
 
 
 @pytest.mark.parametrize("signal", sorted(ZERO_MEANS_NOT_MEASURED))
-def test_nan_from_the_first_step_on_is_no_constant_zero(signal: str) -> None:
+def test_nan_from_the_first_step_on_is_not_a_constant_zero(signal: str) -> None:
     run = Run("verl_jsonl", "verl", Options(hold=15.0))
     for step in range(3):
         run.take(Record(step, {KEYS[signal]: math.nan}), Clock(1e9, 100.0, live=True))

@@ -22,7 +22,7 @@ def test_a_run_of_unknown_keys_is_reported_once_and_counted(
     page.look(10.0)
     said = [line for line in logged if "signal" in line]
     assert len(said) == 1
-    assert said[0].startswith("a: none of its keys is a signal that rules look at: my/points. Fix: ")
+    assert said[0].startswith("a: none of its keys is a signal that rules use: my/points. Fix: ")
 
 
 def test_a_run_is_given_some_records_before_it_is_reported(folder: Path, watched: Watching) -> None:

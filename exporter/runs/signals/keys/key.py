@@ -101,6 +101,6 @@ def mean_of(pattern: str, spelled: str = "") -> Key:
 
 
 def joined(first: Keys, then: Keys) -> Keys:
-    """Both tables as one; where both know a signal, the first one's keys are better."""
+    """Both tables as one; for a signal in both, the first one's keys take precedence."""
     names = dict.fromkeys((*first, *then))
     return {name: (*first.get(name, ()), *then.get(name, ())) for name in names}

@@ -1,4 +1,4 @@
-"""What Prometheus, Alertmanager and the run exporter say now, and the posts to Alertmanager."""
+"""Queries Prometheus, Alertmanager and the run exporter, and posts to Alertmanager."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from exporter.actions.targets import Configured, Target
 from exporter.watchdog.client import Client, UnreachableError
 
 
-class World:
-    """Asks the other parts; each ``refresh`` counts for all looks until the next.
+class StackClient:
+    """Queries the other parts; results of a ``refresh`` are used until the next.
 
     Args:
         prometheus: URL of Prometheus.
@@ -42,19 +42,19 @@ class World:
         self._logs: dict[str, Path | None] | None = None
 
     def refresh(self) -> None:
-        """Ask them all again."""
+        """Query all parts."""
         self._rules = _json(self._prometheus, "/api/v1/alerts", _rules)
         self._sent = _json(self._alertmanager, "/api/v2/alerts", _states)
         self._logs = _json(self._exporter, "/api/v1/runs", _logs)
 
     def look(self, alert: Alert) -> Seen:
-        """Return what is known of an alert and its run."""
+        """Return the state of an alert and its run."""
         target = self.target(alert.run)
         attempt: Attempt | None = None
         if target is not None:
             attempt = target.attempt
         elif self._logs is not None:
-            # There is no attempt to tell from others: each time that the alert begins is one.
+            # Without attempts, each start of the alert counts as one.
             attempt = Attempt("", int(alert.since), 0.0)
         why = target.gone if target else targets.NO_TARGET
         state = None if self._sent is None else self._sent.get(alert.fingerprint)
@@ -64,11 +64,11 @@ class World:
         return Seen(holds, state == "suppressed", attempt, not why, why)
 
     def target(self, run: str) -> Target | None:
-        """Return what a run is reached by now; ``None`` if by nothing."""
+        """Return the current target of a run, or ``None``."""
         return targets.find(run, (self._logs or {}).get(run), self._configured)
 
     def post(self, alerts: list[dict[str, Any]]) -> bool:
-        """Post alerts to Alertmanager. Returns whether it took them."""
+        """Post alerts to Alertmanager. Returns whether it accepted them."""
         try:
             reply = self._alertmanager.post("/api/v2/alerts", "application/json", json.dumps(alerts))
         except UnreachableError:
@@ -78,7 +78,7 @@ class World:
     def _holds(self, alert: Alert) -> bool | None:
         """Whether the condition of an alert holds; ``None`` if Prometheus does not answer.
 
-        An alert outlasts its condition by ``notify.keep_firing_for``: what only lingers does not hold.
+        An alert outlasts its condition by ``notify.keep_firing_for``; that time does not count.
         """
         if self._rules is None:
             return None
@@ -94,7 +94,7 @@ class World:
 
 
 def _json(client: Client, path: str, read: Any) -> Any:
-    """Return what a page says, ``None`` if it does not answer with that."""
+    """Return the parsed content of a page, ``None`` if the answer is not valid."""
     try:
         reply = client.get(path)
         return read(json.loads(reply.body)) if reply.status == 200 else None

@@ -33,8 +33,8 @@ class Level(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Story:
-    """One run: its name, how it logs (``console`` or ``file``), and how it goes on.
+class Scenario:
+    """One run: its name, how it logs (``console`` or ``file``), and its course.
 
     From the step ``hangs_after`` on it logs nothing more, although it lives. ``served``: its log
     names rollout servers, whose metrics can be scraped.
@@ -86,11 +86,11 @@ def stagnating(step: int) -> Level:
     )
 
 
-STORIES = (
-    Story("healthy", "console", healthy, served=True),
-    Story("kl-explodes", "file", exploding),
-    Story("stagnates", "file", stagnating),
-    Story("hangs", "console", healthy, hangs_after=165),
+SCENARIOS = (
+    Scenario("healthy", "console", healthy, served=True),
+    Scenario("kl-explodes", "file", exploding),
+    Scenario("stagnates", "file", stagnating),
+    Scenario("hangs", "console", healthy, hangs_after=165),
 )
 
 

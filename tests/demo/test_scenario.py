@@ -7,25 +7,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from demo import batch
-from demo.story import RESPONSE_LIMIT, STORIES, Story
+from demo.scenario import RESPONSE_LIMIT, SCENARIOS, Scenario
 from demo.trainer import TOTAL
 
 steps = st.integers(0, 3 * TOTAL)
-stories = st.sampled_from(STORIES)
+scenarios = st.sampled_from(SCENARIOS)
 
 
-@given(stories, steps)
-def test_every_level_is_possible(story: Story, step: int) -> None:
-    level = story.level(step)
+@given(scenarios, steps)
+def test_every_level_is_possible(scenario: Scenario, step: int) -> None:
+    level = scenario.level(step)
 
     assert 0 < level.score < 1
     assert min(level._replace(waits=1)) > 0 <= level.waits < 0.5  # SlowSteps is silent
     assert level.length < RESPONSE_LIMIT / 2
 
 
-@given(stories, steps, st.integers())
-def test_a_batch_shows_what_a_batch_can(story: Story, step: int, seed: int) -> None:
-    drawn = batch.draw(story.level(step), Random(seed))
+@given(scenarios, steps, st.integers())
+def test_a_batch_shows_what_a_batch_can(scenario: Scenario, step: int, seed: int) -> None:
+    drawn = batch.draw(scenario.level(step), Random(seed))
 
     assert 0 <= drawn.score <= 1
     assert drawn.score * batch.SAMPLES == int(drawn.score * batch.SAMPLES)
@@ -34,15 +34,15 @@ def test_a_batch_shows_what_a_batch_can(story: Story, step: int, seed: int) -> N
     assert min(drawn.kl, drawn.entropy, drawn.gradient, drawn.prompt) > 0
 
 
-@given(stories, steps, st.integers())
-def test_the_same_dice_give_the_same_batch(story: Story, step: int, seed: int) -> None:
-    level = story.level(step)
+@given(scenarios, steps, st.integers())
+def test_the_same_dice_give_the_same_batch(scenario: Scenario, step: int, seed: int) -> None:
+    level = scenario.level(step)
 
     assert batch.draw(level, Random(seed)) == batch.draw(level, Random(seed))
 
 
 def test_batches_are_spread_around_the_level() -> None:
-    level = STORIES[0].level(1000)
+    level = SCENARIOS[0].level(1000)
     dice = Random(1)
     scores = [batch.draw(level, dice).score for _ in range(2000)]
 
@@ -51,7 +51,7 @@ def test_batches_are_spread_around_the_level() -> None:
 
 @pytest.mark.parametrize("share", [0.001, 0.999])
 def test_a_share_never_leaves_its_bounds(share: float) -> None:
-    level = STORIES[0].level(0)._replace(score=share)
+    level = SCENARIOS[0].level(0)._replace(score=share)
     dice = Random(1)
 
     assert all(0 <= batch.draw(level, dice).score <= 1 for _ in range(200))
@@ -61,7 +61,7 @@ def test_a_share_never_leaves_its_bounds(share: float) -> None:
     ("quantity", "rises"), [("score", True), ("kl", True), ("entropy", False), ("length", True)]
 )
 def test_a_healthy_run_goes_one_way(quantity: str, rises: bool) -> None:
-    story = next(story for story in STORIES if story.name == "healthy")
-    curve = [getattr(story.level(step), quantity) for step in range(0, TOTAL, 100)]
+    scenario = next(scenario for scenario in SCENARIOS if scenario.name == "healthy")
+    curve = [getattr(scenario.level(step), quantity) for step in range(0, TOTAL, 100)]
 
     assert curve == sorted(curve, reverse=not rises)

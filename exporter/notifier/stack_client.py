@@ -1,4 +1,4 @@
-"""What other parts know of an alert when its message is sent, and the silence that its reader asks for."""
+"""Queries other parts about an alert when its message is sent, and creates silences for its reader."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _SHOWN_STEPS = 0.5
 """Share of a run's steps, its latest, that a picture shows."""
 
 
-class World:
-    """Asks the other parts. What they do not answer is left out of a message.
+class StackClient:
+    """Queries the other parts. Missing answers are omitted from a message.
 
     Args:
         prometheus: URL of Prometheus.
@@ -84,7 +84,7 @@ class World:
         """Silence what these labels name for two hours.
 
         Returns:
-            What went wrong; empty if nothing did.
+            The error; empty on success.
         """
         now = datetime.fromtimestamp(time.time(), timezone.utc)
         document = {
@@ -95,7 +95,7 @@ class World:
             "startsAt": now.isoformat(),
             "endsAt": (now + timedelta(hours=SILENCE_HOURS)).isoformat(),
             "createdBy": "notifier",
-            "comment": f"From the link of a notification, asked for by {client}",
+            "comment": f"From the link in a notification, requested by {client}",
         }
         try:
             reply = self._alertmanager.post("/api/v2/silences", "application/json", json.dumps(document))
