@@ -29,10 +29,12 @@ SHARES = {
 
 
 def validation(score: float) -> Values:
-    """What a validation logs; ``score`` is the share of right answers."""
+    """What a validation on an easy and a hard data set logs; ``score`` is the share of right answers."""
+    apart = 0.4 * score * (1 - score)
+    sets = {"easy": _short(score + apart), "hard": _short(score - apart)}
     return {
-        "val-core/simulated/reward/mean@1": _short(score),
-        "val-aux/simulated/score/mean@1": _short(score),
+        **{f"val-core/simulated/{name}/reward/mean@1": share for name, share in sets.items()},
+        **{f"val-aux/simulated/{name}/score/mean@1": share for name, share in sets.items()},
         "val-aux/num_turns/mean": 2.0,
     }
 

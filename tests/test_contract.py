@@ -231,7 +231,7 @@ def _full_run(*more: str, broken: Collection[str] = ("grad_norm",)) -> Run:
         "json_list", "trl", Options(15.0, {name: [name] for name in signals.NAMES}, overrides=overrides)
     )
     run.take(TotalSteps(1000), Clock(0.0, 0.0, live=True))
-    others = ("rewards/format/mean", "rewards/format/std", "env/depth", *more)
+    others = ("rewards/format/mean", "rewards/format/std", "eval_gsm8k_runtime", "env/depth", *more)
     run.mark(1.0, "new data")
     for step in (*range(1, 4), *range(2, 74)):
         values = dict.fromkeys((*signals.NAMES, *others), 0.5 + step % 7 / 16)
@@ -339,7 +339,7 @@ def test_units_in_names_are_those_of_the_metrics_doc() -> None:
                 assert unit == wanted, name
 
 
-YIELDING = ("rl_nonfinite_steps_total{", "rl_reward_component", "rl_raw{")
+YIELDING = ("rl_nonfinite_steps_total{", "rl_reward_component", "rl_validation_component{", "rl_raw{")
 """What no rule looks at."""
 
 

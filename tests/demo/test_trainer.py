@@ -75,6 +75,7 @@ def test_each_run_is_read_with_every_signal_that_rules_and_panels_look_at(tmp_pa
     assert first.step == 0
     assert signals.Reading("verl").signals(first.values).keys() == {"validation_score"}
     assert [record.step for record in others] == list(range(1, 11))
+    assert len(signals.Reading("verl").parts(first.values)) == 2
     left_out = NOT_OF_VERL | NOT_WHERE_NOTHING_IS_STALE | NAMED_BY_USERS | NOW_AND_THEN
     for record in others:
         assert signals.Reading("verl").signals(record.values).keys() >= watched_signals() - left_out

@@ -51,6 +51,7 @@ def exposition(run: str) -> Iterator[str]:
     for state in STATES:
         yield sample("rl_run_state", int(state == "running"), run=run, state=state)
     yield sample("rl_reward_component", 0.5, run=run, component="format")
+    yield sample("rl_validation_component", 0.5, run=run, dataset="gsm8k")
     yield sample("rl_raw", 0.5, run=run, key="actor/own")
     yield sample("rl_run_info", 1, run=run, framework="verl", source="console")
     for signal in SIGNALS:

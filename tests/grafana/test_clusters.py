@@ -61,6 +61,7 @@ def _samples(cluster: str) -> Iterator[str]:
     for statistic in STATISTICS:
         yield sample(statistic.metric, REWARDS[cluster], run=RUN, **statistic.labels)
     yield sample("rl_reward_component", 0.5, run=RUN, component="format")
+    yield sample("rl_validation_component", 0.5, run=RUN, dataset="gsm8k")
     yield sample("rl_raw", 0.5, run=RUN, key="actor/own")
     yield sample("stepwatch_action_timestamp_seconds", 1, run=RUN, action="stop", alert="KLHigh", steps="1")
     gpu = {"instance": BOX, "gpu": "0", "uuid": f"GPU-{cluster}"}

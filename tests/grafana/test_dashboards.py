@@ -46,6 +46,7 @@ OTHER_METRICS = {
         "rl_run_power_watts",
         "rl_run_shown_state",
         "rl_reward_component",
+        "rl_validation_component",
         "rl_raw",
     ),
     *(name for name in METRICS if not name.startswith("rl_")),

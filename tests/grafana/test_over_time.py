@@ -136,6 +136,24 @@ def test_runs_of_different_length_are_compared_at_the_last_step_that_both_have(
     )
 
 
+@pytest.mark.parametrize(("sets", "left_out"), [(1, 0), (8, 0), (10, 2)])
+def test_of_many_validation_sets_the_eight_are_shown_that_fell_furthest(
+    default: dict[str, Json], promtool: Path, tmp_path: Path, sets: int, left_out: int
+) -> None:
+    series = {
+        f'rl_validation_component{{run="{RUN}",dataset="fell-{fall}"}}': f"100+0x90 {100 - fall}+0x30"
+        for fall in range(sets)
+    }
+    shown = asked(default["stepwatch-training"], "Validation by data set", "A", run=RUN)
+
+    assert_answers(
+        promtool,
+        tmp_path,
+        series,
+        {shown: {f'{{dataset="fell-{fall}"}}': 100 - fall for fall in range(left_out, sets)}},
+    )
+
+
 def test_less_than_a_byte_in_a_second_is_none(
     default: dict[str, Json], promtool: Path, tmp_path: Path
 ) -> None:

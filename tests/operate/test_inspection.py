@@ -103,6 +103,7 @@ def test_what_each_signal_was_read_from_is_reported(tmp_path: Path, reported: Re
         "      step_seconds: perf/time_per_step",
         "      step_tokens: perf/total_num_tokens",
         "      tokens_per_second: perf/total_num_tokens, perf/time_per_step",
+        "      validation_component: set0, set1, set2, set3, set4, set5 and 3 more",
         f"      validation_score: {first} and 3 more",
         "    without a signal: val-core/set1/response_tokens/mean@8",
     ]

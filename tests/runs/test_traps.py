@@ -192,6 +192,30 @@ def test_validation_now_and_then_keeps_its_last_score(folder: Path, watched: Wat
     assert found.value("rl_reward", run="a") == pytest.approx(measured(9)["critic/score/mean"])
 
 
+def test_each_validation_set_keeps_its_last_score(folder: Path, watched: Watching) -> None:
+    page, log = watched(), folder / "a.log"
+    append(log, console(0, {"val-core/openai/gsm8k/acc/mean@1": 0.25, "val-core/aime/acc/mean@8": 0.125}))
+    append(log, console(1, measured(1) | {"val-core/openai/gsm8k/acc/mean@1": 0.5}), console(2, measured(2)))
+    found = page.look()
+
+    assert found.value("rl_validation_component", run="a", dataset="openai/gsm8k") == 0.5
+    assert found.value("rl_validation_component", run="a", dataset="aime") == 0.125
+    assert found.value("rl_raw", run="a", key="val-core/aime/acc/mean@8") is None
+
+
+def test_trl_logs_one_record_for_each_of_its_evaluation_sets(folder: Path, watched: Watching) -> None:
+    page, log = watched(), folder / "a.log"
+    for epoch in (0.1, 0.2):
+        append(log, repr({"loss": 0.1, "grad_norm": 1.0, "reward": 0.5, "epoch": epoch}) + "\n")
+        for name, score in (("gsm8k", 0.25), ("math_500", 0.5)):
+            own = {f"eval_{name}_{what}": "1.5" for what in ("loss", "runtime", "steps_per_second")}
+            append(log, repr({**own, "eval_reward": str(score + epoch), "epoch": epoch}) + "\n")
+    found = page.look()
+
+    assert found.value("rl_validation_component", run="a", dataset="gsm8k") == 0.25 + 0.2
+    assert found.value("rl_validation_component", run="a", dataset="math_500") == 0.5 + 0.2
+
+
 # the share of truncated responses
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -92,6 +93,10 @@ class Plan:
         self.parts: tuple[tuple[Part, str], ...] = ()
         self.unmapped: tuple[str, ...] = ()
 
+    def key(self, signal: str) -> str | None:
+        """The key whose value is the signal's; ``None`` if it is read from several."""
+        return dict(zip(self._plain, self._keys, strict=True)).get(signal)
+
     def split(self, keys: tuple[str, ...], parts: dict[str, Part]) -> None:
         """Say which of the record's keys are parts; the rest are the unmapped ones."""
         self.parts = tuple((part, key) for key, part in parts.items())
@@ -160,6 +165,7 @@ MANY_KEYS = 300
 MOST_PLANS = 64
 MOST_PLANNED_KEYS = 20_000
 MOST_PARTS = 16
+"""Of each signal: many reward functions leave room for data sets."""
 
 
 class Reading:
@@ -180,7 +186,7 @@ class Reading:
         self._seen: dict[str, None] = {}
         self._names: AbstractSet[str] = frozenset()
         self._known: frozenset[str] = frozenset()
-        self._parts: dict[str, Part] = {}
+        self._parts: set[Part] = set()
         self._plans: dict[tuple[str, ...], Plan] = {}
         self._planned = 0
         self._keys: tuple[str, ...] | None = None
@@ -202,7 +208,7 @@ class Reading:
         return self._planned_for(values).signals(values)
 
     def parts(self, values: Mapping[str, Any]) -> dict[Part, float]:
-        """(Signal, part) -> value, of at most 16 parts a run."""
+        """(Signal, part) -> value, of at most 16 parts of each signal a run."""
         return _numbers(values, self._planned_for(values).parts)
 
     def sources(self, values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -227,7 +233,7 @@ class Reading:
         self._learn(keys)
         if len(self._plans) >= MOST_PLANS or self._planned > MOST_PLANNED_KEYS:
             self._forget()
-        plan = Plan((), {}, frozenset())
+        plan, parts = Plan((), {}, frozenset()), {}
         if self._framework:
             found = (
                 table(self._framework, self._additions)
@@ -235,7 +241,8 @@ class Reading:
                 else completed(self._framework, self._additions, self._known)
             )
             plan = Plan(found, spellings(self._framework, keys), self._names)
-        plan.split(keys, {key: part for key in keys if key not in plan.used and (part := self._part(key))})
+            parts = self._parts_in(keys, plan)
+        plan.split(keys, parts)
         self._plans[keys] = plan
         self._planned += len(keys)
         return plan
@@ -269,14 +276,27 @@ class Reading:
             self._framework = HOME_MADE
         self._guessing = best < SETTLED
 
-    def _part(self, key: str) -> Part | None:
-        part = self._parts.get(key)
-        if part is None and len(self._parts) < MOST_PARTS and self._framework and len(key) <= LONGEST_KEY:
-            for signal, pattern in FRAMEWORKS[self._framework].parts:
-                if found := pattern.fullmatch(key):
-                    part = self._parts[key] = signal, found[1]
-                    break
-        return part
+    def _parts_in(self, keys: tuple[str, ...], plan: Plan) -> dict[str, Part]:
+        """Key -> the part whose value it holds."""
+        framework = FRAMEWORKS[self._framework]
+        others = [key for key in keys if key not in plan.used and len(key) <= LONGEST_KEY]
+        found = {key: part for key in others if (part := _part(key, framework.parts))}
+        for signal, pattern, whole in framework.named:
+            names = [part for key in others if (part := _part(key, ((signal, pattern),)))]
+            holder = plan.key(whole)
+            if holder and len(names) == 1:  # a tracker that joins a step's records keeps one value for all
+                found[holder] = names[0]
+        return {key: part for key, part in found.items() if self._admits(part)}
+
+    def _admits(self, part: Part) -> bool:
+        if sum(signal == part[0] for signal, _ in self._parts) < MOST_PARTS:
+            self._parts.add(part)
+        return part in self._parts
+
+
+def _part(key: str, patterns: Iterable[tuple[str, re.Pattern[str]]]) -> Part | None:
+    """The first part whose name the key holds."""
+    return next(((signal, found[1]) for signal, each in patterns if (found := each.fullmatch(key))), None)
 
 
 def _numbers(values: Mapping[str, Any], wanted: Any) -> dict[Any, float]:

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from exporter.runs.logs import find
+from exporter.runs.model.run import Options
+from stepwatch.operate import logfiles
 from tests.rules import rollout
 from tests.runs.conftest import Watched
 from tests.runs.remote.test_page import by_run
@@ -39,6 +42,16 @@ def test_the_page_of_all_real_logs_parses(real_logs: Path, watched: Watching) ->
     assert found.value("stepwatch_files", kind="text") == len(no_log)
     assert found.value("stepwatch_files", kind="log") == len(files) - len(no_log) - len(of_one_folder) + 1
     assert len(found.runs()) + (found.value("stepwatch_dormant_runs") or 0) >= len(files) - len(no_log)
+
+
+def test_the_score_of_real_logs_is_the_mean_of_the_data_sets_they_name(real_logs: Path) -> None:
+    folders = [str(real_logs / name) for name in ("verl_console", "verl_csv", "tfevents")]
+    for log in find.files(folders):
+        for run in logfiles.read(log, Options()).runs.values():
+            scores = [score for (signal, _), score in run.parts.items() if signal == "validation_component"]
+            if scores or "validation_score" in run.latest:
+                mean = sum(scores) / len(scores)
+                assert run.latest["validation_score"] == pytest.approx(mean), log.relative
 
 
 @pytest.mark.parametrize(

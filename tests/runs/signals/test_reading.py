@@ -242,6 +242,16 @@ def test_there_are_few_parts_and_the_first_ones_stay() -> None:
     assert reading.unmapped(values) == {"rewards/made_up_99/mean": 0.25}
 
 
+def test_many_reward_functions_leave_room_for_validation_sets() -> None:
+    reading = Reading("verl")
+    for made_up in range(100):
+        reading.parts({f"gdpo/{made_up}/mean": 1.0, f"gdpo/{made_up}/std": 1.0})
+
+    sets = reading.parts({f"val-core/set{index}/acc/mean@1": 0.5 for index in range(100)})
+
+    assert sets == {("validation_component", f"set{index}"): 0.5 for index in range(16)}
+
+
 # what no signal uses
 
 
@@ -261,9 +271,9 @@ def test_keys_that_no_signal_uses_are_kept_by_their_own_names() -> None:
 
 
 def test_what_was_averaged_is_kept_one_by_one() -> None:
-    values = {"val-core/a/acc/mean@1": 0.5, "val-core/b/acc/mean@1": 0.25, "val-aux/b/acc/std@1": 0.125}
+    values = {"eval/a/response_len/mean": 512.0, "eval/b/response_len/mean": 256.0, "eval/b-pass@8": 0.125}
 
-    assert Reading("verl").unmapped(values) == values
+    assert Reading("slime").unmapped(values) == values
 
 
 def test_a_sum_s_members_that_are_signals_are_not_kept_twice() -> None:

@@ -31,6 +31,8 @@ def verl(**values: Any) -> dict[str, float]:
 
 
 CORE = "val-core/math/dapo"
+DATA_SETS = {"math_500": 0.75, "AIME-24": 0.25}
+OF_DATA_SETS = {("validation_component", name): value for name, value in DATA_SETS.items()}
 
 
 @pytest.mark.parametrize("mean", ["mean@8", "mean_at_8"])
@@ -67,6 +69,76 @@ def test_no_other_variable_of_any_validation_set_is_averaged(data_set: str, vari
     found = read("verl", {f"val-core/{data_set}/{variable}/mean@4": 7.0})
 
     assert ("validation_score" in found) == (variable in ("acc", "accuracy", "reward", "score"))
+
+
+@pytest.mark.parametrize(
+    ("framework", "score", "no_scores"),
+    [
+        ("verl", "val-core/{}/acc/mean@8", ("val-core/{}/overlong_reward/mean@8", "val-aux/{}/acc/std@8")),
+        ("verl", "val-core/{}/reward/mean_at_8", ("val-core/{}/acc/best@8/mean",)),
+        ("verl", "val-core_{}_acc_mean@8", ("val-core_{}_response_tokens_mean@8",)),
+        ("verl", "rl_insight_monitor_val_core_{}_acc_mean_8", ()),
+        ("verl", "rl_insight_monitor_val-core/{}/Acc/mean@8", ()),
+        ("verl", "val/test_score/{}", ("val/{}/tool_call_count/mean",)),
+        ("verl", "val/{}/test_score", ("val/{}_success_rate",)),
+        ("slime", "eval/{}", ("eval/{}-truncated_ratio", "eval/{}-pass@8", "eval/{}/response_len/mean")),
+        ("openrlhf", "eval_{}_pass1", ("eval_{}_pass8",)),
+        ("openrlhf", "eval/eval_{}_pass1", ()),
+    ],
+)
+def test_the_score_is_the_mean_of_its_data_sets(
+    framework: str, score: str, no_scores: tuple[str, ...]
+) -> None:
+    values = {key.format(name): 9.0 for key in no_scores for name in DATA_SETS}
+    values |= {score.format(name): value for name, value in DATA_SETS.items()}
+    reading = signals.Reading(framework)
+
+    assert reading.signals(values)["validation_score"] == 0.5
+    assert reading.parts(values) == OF_DATA_SETS
+
+
+@pytest.mark.parametrize(
+    ("framework", "score", "total"),
+    [
+        ("generic", "eval/{}/avg_score", "eval/all/avg_score"),
+        ("generic", "test/env/{}/reward/total", "test/env/all/reward/total"),
+        ("prime_rl", "val_reward/{}/mean", "val_reward/all/mean"),
+        ("prime_rl", "val_reward/{}", "val_reward/mean"),
+        ("roll", "val_correct/{}/mean", "val_correct/all/mean"),
+    ],
+)
+def test_a_score_over_all_data_sets_is_none_of_them(framework: str, score: str, total: str) -> None:
+    values = {total: 0.375, **{score.format(name): value for name, value in DATA_SETS.items()}}
+    reading = signals.Reading(framework)
+
+    assert reading.signals(values)["validation_score"] == 0.375
+    assert reading.parts(values) == OF_DATA_SETS
+
+
+def test_a_data_set_s_name_is_that_of_the_log() -> None:
+    found = signals.Reading("verl").parts({f"{CORE}/acc/mean@8": 0.5, "val/test_score/openai/gsm8k": 0.25})
+
+    assert found == {
+        ("validation_component", "math/dapo"): 0.5,
+        ("validation_component", "openai/gsm8k"): 0.25,
+    }
+
+
+@pytest.mark.parametrize("section", ["eval_", "eval/"])
+@pytest.mark.parametrize("score", ["reward", "rewards/accuracies"])
+def test_trl_s_evaluation_sets_are_named_by_the_record_s_other_keys(section: str, score: str) -> None:
+    def evaluated(value: float, *names: str) -> dict[str, float]:
+        named = {f"{section}{name}_{what}": 1.5 for name in names for what in ("loss", "runtime")}
+        return {**named, f"{section}{score}": value, f"{section}reward_std": 0.125}
+
+    reading = signals.Reading("trl")
+
+    assert reading.parts(evaluated(0.5, "gsm8k")) == {("validation_component", "gsm8k"): 0.5}
+    assert reading.parts(evaluated(0.25, "math_500")) == {("validation_component", "math_500"): 0.25}
+    assert reading.parts({f"{section}{score}": 0.5, f"{section}runtime": 1.5}) == {}
+    joined = evaluated(0.25, "gsm8k", "math_500")
+    assert reading.parts(joined) == {}, "no one knows whose score it is"
+    assert reading.signals(joined)["validation_score"] == 0.25
 
 
 # names of one's own beside those of a trainer

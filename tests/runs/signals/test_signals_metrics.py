@@ -138,14 +138,14 @@ NO_SIGNAL = {
 }
 
 PATTERNS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
-    # by the start of the regular expression: signals, and reasons, of keys that match it
-    "^gdpo/(?P<reward>.+)/mean": ({"gdpo/format/mean": "reward_component"}, {}),
-    "^gdpo/(?P<reward>.+)/std": ({"gdpo/format/std": "reward_component_std"}, {}),
-    "^rewards/(?P<reward>.+)/mean": ({"rewards/format/mean": "reward_component"}, {}),
-    "^rewards/(?P<reward>.+)/std": ({"rewards/format/std": "reward_component_std"}, {}),
+    # by the start of the regular expression: signals (and parts), and reasons, of keys that match it
+    "^gdpo/(?P<reward>.+)/mean": ({"gdpo/format/mean": "reward_component format"}, {}),
+    "^gdpo/(?P<reward>.+)/std": ({"gdpo/format/std": "reward_component_std format"}, {}),
+    "^rewards/(?P<reward>.+)/mean": ({"rewards/format/mean": "reward_component format"}, {}),
+    "^rewards/(?P<reward>.+)/std": ({"rewards/format/std": "reward_component_std format"}, {}),
     "^ray/node": ({}, {"ray/node.0.mem_gb": "its step counts seconds, and the box exporter knows it"}),
     "^val-": (
-        {"val-core/openai/gsm8k/acc/mean@8": "validation_score"},
+        {"val-core/openai/gsm8k/acc/mean@8": "validation_score, validation_component openai/gsm8k"},
         {
             "val-core/openai/gsm8k/acc/best@8/mean": "not the core's mean",
             "val-aux/openai/gsm8k/reward/mean@8": "not the core's mean",
@@ -160,11 +160,11 @@ PATTERNS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {"eval_loss": "lower is better", "eval_rewards/margins": "has no scale"},
     ),
     "^eval_(?P<dataset>.+)_(?P<stat>": (
-        {"eval_gsm8k_pass1": "validation_score"},
+        {"eval_gsm8k_pass1": "validation_score, validation_component gsm8k"},
         {"eval_gsm8k_pass8": "the best of eight is no mean"},
     ),
     "^eval/(?P<dataset>(?!step": (
-        {"eval/aime": "validation_score"},
+        {"eval/aime": "validation_score, validation_component aime"},
         {"eval/aime-pass@8": "the best of eight is no mean"},
     ),
     "^eval/(?P<dataset>[^/]+)/response_len": (
@@ -219,10 +219,11 @@ def test_every_pattern_is_read_or_left_with_a_reason(cases: list[Case]) -> None:
         ((signals, reasons),) = [found for start, found in PATTERNS.items() if pattern.startswith(start)]
         for key, signal in signals.items():
             reading = Reading(COLUMNS[column])
-            read = [*reading.signals({key: 0.5}), *(name for name, _ in reading.parts({key: 0.5}))]
-            assert read == [signal], key
+            read = [*reading.signals({key: 0.5}), *map(" ".join, reading.parts({key: 0.5}))]
+            assert ", ".join(read) == signal, key
         for key in reasons:
-            assert Reading(COLUMNS[column]).signals({key: 0.5}) == {}, key
+            reading = Reading(COLUMNS[column])
+            assert [*reading.signals({key: 0.5}), *reading.parts({key: 0.5})] == [], key
 
 
 def test_keys_without_a_signal_carry_none(cases: list[Case]) -> None:

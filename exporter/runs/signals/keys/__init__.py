@@ -13,7 +13,8 @@ class Framework(NamedTuple):
     """Where a framework's signals are.
 
     ``prefixes`` stand before its keys in some of its logs and say nothing. ``parts`` are the
-    signals it logs for each of several parts: the key, as a whole, holds the part's name.
+    signals it logs for each of several parts: the key, as a whole, holds the part's name. ``named``
+    are those whose value is under the key of another signal, the third, and only the name under this one.
     ``variants`` are other starts of its keys, each with the one that ``keys`` has.
     """
 
@@ -21,18 +22,19 @@ class Framework(NamedTuple):
     prefixes: tuple[str, ...] = ()
     parts: tuple[tuple[str, re.Pattern[str]], ...] = ()
     variants: tuple[tuple[re.Pattern[str], str], ...] = ()
+    named: tuple[tuple[str, re.Pattern[str], str], ...] = ()
 
 
 FRAMEWORKS: dict[str, Framework] = {
     "verl": Framework(verl.KEYS, parts=verl.PARTS),
-    "trl": Framework(trl.KEYS, trl.PREFIXES, trl.PARTS),
-    "openrlhf": Framework(trainers.OPENRLHF, trainers.OPENRLHF_PREFIXES),
+    "trl": Framework(trl.KEYS, trl.PREFIXES, trl.PARTS, named=trl.NAMED),
+    "openrlhf": Framework(trainers.OPENRLHF, trainers.OPENRLHF_PREFIXES, trainers.OPENRLHF_PARTS),
     "nemo_rl": Framework(nemo_rl.KEYS),
-    "slime": Framework(trainers.SLIME),
+    "slime": Framework(trainers.SLIME, parts=trainers.SLIME_PARTS),
     "areal": Framework(areal.KEYS, variants=areal.VARIANTS),
     "generic": Framework(generic.KEYS, generic.PREFIXES, generic.PARTS),
-    "roll": Framework(trainers.ROLL),
-    "prime_rl": Framework(trainers.PRIME_RL),
+    "roll": Framework(trainers.ROLL, parts=trainers.ROLL_PARTS),
+    "prime_rl": Framework(trainers.PRIME_RL, parts=trainers.PRIME_RL_PARTS),
     "open_instruct": Framework(trainers.OPEN_INSTRUCT),
     "deepspeed_chat": Framework(trainers.DEEPSPEED_CHAT),
     "twinkle": Framework(trainers.TWINKLE),

@@ -164,4 +164,6 @@ NAMES = tuple(signal.name for signal in SIGNALS)
 PART_SIGNALS: tuple[PartSignal, ...] = (
     PartSignal("reward_component", "component", "Mean of one of several reward functions."),
     PartSignal("reward_component_std", "component", "Standard deviation of one of several reward functions."),
+    # of a single data set as well: else its key would have its series among the raw ones
+    PartSignal("validation_component", "dataset", "Validation score of one data set; higher is better."),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from exporter.runs.signals.keys.key import GIB, Keys, difference, mean_of, scaled, total
 
 # OpenRLHF.
@@ -41,6 +43,8 @@ OPENRLHF: Keys = {
     "update_actor_seconds": ("timing/ppo_train",),
     "weight_sync_seconds": ("timing/broadcast",),
 }
+
+OPENRLHF_PARTS = (("validation_component", re.compile(r"(?:eval/)?eval_(.+)_pass1")),)
 
 # open-instruct's GRPO trainer.
 #
@@ -109,6 +113,11 @@ PRIME_RL: Keys = {
     "staleness_max": ("off_policy_level/all/max",),
 }
 
+PRIME_RL_PARTS = (
+    ("validation_component", re.compile(r"val_reward/(?!all/)(.+)/mean")),
+    ("validation_component", re.compile(r"val_reward/(?!mean$)([^/]+)")),
+)
+
 # ROLL's pipelines: RLVR and agentic.
 #
 # Source: ``roll/utils/metrics/metrics_manager.py`` and ``roll/pipeline/rlvr/actor_worker.py`` of 2026-10.
@@ -154,9 +163,11 @@ ROLL: Keys = {
     "engine_importance_weight": ("actor/train_infer_ratio_mean",),
 }
 
+ROLL_PARTS = (("validation_component", re.compile(r"val_correct/(?!all/)(.+)/mean")),)
+
 # slime.
 
-_SLIME_DETAILS = "step|ratio|frac|mean|median|max|min|std|pass_[0-9]+|count_[0-9]+"
+_SLIME_DETAILS = "step|ratio|frac|mean|median|max|min|std|pass[@_][0-9]+|count_[0-9]+"
 """How keys below ``eval/`` end that are not the score of a data set."""
 
 SLIME: Keys = {
@@ -204,6 +215,8 @@ SLIME: Keys = {
     "engine_logprob_diff": ("train/train_rollout_logprob_abs_diff",),
     "engine_importance_weight": ("train/ois",),
 }
+
+SLIME_PARTS = (("validation_component", re.compile(rf"eval[/_](?!(?:.+[\W_])?(?:{_SLIME_DETAILS})$)(.+)")),)
 
 # Twinkle's events, gathered into steps.
 

@@ -70,3 +70,5 @@ PARTS = (
     ("reward_component_std", re.compile(r"(?:train/)?rewards[/_](.+)[/_]std")),
     ("reward_component", re.compile(r"(?:train/)?rewards[/_](.+?)(?:[/_]mean)?(?<![/_]std)")),
 )
+NAMED = (("validation_component", re.compile(r"eval[/_](.+)_runtime"), "validation_score"),)
+"""Each of several evaluation sets has a record: its own keys hold its name, those of rewards do not."""

@@ -158,7 +158,14 @@ KEYS: Keys = {
     "engine_effective_sample_ratio": ("rollout_corr/rollout_is_eff_sample_size",),
 }
 
+_CORE, _MEAN = r"(?:rl_insight_monitor_)?val[-_]core", r"mean(?:@|_at_|_)\d+"
+
 PARTS = (
     ("reward_component", re.compile(r"gdpo[/_](.+)[/_]mean")),
     ("reward_component_std", re.compile(r"gdpo[/_](.+)[/_]std")),
+    # what validation_score is the mean of
+    ("validation_component", re.compile(rf"{_CORE}/(.+)/(?i:{_SCORE})/{_MEAN}")),
+    ("validation_component", re.compile(rf"{_CORE}_([^/]+)_(?i:{_SCORE})_{_MEAN}")),
+    ("validation_component", re.compile(r"(?:val[/_])?test_score[/_](.+)")),
+    ("validation_component", re.compile(r"(?:val[/_]|(?!val[/_]))(.+)[/_]test_score")),
 )
