@@ -30,7 +30,7 @@ WRONG = {
     "{on: KLHigh, do: [reboot]}": '"reboot" is not one of the choices. Expected: one of evidence, notify,',
     "{on: KLHigh, do: [stop, evidence]}": "has steps after stop. Expected: stop as the last step.",
     "{on: KLHigh, do: [pause, stop]}": "pauses and stops one run. Expected: pause or stop.",
-    "{on: KLHigh, do: [checkpoint, notify]}": "goes on after checkpoint. Expected: checkpoint as the last",
+    "{on: KLHigh, do: [checkpoint, notify]}": "has steps after checkpoint. Expected: checkpoint as the last",
     "{on: KLHigh, do: [stop, checkpoint]}": "Expected: checkpoint and then stop as the last steps.",
     "{on: KLHigh, do: [checkpoint, stop]}": "has checkpoint without a signal for it. Expected: "
     "checkpoint_signal, on which the trainer saves. Fix: set actions.checkpoint_signal: SIGUSR1",

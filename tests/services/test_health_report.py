@@ -300,7 +300,7 @@ def test_in_containers_the_run_folder_is_what_is_mounted(serve: Serve) -> None:
 
     assert "The runs in /data/my runs: 2 running." in words
     assert "1 files or folders" in words
-    assert "`docker compose logs exporter` (where /runs stands for /data/my runs) names them" in words
+    assert "`docker compose logs exporter` (where /runs is /data/my runs) names them" in words
 
 
 def test_simulated_runs_in_containers_are_said_to_be_in_their_volume(serve: Serve) -> None:

@@ -170,7 +170,7 @@ def test_addresses_that_are_not_allowed_are_counted_once_and_not_at_each_look(
         assert reported(source).keys() == {A}
 
     assert allowlist.counts == {("log", "address"): 1}
-    assert "ppo: 8.8.8.8:80 lies in none" in logged[0]
+    assert "ppo: 8.8.8.8:80 is in none" in logged[0]
 
 
 def test_lines_without_end_fill_no_memory(watched, source, folder):

@@ -288,7 +288,7 @@ def test_what_is_beyond_the_limits_or_cannot_be_read_is_said() -> None:
     words = page(Reported(omitted=Omitted(live=2, ended=1, files=9, hung=("/data/nfs",)))).words
     assert "/data/nfs does not answer: runs there are not watched" in words
     assert "2 live runs not watched" in words
-    assert "1 ended run left out" in words
+    assert "1 ended run not shown" in words
     assert "9 files not read" in words
     assert "left out" not in page(Reported()).words
     assert "does not answer" not in page(Reported()).words

@@ -118,7 +118,7 @@ def test_without_prometheus_there_are_curves_without_limits_and_it_says_so(
     kl = {health.signal: health for health in whole.summary.healths}["kl"]
     assert (kl.state, kl.warning.high) == ("unknown", None)
     assert kl.diagnosis.startswith("Its limits are unknown. No Prometheus is configured (--prometheus-url)")
-    assert reported.prometheus == kl.diagnosis.removeprefix("Its limits are not known. ").partition(" How")[0]
+    assert reported.prometheus == kl.diagnosis.removeprefix("Its limits are unknown. ").partition(" How")[0]
 
 
 def test_charts_carry_the_smoothed_reward(watched: Watched, panels: PanelFile):

@@ -150,7 +150,7 @@ def test_a_mark_of_an_unknown_run_is_not_found_and_the_nearest_are_named(run: st
 
 def test_nothing_else_takes_a_post() -> None:
     with serving(lambda: b"") as url:
-        assert post(f"{url}/metrics", b"{}") == (405, "only GET, HEAD is answered here\n")
+        assert post(f"{url}/metrics", b"{}") == (405, "only GET, HEAD is allowed here\n")
         assert post(f"{url}/nothing", b"{}")[0] == 404
 
 

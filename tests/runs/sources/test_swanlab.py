@@ -128,7 +128,7 @@ def test_the_load_of_the_machine_is_not_a_step() -> None:
 
 
 def test_a_step_that_no_trainer_made_is_refused() -> None:
-    with pytest.raises(ValueError, match="steps"):
+    with pytest.raises(ValueError, match="step number"):
         read(scalar("reward", 2**63, 0.5))
 
 

@@ -285,13 +285,13 @@ def test_loads_that_nemo_rl_logs_by_seconds_are_no_steps() -> None:
 def test_absurd_steps_are_a_value_error(step: int) -> None:
     source = TensorBoard()
 
-    with pytest.raises(ValueError, match="no record"):
+    with pytest.raises(ValueError, match="invalid record"):
         list(source.parse(scalar(step, "a", 0.5)))
     assert records([scalar(STEP_LIMIT - 1, "a", 0.5)], source)[0].step == STEP_LIMIT - 1
 
 
 def test_a_tag_of_pages_is_a_value_error() -> None:
-    with pytest.raises(ValueError, match="no record"):
+    with pytest.raises(ValueError, match="invalid record"):
         records([scalar(1, "a" * (LONGEST_TAG + 1), 0.5)])
 
 
@@ -375,7 +375,7 @@ def test_events_of_the_usual_form_are_read_as_any_others(logged: list[tuple[str,
             assert list(usual.parse(payload)) == list(other.parse(payload + _MORE))
             continue
         for source, line in ((usual, payload), (other, payload + _MORE)):
-            with pytest.raises(ValueError, match="no record"):
+            with pytest.raises(ValueError, match="invalid record"):
                 list(source.parse(line))
     assert list(usual.flush()) == list(other.flush())
 
@@ -386,7 +386,7 @@ def test_an_event_whose_first_byte_is_damaged_adds_nothing() -> None:
     assert [record.values for record in found] == [{"a/b": 0.5, "a/c": 1.5}, {"a/b": 2.5}]
 
     list(source.parse(scalar(3, "a/b", 3.5)))
-    with pytest.raises(ValueError, match="no message"):
+    with pytest.raises(ValueError, match="invalid message"):
         list(source.parse(b"\xff" + scalar(3, "a/c", 4.5)[1:]))
     assert list(source.flush()) == [Record(3, {"a/b": 3.5}, 1.5)]
 
@@ -428,7 +428,7 @@ def test_the_length_of_every_part_counts() -> None:
     for place in places[:3]:
         wrong = bytearray(ordinary)
         wrong[place] -= 1
-        with pytest.raises(ValueError, match="no message"):
+        with pytest.raises(ValueError, match="invalid message"):
             records([bytes(wrong)])
 
 
