@@ -52,6 +52,7 @@ REASONS = {
     "resolved": Text("the alert does not hold any more"),
     "muted": Text("the alert is silenced or inhibited"),
     "new_attempt": Text("the run was started again since the alert began"),
+    "already": Text("this alert already had its action in this attempt of the run"),
     "unconfirmed": Text("Prometheus, Alertmanager or the run exporter did not confirm it in time"),
     "unwrapped": Text("the run was not started by `stepwatch run`, and actions.targets does not name it"),
     "ended": Text("the trainer has ended"),
