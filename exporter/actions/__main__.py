@@ -11,6 +11,7 @@ import argparse
 import json
 import logging
 import re
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -112,19 +113,9 @@ def _breaker(options: argparse.Namespace, audit: Audit) -> Breaker:
 
 def _run(breaker: Breaker, over: Event) -> None:
     while not over.wait(TICK_SECONDS):
-        _tick(breaker)
-
-
-def _tick(breaker: Breaker) -> None:
-    try:
-        breaker.tick()
-    except OSError as problem:
-        breaker.failures["audit"] += 1
-        logger.error(  # noqa: TRY400 - a full disk
-            "Cannot write the audit log: %s. No action is taken until writing works.", problem.strerror
-        )
-    except Exception:  # an unforeseen one must not end the ticks
-        logger.exception("Checking the alerts failed. The next check is in %.0f s.", TICK_SECONDS)
+        breaker.survive(breaker.tick)
+    while breaker.answers_soon:  # else it would be unknown whether the step was done
+        time.sleep(0.1)
 
 
 def command_line(arguments: Sequence[str] | None = None) -> CommandLine:

@@ -14,6 +14,7 @@ from exporter.actions.audit import Audit, opening
 from exporter.actions.messages import OUTCOME_SECONDS, Messages, is_announced
 from exporter.actions.policy import (
     CHECKPOINT,
+    EVIDENCE,
     Action,
     Alert,
     Attempt,
@@ -32,6 +33,8 @@ logger = logging.getLogger("exporter.actions")
 
 POST_SECONDS = 15.0
 """Between two posts of what Alertmanager is to show."""
+COLLECTED_AT_ONCE = 4
+"""Archives: the machine that trains has other work."""
 OFF = "off"
 """The file in the state folder that is the kill switch."""
 
@@ -50,11 +53,6 @@ Perform = Callable[[str, Action], Result]
 Spawn = Callable[[Callable[[], None]], None]
 
 
-def in_thread(do: Callable[[], None]) -> None:
-    """Runs a function in the background."""
-    Thread(target=do, name=CHECKPOINT, daemon=True).start()
-
-
 class Breaker:
     """Decides and acts; any thread may call it.
 
@@ -66,7 +64,7 @@ class Breaker:
         perform: Does a step.
         messages: What receivers read.
         clock: Returns the current Unix time.
-        spawn: Does a step that takes minutes.
+        spawn: Runs a step, which may take minutes; by default in a thread of its own.
     """
 
     def __init__(
@@ -79,12 +77,12 @@ class Breaker:
         perform: Perform,
         messages: Messages,
         clock: Callable[[], float] = time.time,
-        spawn: Spawn = in_thread,
+        spawn: Spawn | None = None,
     ) -> None:
         self.limits, self.audit, self.started = limits, audit, clock()
         self.failures: Counter[str] = Counter({"post": 0, "audit": 0})
         self._rules, self._stack, self._perform = tuple(rules), stack, perform
-        self._messages, self._clock, self._spawn = messages, clock, spawn
+        self._messages, self._clock, self._spawn = messages, clock, spawn or self._in_thread
         self._busy: set[str] = set()
         self._switch = audit.path.with_name(OFF)
         self._alerts: dict[str, tuple[Alert, Rule]] = {}
@@ -172,6 +170,26 @@ class Breaker:
             self._posted = now
             self._post(now)
 
+    def survive(self, do: Callable[[], None]) -> None:
+        """Do something, and log it if that fails: no failure may end the ticks."""
+        try:
+            do()
+        except OSError as problem:
+            self.failures["audit"] += 1
+            logger.error(  # noqa: TRY400 - a full disk
+                "Cannot write the audit log: %s. No action is taken until writing works.", problem.strerror
+            )
+        except Exception:
+            logger.exception("Checking the alerts, or a step, failed. The next check is in a second.")
+
+    @property
+    def answers_soon(self) -> bool:
+        """Whether a step is being done that is over in seconds."""
+        return any(each.id in self._busy and each.step != CHECKPOINT for each in self.actions())
+
+    def _in_thread(self, do: Callable[[], None]) -> None:
+        Thread(target=self.survive, args=(do,), name="step", daemon=True).start()
+
     def _resume(self) -> None:
         """Close actions that an earlier process left open: no step is repeated or done late."""
         for action in self.audit.open():
@@ -189,7 +207,8 @@ class Breaker:
             actions = list(self.audit.actions.values())
             if any(not each.outcome and each.fingerprint == alert.fingerprint for each in actions):
                 return
-            name = seen.attempt and action_id(alert, seen.attempt, dry_run=self.limits.dry_run)
+            onset = max(held, alert.since)
+            name = seen.attempt and action_id(alert, seen.attempt, onset, dry_run=self.limits.dry_run)
             if name in self.audit.actions:
                 return
             others = [
@@ -236,24 +255,32 @@ class Breaker:
         """Do the due steps of an open action."""
         for _ in range(len(action.do) + 3):
             seen = self._seen(action)
+            if self._decided(action, seen).verb in ("announce", "do"):
+                self._stack.refresh()  # what was known when the tick began may be over
+                seen = self._seen(action)
             with self._lock:
-                if action.outcome or action.id in self._busy:  # a veto came, or a step takes its time
-                    return
-                decision = to_go_on(action, seen, off=self.off, now=self._clock())
+                decision = self._decided(action, seen)
                 if decision.verb == "close":
                     self._close(action, decision.what, decision.reason)
                 elif decision.verb == "do":
                     self.audit.append(self._clock(), "intent", action.id, step=decision.what)
-            if decision.what == CHECKPOINT:
-                self._busy.add(action.id)
-                self._spawn(partial(self._do, action, CHECKPOINT))
-                return
+                    self._busy.add(action.id)
             if decision.verb == "announce":
                 self._announce(action)
             elif decision.verb == "do":
-                self._do(action, decision.what)
-            if decision.verb in ("wait", "close"):
+                self._spawn(partial(self._do, action, decision.what))
+            else:
                 return
+
+    def _decided(self, action: Action, seen: Seen) -> Decision:
+        """What is due about an open action."""
+        if action.outcome or action.id in self._busy:  # a veto came, or a step takes its time
+            return Decision("wait")
+        decision = to_go_on(action, seen, off=self.off, now=self._clock())
+        collecting = sum(each.step == EVIDENCE for each in self.audit.open())
+        if decision.what == EVIDENCE and collecting >= COLLECTED_AT_ONCE:
+            return Decision("wait")
+        return decision
 
     def _seen(self, action: Action) -> Seen:
         """What is known of the alert of an action: not to hold once Alertmanager said that it ended."""
@@ -297,7 +324,11 @@ class Breaker:
         logger.info("action %s on %s: %s %s", action.id, action.run, outcome, reason)
         self._posted = 0.0  # receivers are notified at the next tick
         known = self._alerts.get(action.fingerprint)
-        if known and known[0].since == action.since:  # it causes nothing more
+        if known and known[0].since != action.since:
+            return
+        if reason == "resolved" and not action.stands:  # what holds from now on is another onset
+            self._held[action.fingerprint] = self._clock()
+        elif known:  # it causes nothing more
             self._ignored[action.fingerprint] = action.since
             self._alerts.pop(action.fingerprint)
 

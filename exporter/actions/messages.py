@@ -52,6 +52,7 @@ REASONS = {
     "resolved": Text("the alert no longer fires"),
     "muted": Text("the alert is silenced or inhibited"),
     "new_attempt": Text("the run was restarted after the alert started"),
+    "already": Text("this alert already had its action in this attempt of the run"),
     "unconfirmed": Text("Prometheus, Alertmanager or the run exporter did not confirm it in time"),
     "unwrapped": Text("the run was not started by `stepwatch run`, and actions.targets does not list it"),
     "ended": Text("the trainer has ended"),

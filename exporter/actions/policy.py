@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Literal, NamedTuple
 
-CHECKPOINT = "checkpoint"
+EVIDENCE, CHECKPOINT = "evidence", "checkpoint"
 DISRUPTIVE = (CHECKPOINT, "pause", "stop")
 """Steps that change the run: announced, with time for a veto."""
 DAY_SECONDS = 86400.0
@@ -161,6 +161,15 @@ class Action:
         """The last step that changes the run; empty if none does."""
         return next((step for step in reversed(self.do) if step in DISRUPTIVE), "")
 
+    @property
+    def stands(self) -> bool:
+        """Whether it is all that is done about its cause: it is not if it was dropped and changed nothing."""
+        return self.acted is not None or self.outcome not in ("dropped", "interrupted")
+
+    def is_about(self, alert: Alert, attempt: Attempt) -> bool:
+        """Whether an alert and an attempt are its cause, at whichever onset."""
+        return (self.fingerprint, *self.attempt[:2]) == (alert.fingerprint, *attempt[:2])
+
 
 Verb = Literal["wait", "ignore", "open", "announce", "do", "close"]
 
@@ -173,9 +182,9 @@ class Decision(NamedTuple):
     reason: str = ""
 
 
-def action_id(alert: Alert, attempt: Attempt, *, dry_run: bool) -> str:
-    """Return the id of the action for a cause, the same for the same cause."""
-    cause = "\0".join((alert.fingerprint, attempt.target, str(attempt.number), str(dry_run)))
+def action_id(alert: Alert, attempt: Attempt, onset: float, *, dry_run: bool) -> str:
+    """Return the name of what is done about a cause since an onset of it, the same for the same one."""
+    cause = "\0".join((alert.fingerprint, attempt.target, str(attempt.number), str(onset), str(dry_run)))
     return sha256(cause.encode()).hexdigest()[:12]
 
 
@@ -184,14 +193,14 @@ def to_open(
     limits: Limits,
     alert: Alert,
     seen: Seen,
-    others: Iterable[Action],
+    others: Sequence[Action],
     *,
     off: bool,
     started: float,
     held: float,
     now: float,
 ) -> Decision:
-    """Decide about a cause without an action.
+    """Decide about an alert about which no action is open.
 
     Args:
         rule: The first policy that fits the alert.
@@ -208,13 +217,20 @@ def to_open(
         return Decision("ignore", "switched_off" if off else "older")
     if not seen.holds or seen.muted or seen.attempt is None:
         return Decision("wait")
-    if seen.attempt.started >= alert.since:
-        return Decision("ignore", "new_attempt")
+    if reason := _left_alone(alert, seen.attempt, others):
+        return Decision("ignore", reason)
     if now - max(held, alert.since) < rule.hold:
         return Decision("wait")
     if rule.disruptive and (reason := _held_back(limits, others, now)):
         return Decision("wait", reason)
     return Decision("open")
+
+
+def _left_alone(alert: Alert, attempt: Attempt, others: Iterable[Action]) -> str:
+    """Why an alert causes nothing, however long it holds; empty if it may."""
+    if attempt.started >= alert.since:
+        return "new_attempt"
+    return "already" if any(each.stands and each.is_about(alert, attempt) for each in others) else ""
 
 
 def _held_back(limits: Limits, others: Iterable[Action], now: float) -> str:

@@ -43,9 +43,9 @@ class StackClient:
 
     def refresh(self) -> None:
         """Query all parts."""
-        self._rules = _json(self._prometheus, "/api/v1/alerts", _rules)
-        self._sent = _json(self._alertmanager, "/api/v2/alerts", _states)
         self._logs = _json(self._exporter, "/api/v1/runs", _logs)
+        self._sent = _json(self._alertmanager, "/api/v2/alerts", _states)
+        self._rules = _json(self._prometheus, "/api/v1/alerts", _rules)
 
     def look(self, alert: Alert) -> Seen:
         """Return the state of an alert and its run."""

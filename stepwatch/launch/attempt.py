@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import selectors
 import signal
 import subprocess
 import time
@@ -26,6 +25,8 @@ from stepwatch.schema.errors import Refused
 
 DRAIN_SECONDS = 2.0
 """How long what the trainer left behind may go on writing after it."""
+PATIENCE_SECONDS = 1.0
+"""How long a reader of the output may keep a trainer waiting that was told to end."""
 FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 _PASSED_ON = (*FROM_TERMINAL, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 
@@ -70,7 +71,6 @@ class Attempt:
         self._paused = False
         self._stopped: Answer | None = None
         self._interrupted = ""
-        self._selector = selectors.DefaultSelector()
 
     def run(self) -> End:
         """Returns how the trainer ended.
@@ -113,7 +113,6 @@ class Attempt:
                 signal.signal(number, inherited[number])
             os.close(wakes)
             os.close(wake)
-            self._selector.close()
 
     def _orphaned_trainer(self, outcome: Outcome) -> None:
         """The wrapper was killed, and the keeper has ended the trainer."""
@@ -135,27 +134,27 @@ class Attempt:
 
     def _accompany(self, keeper: Keeper, wakes: int) -> Outcome:
         outcome: Outcome | None = None
-        until: float | None = None
-        for source in (*self._streams.sources, keeper.reports, wakes):
-            self._selector.register(source, selectors.EVENT_READ)
-        open_ = set(self._streams.sources) - {0}
-        while outcome is None or (open_ and time.monotonic() < (until or 0)):
-            for key, _ in self._selector.select(POLL_SECONDS if outcome is None else 0.1):
-                if key.fd == wakes:
-                    for number in os.read(wakes, 4096):
-                        if number in (*FROM_TERMINAL, signal.SIGTERM):
-                            self._interrupted = signal.Signals(number).name
-                        self._pass_on(number)
-                elif key.fd == keeper.reports:
-                    self._selector.unregister(key.fd)
-                    report = keeper.report()
-                    outcome = report.outcome if report else self._orphaned()
-                    until = time.monotonic() + DRAIN_SECONDS
-                elif not self._streams.copy(key.fd):
-                    self._selector.unregister(key.fd)
-                    open_.discard(key.fd)
+        until = taken = time.monotonic()
+        while outcome is None or (self._streams.open and time.monotonic() < until):
+            others = [wakes] if outcome else [wakes, keeper.reports]
+            ready, behind = self._streams.copy(others, 0.1 if outcome else POLL_SECONDS)
+            if wakes in ready:
+                for number in os.read(wakes, 4096):
+                    if number in (*FROM_TERMINAL, signal.SIGTERM):
+                        self._interrupted = signal.Signals(number).name
+                    self._pass_on(number)
+            if keeper.reports in ready:
+                report = keeper.report()
+                outcome = report.outcome if report else self._orphaned()
             if outcome is None:
                 self._take_request()
+            now = time.monotonic()
+            if not behind:
+                taken = now
+            elif (self._stopped or self._interrupted) and now > taken + PATIENCE_SECONDS:
+                self._streams.leave_reader()
+            if behind or keeper.reports in ready:
+                until = now + DRAIN_SECONDS
         return outcome
 
     def _orphaned(self) -> Outcome:

@@ -53,11 +53,12 @@ class Outcome:
 
 
 def oom_kills() -> int:
-    """Return how many processes the kernel has killed for lack of memory: in this process's cgroup.
+    """Return how many processes of this process's cgroup the kernel has killed for lack of memory.
 
-    Where that does not count, since it is the root of all, those of the whole machine since it booted.
+    Where that does not count, since it is the root of all, none: those of the whole machine say nothing of
+    the trainer.
     """
-    counted = (_counter(path) for path in (*_of_cgroup(), "/proc/vmstat"))
+    counted = map(_counter, _of_cgroup())
     return next((count for count in counted if count is not None), 0)
 
 

@@ -41,6 +41,11 @@ class End:
             return self.stopped.cause
         return self.failure.text if self.failure else self.outcome.text
 
+    @property
+    def alert(self) -> str:
+        """The alert on which it was stopped, without the id of the action; empty if there is none."""
+        return self.stopped.why.partition(" ")[0] if self.stopped else ""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -94,7 +99,7 @@ class Retries:
         if rule.replace and not changes:
             names = ", ".join(rule.replace)
             return f"no retry: policy {self._policy.name} cannot change {names} further"
-        attempt = end.cause, end.step, tuple(self._command)
+        attempt = end.alert or end.cause, end.step, tuple(self._command)
         again, self._seen = attempt in self._seen, self._seen | {attempt}
         if again and not changes:
             at = "before the first step" if end.step is None else f"after step {end.step}"
@@ -123,8 +128,7 @@ def _used(count: int) -> str:
 
 def _applies(rule: RetryRule, end: End) -> bool:
     if end.stopped:  # a requested stop is not a failure: only an explicit rule retries it
-        alert = end.stopped.why.partition(" ")[0]
-        return any(fits(pattern, alert) for pattern in rule.alerts)
+        return any(fits(pattern, end.alert) for pattern in rule.alerts)
     if rule.alerts:
         return False
     code, number = end.outcome.exit_code, end.outcome.signal_name

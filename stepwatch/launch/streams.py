@@ -2,6 +2,9 @@
 
 With a terminal as standard output the trainer gets a terminal of its own, so that progress bars and colours
 stay; else pipes, of which each keeps its place: what went to standard error still does.
+
+As with `| tee`, a reader that does not read makes the trainer wait. The wrapper itself never waits for it,
+since it has signals and requests to hear.
 """
 
 from __future__ import annotations
@@ -9,11 +12,13 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import select
 import signal
+import stat
 import sys
 import termios
 import tty
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,24 +33,24 @@ class Streams:
     """The streams of one attempt.
 
     Attributes:
-        sources: What is read, by file descriptor, each with where it is passed on.
         interrupted: Whether Ctrl-C or Ctrl-backslash was typed.
     """
 
     def __init__(self, log: Path) -> None:
-        self.sources: dict[int, Callable[[bytes], None]] = {}
         self.interrupted = False
-        self._outputs: list[_Output] = []
+        self._outputs: dict[int, _Output] = {}
+        self._keys = False
         self._log = Log(log)
         self._given: list[tuple[int, int]] = []
         self._master: int | None = None
         self._saved: list[Any] | None = None
         if os.isatty(_STDOUT):
             self._master, terminal = pty.openpty()
+            os.set_blocking(self._master, False)  # keys that a deaf trainer does not take are lost
             if os.isatty(_STDIN):
                 termios.tcsetattr(terminal, termios.TCSANOW, termios.tcgetattr(_STDIN))
                 self._given.append((terminal, _STDIN))
-                self.sources[_STDIN] = self._type
+                self._keys = True
             self._read(self._master, terminal, _STDOUT, _of_terminal)
             self.resize()
         if self._master is not None and os.isatty(_STDERR):
@@ -76,7 +81,7 @@ class Streams:
 
     def resume(self) -> None:
         """Pass on keys as they are pressed; the trainer's terminal says what they mean."""
-        if _STDIN in self.sources:
+        if self._keys:
             self._saved = self._saved or termios.tcgetattr(_STDIN)
             with suppress(termios.error):  # in the background
                 tty.setraw(_STDIN)
@@ -94,18 +99,41 @@ class Streams:
                 size = fcntl.ioctl(_STDOUT, termios.TIOCGWINSZ, b"\0" * 8)
                 fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
 
-    def copy(self, source: int) -> bool:
-        """Copy the available output; returns whether there may be more."""
-        try:
-            block = os.read(source, _BLOCK)
-        except OSError:  # a terminal that no process has open any more
-            block = b""
-        if block:
-            self.sources[source](block)
-        elif source == _STDIN:
-            with suppress(OSError):
-                os.write(self._master or -1, b"\4")
-        return bool(block)
+    @property
+    def open(self) -> bool:
+        """Whether there may be more to pass on of what the trainer writes."""
+        return bool(self._outputs)
+
+    def copy(self, others: Sequence[int], seconds: float) -> tuple[list[int], bool]:
+        """Pass on what there is, once, after waiting for it or for something else to read.
+
+        Args:
+            others: What else to wait for.
+            seconds: How long at most.
+
+        Returns:
+            Which of the others can be read, and whether a reader does not take what there is for it.
+        """
+        waiting = {output.to: output for output in self._outputs.values() if output.waiting}
+        sources = [source for source, output in self._outputs.items() if not output.waiting]
+        keys = [_STDIN] if self._keys else []
+        ready, writable, _ = select.select([*others, *keys, *sources], waiting, [], seconds)
+        for to in writable:
+            waiting[to].write()
+        for source in ready:
+            if source in self._outputs:
+                self._outputs[source].take(_read(source))
+            elif source in keys:
+                self._type(_read(source))
+        for source in [source for source, output in self._outputs.items() if output.ended]:
+            os.close(source)
+            self._outputs.pop(source).close()
+        return [each for each in ready if each in others], len(writable) < len(waiting)
+
+    def leave_reader(self) -> None:
+        """Write into the log alone from now on."""
+        for output in self._outputs.values():
+            output.leave_reader()
 
     @property
     def tail(self) -> bytes:
@@ -115,23 +143,22 @@ class Streams:
     def close(self) -> None:
         """Close what is open, and give the terminal back."""
         self.release()
-        for source in self.sources.keys() - {_STDIN}:
+        for source, output in self._outputs.items():
             os.close(source)
-        for output in self._outputs:
             output.close()
         self._log.close()
 
     def _read(self, source: int, own: int, standard: int, pieces: Callable[[bytes], int]) -> None:
         """Give the trainer its end of a stream, and read the other."""
-        output = _Output(standard, self._log, pieces)
+        self._outputs[source] = _Output(standard, self._log, pieces)
         self._given.append((own, standard))
-        self._outputs.append(output)
-        self.sources[source] = output.take
 
     def _type(self, keys: bytes) -> None:
+        """Pass keys on; none any more if there are none."""
+        self._keys = bool(keys)
         self.interrupted = self.interrupted or b"\x03" in keys or b"\x1c" in keys
-        if self._master is not None:
-            _write(self._master, keys)
+        with suppress(OSError):
+            os.write(self._master or -1, keys or b"\4")
 
 
 class Log:
@@ -168,25 +195,74 @@ class Log:
 
 
 class _Output:
-    """One stream of the trainer, passed on at once; the log gets it in ``pieces``: how many bytes are one."""
+    """One stream of the trainer, passed on at once; the log gets it in ``pieces``: how many bytes are one.
+
+    Attributes:
+        to: Where it is passed on to.
+        waiting: What its reader has not taken yet. Nothing more is read meanwhile.
+        ended: Whether there is nothing more, and all is passed on.
+    """
 
     def __init__(self, to: int, log: Log, pieces: Callable[[bytes], int]) -> None:
-        self._to, self._log, self._pieces = to, log, pieces
+        self.to = _unblocked(to)
+        self.waiting = b""
+        self._log, self._pieces = log, pieces
         self._held = b""
-        self._read = True
+        self._is_read, self._more = True, True
+
+    @property
+    def ended(self) -> bool:
+        return not (self._more or self.waiting)
 
     def take(self, block: bytes) -> None:
-        """Pass on what was read."""
-        # `| head` ends its reader, not the training.
-        self._read = self._read and _write(self._to, block)
+        """Pass on what was read; an empty block is the end."""
+        self._more = bool(block)
+        self.waiting = block if self._is_read else b""
+        self.write()
         block = self._held + block
         size = self._pieces(block)
         self._held = block[size:]
         self._log.append(_file_lines(block[:size]) if self._pieces is _of_terminal else block[:size])
 
+    def write(self) -> None:
+        """Write what the reader takes without being waited for."""
+        try:
+            while self.waiting and select.select([], [self.to], [], 0)[1]:
+                self.waiting = self.waiting[os.write(self.to, self.waiting[: select.PIPE_BUF]) :]
+        except BlockingIOError:
+            pass
+        except OSError:  # `| head` ends its reader, not the training
+            self.leave_reader()
+
+    def leave_reader(self) -> None:
+        """Pass on nothing any more."""
+        self._is_read, self.waiting = False, b""
+
     def close(self) -> None:
-        """Write what is left."""
+        """Write what is left into the log."""
         self._log.append(self._held)
+        os.close(self.to)
+
+
+def _unblocked(standard: int) -> int:
+    """Return a file descriptor by which a write to a terminal or pipe never waits.
+
+    It is opened anew, since the inherited one is shared with others, who expect to wait. What cannot be
+    opened, such as a socket, takes ``PIPE_BUF`` bytes without waiting once it can be written to.
+    """
+    with suppress(OSError):
+        if not stat.S_ISREG(os.fstat(standard).st_mode):  # a file: it has its place in the inherited one
+            how = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+            return os.open(f"/proc/self/fd/{standard}", how)
+    return os.dup(standard)
+
+
+def _read(source: int) -> bytes:
+    """What there is to read; empty at the end."""
+    try:
+        return os.read(source, _BLOCK)
+    except OSError:  # a terminal that no process has open any more
+        return b""
 
 
 def _of_terminal(block: bytes) -> int:
@@ -202,16 +278,6 @@ def _whole_lines(block: bytes) -> int:
 
 def _file_lines(block: bytes) -> bytes:
     return block.replace(b"\r\n", b"\n")
-
-
-def _write(to: int, block: bytes) -> bool:
-    """Write all of a block; returns whether anyone is still there to read it."""
-    try:
-        while block:
-            block = block[os.write(to, block) :]
-    except OSError:
-        return False
-    return True
 
 
 def die_of(number: int) -> None:

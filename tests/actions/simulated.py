@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from exporter.actions.messages import Messages
 from exporter.actions.policy import DAY_SECONDS, Action, Alert, Attempt, Limits, Result, Rule, Seen
 from exporter.actions.webhook import NotifiedAlert
 
-VETO, COOLDOWN, PER_DAY, HOLD = 60.0, 300.0, 2, 30.0
+COOLDOWN, PER_DAY, HOLD = 300.0, 2, 30.0
 RULES = (
     Rule(
         "KLExplosion", "critical", HOLD, re.compile(".*"), ("evidence", "notify", "checkpoint", "stop"), 30.0
@@ -23,7 +24,6 @@ RULES = (
     Rule("RewardCollapse", "", HOLD, re.compile(".*"), ("pause",)),
     Rule("KLHigh", "", 0.0, re.compile(".*"), ("evidence", "notify")),
 )
-LIMITS = Limits(dry_run=False, veto=VETO, per_day=PER_DAY, cooldown=COOLDOWN)
 CHANGES = ("checkpoint", "stop", "pause", "kill")
 
 
@@ -44,13 +44,17 @@ class Run:
 
 @dataclass
 class Sickness:
-    """An alert about a run: whether its condition holds, since when it fires, and whether it is silenced."""
+    """An alert about a run: whether its condition holds, since when it fires, and whether it is silenced.
+
+    ``known`` tells whether Alertmanager has it.
+    """
 
     name: str
     run: Run
     holds: bool = False
     since: float | None = None
     muted: bool = False
+    known: bool = False
 
     @property
     def alert(self) -> Alert:
@@ -89,9 +93,13 @@ class World:
     folder: Path
     chance: random.Random
     now: float = 1_000_000.0
+    veto_seconds: float = 60.0
     crash_chance: float = 0.0
     prometheus: bool = True
     alertmanager: bool = True
+    exporter: bool = True
+    meanwhile: Callable[[], None] = lambda: None
+    in_step: bool = False
     runs: list[Run] = field(default_factory=list)
     ills: list[Sickness] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
@@ -109,17 +117,25 @@ class World:
     # What the breaker asks.
 
     def refresh(self) -> None:
-        """It sees all at once."""
+        """Answers are of this moment until the next ones, whatever happens meanwhile."""
+        firing = {ill.alert.fingerprint for ill in self.ills if ill.holds and ill.since is not None}
+        muted = {ill.alert.fingerprint: ill.muted for ill in self.ills if ill.known}
+        self._firing = firing if self.prometheus else None
+        self._muted = muted if self.alertmanager else {}
+        self._logs = self.exporter
 
     def look(self, alert: Alert) -> Seen:
-        ill = next(each for each in self.ills if each.alert.fingerprint == alert.fingerprint)
-        known = self.prometheus and self.alertmanager
-        holds = (ill.holds and ill.since is not None) if known else None
-        run = ill.run
+        run = next(each for each in self.runs if each.name == alert.run)
+        holds = None if self._firing is None else alert.fingerprint in self._firing
+        muted = self._muted.get(alert.fingerprint)
+        if holds and muted is None:
+            holds = None
+        if not self._logs:
+            return Seen(holds, bool(muted), None, False, "unwrapped")
         if not run.wrapped:
-            return Seen(holds, ill.muted, Attempt("", int(alert.since), 0.0), False, "unwrapped")
-        attempt = Attempt(f"log {run.name}", run.number, run.started)
-        return Seen(holds, ill.muted, attempt, run.alive, "" if run.alive else "ended")
+            return Seen(holds, bool(muted), Attempt("", int(alert.since), 0.0), False, "unwrapped")
+        attempt = Attempt(f"log {run.name}", run.number, run.started)  # read beside the log at each look
+        return Seen(holds, bool(muted), attempt, run.alive, "" if run.alive else "ended")
 
     def post(self, alerts: list[dict[str, Any]]) -> bool:
         if not self.alertmanager:
@@ -136,7 +152,12 @@ class World:
             self._change(step, action)
         if self.crashes():
             raise Crash
-        self.now += self.chance.choice([0, 0, 5, 40])
+        if not self.in_step:
+            self.in_step = True
+            try:
+                self.meanwhile()
+            finally:
+                self.in_step = False
         return Result(self.chance.random() < 0.9, step)
 
     def crashes(self) -> bool:
@@ -148,7 +169,11 @@ class World:
         ill = next(each for each in self.ills if each.alert.fingerprint == action.fingerprint)
         assert self.breaker is not None
         cause = (action.fingerprint, run.name, action.attempt.number)
-        before = [each for each in self.effects if each.cause == cause and each.step == step]
+        before = [
+            each
+            for each in self.effects
+            if each.cause == cause and (each.step == step or each.action != action.id)
+        ]
         wrong = {
             "a second action for one cause": bool(before),
             "a run without a wrapper": not run.wrapped,
@@ -161,7 +186,7 @@ class World:
             "an alert older than the attempt": action.since <= run.started,
             "held too short": step != "kill" and self.now - action.since < HOLD,
             "vetoed": action.id in self.vetoed,
-            "not announced in time": self.now - self.announced.get(action.id, self.now) < VETO,
+            "not announced in time": self.now - self.announced.get(action.id, self.now) < self.veto_seconds,
             "no intent on the disk": not self._on_disk(action.id, step),
             "a kill without a stop": step == "kill"
             and not any(each.cause == cause and each.step == "stop" for each in self.effects),
@@ -174,7 +199,7 @@ class World:
             wrong["too many a day"] = sum(self.now - each.time < DAY_SECONDS for each in same) >= PER_DAY
         self.broken += [f"{step} of {run.name} at {self.now}: {what}" for what, so in wrong.items() if so]
         self.effects.append(Effect(action.id, step, cause, run.name, self.now))
-        if step in ("stop", "kill") and self.chance.random() < 0.7:
+        if step == "kill" or (step == "stop" and self.chance.random() < 0.4):
             run.alive = False
 
     def _on_disk(self, action: str, step: str) -> bool:
@@ -199,7 +224,7 @@ class World:
             try:
                 self.breaker = Breaker(
                     RULES,
-                    LIMITS,
+                    Limits(False, self.veto_seconds, PER_DAY, COOLDOWN),
                     audit=audit,
                     stack=self,
                     perform=self.perform,
@@ -221,15 +246,23 @@ class World:
     def send(self) -> None:
         """Alertmanager repeats what fires."""
         assert self.breaker is not None
-        self.breaker.receive(
-            [NotifiedAlert(ill.alert, firing=True) for ill in self.ills if ill.since is not None]
-        )
+        fire = [ill for ill in self.ills if ill.since is not None]
+        for ill in fire:
+            ill.known = True
+        self.breaker.receive([NotifiedAlert(ill.alert, firing=True) for ill in fire])
+
+    def forget(self) -> None:
+        """Alertmanager starts without its alerts, until Prometheus sends them again."""
+        for ill in self.ills:
+            ill.known = False
 
     def survive(self, what: Any) -> None:
         """Do something with the service, which is started again if it is killed at that."""
         try:
             what()
         except Crash:
+            if self.in_step:  # in the middle of another tick, which ends as well
+                raise
             self.stop()
             self.start()
 
@@ -241,25 +274,28 @@ class World:
         ill = self.chance.choice(self.ills)
         ill.holds = True
         if ill.since is None and ill.run.alive:
-            ill.since = self.now
+            ill.since, ill.known = self.now, True
             assert self.breaker is not None
             self.breaker.receive([NotifiedAlert(ill.alert, firing=True)])
 
+    def _firing_one(self) -> Sickness:
+        return self.chance.choice([ill for ill in self.ills if ill.since is not None] or self.ills)
+
     def linger(self) -> None:
         """The condition is over; the alert fires on."""
-        self.chance.choice(self.ills).holds = False
+        self._firing_one().holds = False
 
     def resolve(self) -> None:
-        ill = self.chance.choice(self.ills)
+        ill = self._firing_one()
         if ill.since is not None:
             assert self.breaker is not None
             alert, told = ill.alert, self.chance.random() < 0.8
-            ill.holds, ill.since = False, None
+            ill.holds, ill.since, ill.known = False, None, False
             if told:
                 self.breaker.receive([NotifiedAlert(alert, firing=False)])
 
     def silence(self) -> None:
-        ill = self.chance.choice(self.ills)
+        ill = self._firing_one()
         ill.muted = not ill.muted and self.chance.random() < 0.5
 
     def restart_run(self) -> None:
@@ -287,11 +323,11 @@ class World:
             file.touch()
 
     def lose(self) -> None:
-        self.prometheus, self.alertmanager = (self.chance.random() < 0.8 for _ in range(2))
+        self.prometheus, self.alertmanager, self.exporter = (self.chance.random() < 0.8 for _ in range(3))
 
     def restart(self) -> None:
         self.stop()
         self.start()
 
     def pass_time(self) -> None:
-        self.now += self.chance.choice([1, 5, 20, 31, 65, 65, 300, 3000])
+        self.now += self.chance.choice([1, 5, 20, 31, 31, 31, 65, 65, 65, 65, 300, 3000])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -44,7 +45,9 @@ STOPPED = replace(ANNOUNCED, acted=1500.0, results={**COLLECTED, "stop": Result(
 
 
 def opens(seen: Seen = SICK, *others: Action, **more: Any) -> Decision:
+    """What is decided after actions about other alerts on the run."""
     known = {"off": False, "started": 900.0, "held": 1000.0, "now": 1200.0, **more}
+    others = tuple(replace(each, fingerprint="other") for each in others)
     return to_open(RULE, LIMITS, ALERT, seen, others, **known)
 
 
@@ -160,11 +163,18 @@ def test_the_kill_switch_ends_every_action(action: Action, expected: Decision) -
 
 
 class Around:
-    """A breaker at a time of its own; ``done`` are the steps that it did, ``posted`` what it announced."""
+    """A breaker at a time of its own; ``done`` are the steps that it did, ``posted`` what it announced.
 
-    def __init__(self, folder: Path, rule: Rule = RULE, limits: Limits = LIMITS) -> None:
-        self.folder, self.now, self.seen = folder, 900.0, SICK
+    Steps are over at once; if they are ``slow``, when ``apart`` is called. It knows what is ``seen`` when it
+    asks.
+    """
+
+    def __init__(
+        self, folder: Path, rule: Rule = RULE, limits: Limits = LIMITS, *, slow: bool = False
+    ) -> None:
+        self.folder, self.now, self.seen, self.slow = folder, 900.0, SICK, slow
         self.takes_posts, self.fails, self.succeeds = True, False, True
+        self.meanwhile: Callable[[], None] = lambda: None
         self.done: list[str] = []
         self.posted: list[dict[str, Any]] = []
         self.apart: list[Callable[[], None]] = []
@@ -176,13 +186,14 @@ class Around:
             perform=self.perform,
             messages=Messages("http://127.0.0.1:9413"),
             clock=lambda: self.now,
-            spawn=self.apart.append,
+            spawn=lambda do: self.apart.append(do) if self.slow else do(),
         )
 
-    def refresh(self) -> None: ...
+    def refresh(self) -> None:
+        self.known = self.seen
 
     def look(self, _: Alert) -> Seen:
-        return self.seen
+        return self.known
 
     def post(self, alerts: list[dict[str, Any]]) -> bool:
         self.posted += alerts if self.takes_posts else []
@@ -192,14 +203,30 @@ class Around:
         if self.fails:
             raise OSError("this was not foreseen")
         self.done.append(step)
+        self.meanwhile()
         return Result(self.succeeds, step)
 
     def at(self, now: float, *, firing: bool | None = None) -> Around:
         self.now = now
         if firing is not None:
-            self.breaker.receive([NotifiedAlert(ALERT, firing)])
+            self.fire(ALERT, firing=firing)
         self.breaker.tick()
         return self
+
+    def fire(self, *alerts: Alert, firing: bool = True) -> Around:
+        self.breaker.receive([NotifiedAlert(alert, firing) for alert in alerts])
+        return self
+
+    @property
+    def outcomes(self) -> list[tuple[str, str]]:
+        """Of all actions, the oldest first."""
+        return [(each.outcome, each.reason) for each in reversed(self.breaker.actions())]
+
+    @property
+    def ignored(self) -> list[str]:
+        """Why alerts were left alone, as the audit log says it."""
+        lines = map(json.loads, (self.folder / "audit.jsonl").read_text().splitlines())
+        return [each["reason"] for each in lines if each["event"] == "ignored"]
 
 
 def test_the_veto_window_begins_only_once_alertmanager_has_the_announcement(tmp_path: Path) -> None:
@@ -267,7 +294,133 @@ def test_an_alert_that_fires_again_is_another_one(tmp_path: Path) -> None:
     around.breaker.receive([NotifiedAlert(ALERT._replace(since=1130.0), firing=True)])
 
     assert around.at(1420).done == ["evidence"]
-    assert around.breaker.actions()[0].reason == "resolved"
+    assert around.outcomes == [("dropped", "resolved")]
+    assert around.at(1421).at(1721).done == ["evidence", "evidence", "stop"]
+
+
+def test_a_condition_that_ends_while_evidence_is_collected_is_seen_before_the_next_step(
+    tmp_path: Path,
+) -> None:
+    around = Around(tmp_path, limits=replace(LIMITS, veto=0.0))
+
+    def silence() -> None:
+        around.seen = replace(SICK, muted=True)
+
+    around.meanwhile = silence
+    around.at(1120, firing=True)
+
+    assert (around.done, around.posted) == (["evidence"], [])
+    assert around.outcomes == [("dropped", "muted")]
+
+
+def test_evidence_about_one_run_holds_up_no_other_and_four_archives_are_made_at_once(tmp_path: Path) -> None:
+    around = Around(tmp_path, slow=True)
+    alerts = [
+        ALERT._replace(fingerprint=name, labels={**ALERT.labels, "run": f"ppo/{name}"}) for name in "abcdef"
+    ]
+    around.fire(*alerts).at(1120).at(1130)
+    assert [len(around.apart), len(around.breaker.audit.open())] == [4, 6]
+    for _ in alerts:
+        around.apart.pop(0)()
+        around.at(around.now + 30)
+
+    assert around.done == ["evidence"] * 6
+    announced = {each["labels"]["run"] for each in around.posted}
+    assert announced == {alert.run for alert in alerts}
+
+
+def flaps(around: Around, since: float) -> None:
+    """The alert is announced, ends, and begins anew in the same attempt."""
+    around.at(around.now, firing=True).at(1120).at(1200, firing=False)
+    around.fire(ALERT._replace(since=since)).at(since + 120)
+
+
+def test_an_alert_that_alertmanager_forgot_for_a_while_is_announced_anew(tmp_path: Path) -> None:
+    around = Around(tmp_path)
+    around.at(1120, firing=True).at(1200, firing=False)
+
+    assert around.at(1300, firing=True).at(1319).done == ["evidence"]
+    assert around.at(1320).at(1620).done == ["evidence", "evidence", "stop"]
+
+
+def test_an_alert_that_fires_again_is_another_cause_if_the_action_before_changed_nothing(
+    tmp_path: Path,
+) -> None:
+    around = Around(tmp_path)
+    flaps(around, 1300.0)
+
+    assert around.at(1720).done == ["evidence", "evidence", "stop"]
+    assert around.outcomes == [("dropped", "resolved"), ("", "")]
+
+
+def test_a_condition_that_holds_again_before_its_alert_has_ended_is_another_cause_too(tmp_path: Path) -> None:
+    around = Around(tmp_path)
+    around.at(1120, firing=True)
+    around.seen = replace(SICK, holds=False)
+    around.at(1130).at(1150)
+    around.seen = SICK
+    around.at(1151)
+
+    assert around.at(1269).done == ["evidence"]
+    assert around.at(1270).at(1570).done == ["evidence", "evidence", "stop"]
+
+
+def test_an_alert_that_was_silenced_does_nothing_until_it_begins_anew(tmp_path: Path) -> None:
+    around = Around(tmp_path)
+    around.at(1120, firing=True)
+    around.seen = replace(SICK, muted=True)
+    around.at(1130)
+    around.seen = SICK
+
+    assert around.at(1140, firing=True).at(1500).done == ["evidence"]
+    around.fire(ALERT._replace(since=1600.0))
+    assert around.at(1720).done == ["evidence", "evidence"]
+
+
+@pytest.mark.parametrize("ends", ["stopped", "vetoed", "checkpoint"])
+def test_what_acted_or_was_vetoed_stands_and_a_later_firing_is_left_alone_and_said_to_be_once(
+    tmp_path: Path, ends: str
+) -> None:
+    around = Around(tmp_path, SAVING if ends == "checkpoint" else RULE, replace(LIMITS, cooldown=0.0))
+    around.at(1120, firing=True)
+    if ends == "vetoed":
+        around.breaker.veto(around.breaker.actions()[0].id, "someone")
+    if ends == "checkpoint":
+        around.meanwhile = lambda: around.breaker.receive([NotifiedAlert(ALERT, firing=False)])
+    around.at(1420).at(1500)
+    done = list(around.done)
+    for since in (2000.0, 5000.0):
+        around.fire(ALERT._replace(since=since))
+        around.at(since + 120).at(since + 121).at(since + 500)
+
+    assert around.done == done
+    assert around.ignored == ["already", "already"]
+    assert len(around.breaker.actions()) == 1
+
+
+def test_what_a_restart_interrupted_before_it_changed_anything_is_done_about_a_later_firing(
+    tmp_path: Path,
+) -> None:
+    around = Around(tmp_path)
+    around.at(1120, firing=True)
+    around.breaker.audit.close()
+    again = Around(tmp_path)
+    again.at(1200, firing=True)
+    again.fire(ALERT._replace(since=1300.0)).at(1420)
+
+    assert again.at(1720).done == ["evidence", "stop"]
+    assert again.outcomes == [("interrupted", "restarted"), ("", "")]
+
+
+def test_what_was_dropped_does_not_count_for_the_day_and_what_acted_does(tmp_path: Path) -> None:
+    around = Around(tmp_path, limits=replace(LIMITS, per_day=1))
+    flaps(around, 1300.0)
+    around.at(1720)
+    around.seen = replace(SICK, attempt=ATTEMPT._replace(number=3, started=5000.0))
+    around.fire(ALERT._replace(since=6000.0)).at(9000)
+
+    assert around.done == ["evidence", "evidence", "stop"]
+    assert len(around.breaker.actions()) == 2
 
 
 def test_a_veto_after_the_step_began_is_too_late_but_no_kill_follows(tmp_path: Path) -> None:
@@ -286,13 +439,13 @@ def test_a_veto_after_the_step_began_is_too_late_but_no_kill_follows(tmp_path: P
 def test_a_checkpoint_is_waited_for_while_the_breaker_goes_on_and_then_the_run_is_stopped(
     tmp_path: Path, done: bool
 ) -> None:
-    around = Around(tmp_path, SAVING)
+    around = Around(tmp_path, SAVING, slow=True)
     around.at(1120, firing=True).at(1419)
     assert (around.done, around.apart) == ([], [])
     around.at(1420).at(1421).at(1500 + LATE_SECONDS)
     (save,) = around.apart
     assert around.breaker.looks == 5
-    around.succeeds = done
+    around.succeeds, around.slow = done, False
     save()
 
     assert around.at(1510 + LATE_SECONDS).done == ["checkpoint", "stop"]
@@ -302,7 +455,7 @@ def test_a_checkpoint_is_waited_for_while_the_breaker_goes_on_and_then_the_run_i
 
 @pytest.mark.parametrize("ends", ["veto", "switch", "resolved"])
 def test_what_comes_during_a_checkpoint_keeps_the_run_from_being_stopped(tmp_path: Path, ends: str) -> None:
-    around = Around(tmp_path, SAVING)
+    around = Around(tmp_path, SAVING, slow=True)
     around.at(1120, firing=True).at(1420)
     (action,) = around.breaker.actions()
     if ends == "veto":
@@ -320,7 +473,7 @@ def test_what_comes_during_a_checkpoint_keeps_the_run_from_being_stopped(tmp_pat
 
 
 def test_a_checkpoint_that_was_asked_for_and_never_reported_is_not_asked_for_again(tmp_path: Path) -> None:
-    around = Around(tmp_path, SAVING)
+    around = Around(tmp_path, SAVING, slow=True)
     around.at(1120, firing=True).at(1420)
     around.breaker.audit.close()
     again = Around(tmp_path, SAVING)
@@ -333,7 +486,7 @@ def test_a_checkpoint_that_was_asked_for_and_never_reported_is_not_asked_for_aga
 
 
 def test_a_checkpoint_alone_is_announced_and_counts_as_an_action(tmp_path: Path) -> None:
-    around = Around(tmp_path, replace(SAVING, do=("checkpoint",)))
+    around = Around(tmp_path, replace(SAVING, do=("checkpoint",)), slow=True)
     around.at(1120, firing=True)
     pending = next(each for each in around.posted if each["labels"]["alertname"] == "ActionPending")
     assert pending["annotations"]["summary"] == "Run will get a checkpoint request unless you veto"

@@ -311,6 +311,11 @@ def _start(trial: Trial) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         yield start
 
 
+def steps(trial: Trial) -> int:
+    """How many attempts have logged step 3."""
+    return trial.log.read_bytes().count(b"step:3") if trial.log.exists() else 0
+
+
 def waits(trial: Trial) -> bool:
     found = launch.read(trial.log)
     return found is not None and found.waits
@@ -383,6 +388,24 @@ def test_a_stop_by_an_alert_is_retried_only_by_a_rule_that_names_it(
 
     assert len(trial.starts) == starts
     assert trial.last.state == ("finished" if starts == 2 else "stopped")
+
+
+def test_a_second_stop_by_one_alert_at_one_step_with_the_same_arguments_is_not_retried(
+    trial: Trial, start: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    trial.plan(f"3 {HANG}", f"3 {HANG}", f"3 {HANG}")
+    process = start({"alerts": ["KLExplosion"]})
+    for attempt, action in ((1, "3f0e"), (2, "9ac1")):  # as the circuit breaker names them
+        eventually(lambda attempt=attempt: steps(trial) == attempt)
+        why = f"KLExplosion ({action})"
+        launch.ask(trial.log, launch.Request(f"{action}-stop", "stop", attempt, "stepwatch", why))
+    process.wait(60)
+
+    assert len(trial.starts) == 2
+    assert trial.log.read_text().splitlines()[-1] == (
+        "stepwatch: no retry: these arguments failed after step 3 before, by stopped by stepwatch: "
+        "KLExplosion (9ac1)"
+    )
 
 
 # Arguments

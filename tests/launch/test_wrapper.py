@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from exporter.runs.files import launch
+from stepwatch.launch.attempt import DRAIN_SECONDS
 from stepwatch.launch.keeper import descendants
 from tests.real.ending import ended
 from tests.real.waiting import eventually
@@ -349,6 +350,63 @@ def test_a_reader_that_leaves_ends_no_training(tmp_path: Path) -> None:
     subprocess.run(["bash", "-c", f"{command} | head -1"], check=True, capture_output=True)
 
     assert (tmp_path / "a.log").read_text().endswith("199999\n200000\n")
+
+
+FLOOD = """
+import signal, sys
+if "orderly" in sys.argv:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+try:
+    while True:
+        print("x" * 100, flush=True)
+finally:
+    print("saved", flush=True)
+"""
+
+
+def stands_still(log: Path) -> bool:
+    """Whether a log has grown and grows no more."""
+    before = logged(log)
+    time.sleep(0.5)
+    return logged(log) == before != b""
+
+
+@pytest.mark.parametrize("reader", ["pipe", "terminal"])
+@pytest.mark.parametrize("asked", ["signal", "request"])
+@pytest.mark.parametrize("how", ["at once", "orderly"])
+def test_a_reader_that_does_not_read_keeps_the_trainer_waiting_and_the_wrapper_listening(
+    tmp_path: Path, started: list[subprocess.Popen[bytes]], reader: str, asked: str, how: str
+) -> None:
+    log = tmp_path / "a.log"
+    master, output = os.pipe() if reader == "pipe" else pty.openpty()
+    command = wrapped(tmp_path, sys.executable, "-c", FLOOD, how)
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output)
+    started.append(process)
+    eventually(lambda: stands_still(log))
+    assert record(log).state == "running"
+    if asked == "signal":
+        process.send_signal(signal.SIGTERM)
+    else:
+        launch.ask(log, launch.Request("x", "stop", 1, "stepwatch", "KLExplosion"))
+
+    assert process.wait(30) == (7 if how == "orderly" else -signal.SIGTERM)
+    assert record(log).state == ("failed" if asked == "signal" else "stopped")
+    assert log.read_bytes().endswith(b"saved\n") is (how == "orderly")
+    for each in (master, output):
+        os.close(each)
+
+
+def test_a_trainer_that_ended_leaves_all_of_its_output_to_a_reader_that_comes_late(tmp_path: Path) -> None:
+    process = subprocess.Popen(wrapped(tmp_path, "seq", "40000"), stdout=subprocess.PIPE)
+    assert process.stdout
+    with process.stdout as reader:
+        eventually(lambda: stands_still(tmp_path / "a.log"))
+        time.sleep(2 * DRAIN_SECONDS)
+        shown = reader.read()
+
+    assert process.wait() == 0
+    assert shown == (tmp_path / "a.log").read_bytes()
+    assert shown.endswith(b"\n40000\n")
 
 
 def test_a_log_that_cannot_be_written_any_more_ends_no_training(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_a_silence_names_the_alert_and_what_it_is_about() -> None:
 def test_what_the_circuit_breaker_says_offers_no_silence_and_no_verdict() -> None:
     notification, _ = parse(payload(alert("ActionPending", topic="actions")))
     links = wording("en").card(notification, 1).links
-    assert [link.words for link in links] == ["Curves at that time", "Runbook"]
+    assert [link.words for link in links] == ["Dashboard at that time", "Runbook"]
 
 
 def test_what_the_description_names_is_not_named_again() -> None:
