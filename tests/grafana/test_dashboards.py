@@ -34,6 +34,8 @@ UIDS = tuple(
 GRID_COLUMNS = 24
 # A screen of 1200 lines shows 30 rows of the grid.
 SCREEN_ROWS = 30
+# One of 1080 lines, 24 below the lines of Grafana's menu, and of the links and variables.
+FULL_HD_ROWS = 24
 
 RUN_METRICS = {family.name for family in RUN_FAMILIES} | {f"rl_{signal.name}" for signal in SIGNALS}
 STATISTIC_SERIES = {(each.metric, tuple(sorted(each.labels.items()))) for each in STATISTICS}
@@ -118,6 +120,8 @@ def assert_apart(panels: list[Json]) -> None:
 def test_a_run_of_minutes_is_not_a_sliver(default: dict[str, Json]) -> None:
     for uid in ("stepwatch-training", "stepwatch-gpu", "stepwatch-diagnose"):
         assert default[uid]["time"] == {"from": "now-1h", "to": "now"}
+    (rewards,) = (each for each in panels_of(default["stepwatch-runs"]) if each["title"] == "Rewards")
+    assert rewards["timeFrom"] == "1h"
 
 
 def test_the_table_of_runs_is_the_tallest_panel_and_the_name_its_widest_column(
@@ -134,6 +138,33 @@ def test_the_table_of_runs_is_the_tallest_panel_and_the_name_its_widest_column(
 
     assert max(heights, key=heights.__getitem__) == "All runs"
     assert max(widths, key=widths.__getitem__) == "run"
+
+
+def test_what_fires_is_seen_together_with_the_runs(default: dict[str, Json]) -> None:
+    places = {panel["title"]: panel["gridPos"] for panel in panels_of(default["stepwatch-runs"])}
+    table, firing = places["All runs"], places["Firing"]
+
+    assert firing["y"] == table["y"] + table["h"]
+    assert firing["y"] + firing["h"] <= FULL_HD_ROWS
+
+
+@pytest.mark.parametrize("name", ["gpu", "runs", "training"])
+def test_six_alerts_that_fire_are_seen_at_once(default: dict[str, Json], name: str) -> None:
+    """A row of a table takes 36 pixels, as does the one of headings; title and margins take 46."""
+    (firing,) = (each for each in panels_of(default[f"stepwatch-{name}"]) if each["title"] == "Firing")
+
+    assert 38 * firing["gridPos"]["h"] - 46 >= (1 + 6) * 36
+
+
+def test_tables_that_are_empty_on_most_machines_are_in_collapsed_rows(default: dict[str, Json]) -> None:
+    gpu = default["stepwatch-gpu"]["panels"]
+    rows = [each for each in gpu if each["type"] == "row"]
+
+    assert all(row["collapsed"] for row in rows)
+    assert [each["title"] for row in rows for each in row["panels"]] == [
+        *("Energy by run", "Processes", "Instances")
+    ]
+    assert gpu[-len(rows) :] == rows, "what follows an open row would be part of it"
 
 
 def test_silences_and_rules_are_grafanas_own_pages(dashboard: Json) -> None:
@@ -353,9 +384,9 @@ def test_two_exporters_on_one_run_draw_one_curve(dashboard: Json) -> None:
             assert inside or name == "ALERTS", query
 
 
-@pytest.mark.parametrize("name", ["rollout", "nodes"])
+@pytest.mark.parametrize(("name", "least"), [("rollout", 6), ("nodes", 6), ("gpu", 1)])
 def test_rates_are_taken_over_four_scrapes_of_targets_that_are_scraped_less_often_than_runs(
-    dashboards: Dashboards, name: str
+    dashboards: Dashboards, name: str, least: int
 ) -> None:
     rates = [
         target
@@ -364,7 +395,7 @@ def test_rates_are_taken_over_four_scrapes_of_targets_that_are_scraped_less_ofte
         if "$__rate_interval" in target["expr"]
     ]
 
-    assert len(rates) > 5
+    assert len(rates) >= least
     assert {target.get("interval") for target in rates} == {"20s"}
 
 

@@ -177,6 +177,53 @@ def test_less_than_a_byte_in_a_second_is_none(
     )
 
 
+def test_series_per_run_are_those_of_all_exporters(
+    default: dict[str, Json], promtool: Path, tmp_path: Path
+) -> None:
+    series = {f'rl_step{{run="ppo/{run}"}}': "1+0x120" for run in "abc"}
+    for target, samples in (("a:9410", 200), ("b:9410", 400)):
+        series[f'scrape_samples_scraped{{job="runs",instance="{target}"}}'] = f"{samples}+0x120"
+    series['scrape_samples_scraped{job="gpu",instance="a:9411"}'] = "900+0x120"
+
+    asks = asked(default["stepwatch-stack"], "Series", "A")
+    assert_answers(promtool, tmp_path, series, {asks: {"{}": 200}})
+
+
+def test_a_card_that_is_slowed_down_has_the_reason_that_holds_longest(
+    default: dict[str, Json], promtool: Path, tmp_path: Path
+) -> None:
+    series = {f'gpu_up{{instance="a:9411",gpu="{gpu}"}}': "1+0x120" for gpu in "012"}
+    for gpu, reason, seconds in (
+        ("0", "software_thermal", 30),
+        ("0", "power_brake", 6),
+        ("0", "power_cap", 60),
+        ("1", "hardware_thermal", 0),
+        ("1", "power_brake", 12),
+        ("2", "power_brake", 0),
+    ):
+        labels = f'instance="a:9411",gpu="{gpu}",reason="{reason}"'
+        series[f"gpu_clock_event_seconds_total{{{labels}}}"] = f"0+{seconds}x120"
+        series[f"gpu_clock_event_active{{{labels}}}"] = "1+0x120"
+
+    asks = asked(default["stepwatch-gpu"], "Side by side", "D", instance="a:9411")
+    shown = {'{gpu="0",reason="software_thermal"}': 0.5, '{gpu="1",reason="power_brake"}': 0.2}
+    assert_answers(promtool, tmp_path, series, {asks: {**shown, '{gpu="2"}': 0}})
+
+
+def test_the_traffic_of_nvlinks_is_full_once_the_shortest_rate_is_known(
+    default: dict[str, Json], promtool: Path, tmp_path: Path
+) -> None:
+    """Four minutes of samples, where Grafana takes rates over four minutes."""
+    series = {
+        f'gpu_nvlink_{way}_bytes_total{{instance="a:9411",gpu="0",link="{link}"}}': "_x117 0+60000x9"
+        for way in ("transmit", "receive")
+        for link in "01"
+    }
+
+    asks = asked(default["stepwatch-gpu"], "NVLink traffic", "A", instance="a:9411")
+    assert_answers(promtool, tmp_path, series, {asks: {'{gpu="0"}': 4000}})
+
+
 def test_two_clusters_with_a_run_of_one_name_have_a_row_each(
     default: dict[str, Json], promtool: Path, tmp_path: Path
 ) -> None:

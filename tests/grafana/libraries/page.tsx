@@ -346,11 +346,11 @@ const draw = {
   table: ({ panel, frames, width, height, timeRange }) =>
     h(Table, { data: frames[0], width, height, timeRange, fieldConfig: panel.fieldConfig, initialSortBy: panel.options.sortBy,
       noHeader: !panel.options.showHeader, cellHeight: panel.options.cellHeight, enableVirtualization: false }),
-  stat: ({ panel, frames, width, height, theme }) => {
+  stat: ({ panel, frames, width, height, timeRange, theme }) => {
     const all = values(panel, frames, theme);
     return h('div', { style: { display: 'flex', height } }, all.map((value, index) => h(BigValue, {
       key: index, theme, width: width / all.length, height, value: value.display, count: all.length,
-      sparkline: panel.options.graphMode === 'none' ? undefined : value.sparkline,
+      sparkline: value.sparkline && { ...value.sparkline, timeRange }, // as Grafana's StatPanel does
       colorMode: panel.options.colorMode, graphMode: panel.options.graphMode, textMode: panel.options.textMode,
       justifyMode: panel.options.justifyMode, text: panel.options.text, disableWideLayout: !panel.options.wideLayout,
     })));
