@@ -123,6 +123,7 @@ def _collapse(level: str, summary: str, action: str, given: Expression | None = 
                 over("median", LENGTH, 5) < Limit("warning.median_ratio") * over("median", LENGTH, 64),
                 "from the median of 64 steps",
                 signal=LENGTH,
+                legend="from the median",
             ),
             Condition(
                 "response length, median of 5 steps:",

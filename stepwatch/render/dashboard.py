@@ -8,6 +8,7 @@ signals that a panel shows come from the table of alerts.
 from __future__ import annotations
 
 import itertools
+import re
 import string
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,6 +34,7 @@ CURVE_COLOURS = (
 )
 """Of the curves of a panel, in their order. `tests/grafana/test_colours.py` measures that they are readable
 on both themes; that the first five differ, and all from the colours of severities, for the colour-blind."""
+_GREY = CURVE_COLOURS[3]
 CURVE_DASHES = ((), (10, 4), (3, 4))
 """Of the curves beyond as many as there are colours, which these have again."""
 LIMIT_DASHES = ((8, 8), (20, 6), (2, 4), (14, 4, 2, 4), (4, 12), (20, 4, 2, 4, 2, 4))
@@ -41,8 +43,11 @@ _INSTANT = ("stat", "table")
 _FORMATS = {"table": "table", "trend": "table", "heatmap": "heatmap"}
 _NUMBERED = {"GPU {{gpu}}": r"/^GPU \d*{}\b/", "{{machine}}": r"/{}\D*$/"}
 """Legends of many curves, with the pattern of those whose number ends in a digit."""
+_NOT_IN_LEGEND = {"custom.hideFrom": {"legend": True, "tooltip": False, "viz": False}}
 BY_STEP = "Value #B\\run"
 """The field with the steps, which is what Grafana calls it once `_by_step` has turned the answers over."""
+BASELINE = "(baseline)"
+"""How the name of the run ends that the others of a panel over steps are measured by."""
 
 # A template's own words. What else a panel holds is Grafana's and goes through as it is.
 _PANEL_WORDS = {"look", "width", "unit", "field", "queries", "limits", "columns", "join", "require", "sort"}
@@ -214,7 +219,9 @@ def _panel(dashboard: str, panel: Json, lines: Sequence[Line], translate: Catalo
     instant = look["type"] in _INSTANT and look["options"].get("graphMode", "none") == "none"
     styles = list(_colours(queries)) if look["type"] == "timeseries" else []
     if by_step:
+        dashed = {"color": _fixed(_GREY), "custom.lineStyle": {"fill": "dash", "dash": [10, 4]}}
         styles.append(_override("byName", BY_STEP, {"unit": "none"}))
+        styles.append(_override("byRegexp", f"/ {re.escape(BASELINE)}$/", dashed))
     styles += [_override("byFrameRefID", letter, query["as"]) for letter, query in queries if "as" in query]
     # The text of `noValue`, for a table without rows, must not be in each empty cell.
     styles += [
@@ -264,24 +271,26 @@ def _coloured(query: Json, limits: list[Json]) -> Iterator[Json]:
         yield {**query, "expr": expr, "as": {"color": _fixed(SEVERITY_COLOURS[limit["severity"]])}}
 
 
-def _colours(queries: Iterable[tuple[str, Json]]) -> Iterator[Json]:
+def _colours(queries: Sequence[tuple[str, Json]]) -> Iterator[Json]:
     """Yield the colour of each curve.
 
-    Of several of one query by `names`, or by the last digit of the GPU or machine.
+    Of several of one query by `names`, or by the last digit of the GPU or machine. A legend that is read at a
+    glance has no machines, and the first eight GPUs where there is nothing else; tooltips have all.
     """
     styles = _curve_styles()
     for letter, query in queries:
         legend = query.get("legend", "")
         if numbered := next((_NUMBERED[each] for each in _NUMBERED if each in legend), None):
-            yield _override("byFrameRefID", letter, {"color": _fixed(CURVE_COLOURS[0])})
+            few = legend == "GPU {{gpu}}" and len(queries) == 1
+            first = {"color": _fixed(CURVE_COLOURS[0]), **({} if few else _NOT_IN_LEGEND)}
+            yield _override("byFrameRefID", letter, first)
+            if few:
+                yield _override("byRegexp", r"/^GPU ([89]|\d\d)/", _NOT_IN_LEGEND)
             for digit, colour in zip(range(10), CURVE_COLOURS, strict=False):
                 yield _override("byRegexp", numbered.format(digit), {"color": _fixed(colour)})
         elif "names" in query:
             for name in query["names"]:
                 yield _override("byName", name, next(styles))
-        elif "{{" in legend:  # names unknown beforehand: shades of one colour
-            shades = {"mode": "shades", "fixedColor": next(styles)["color"]["fixedColor"]}
-            yield _override("byFrameRefID", letter, {"color": shades})
         elif "color" not in query.get("as", {}):
             yield _override("byFrameRefID", letter, next(styles))
 

@@ -30,7 +30,7 @@ from stepwatch.config.deployment import (
 )
 from stepwatch.languages import catalogue
 from stepwatch.render import check, diagnosis, exporters, output, panels, receivers
-from stepwatch.render.dashboard import Json
+from stepwatch.render.dashboard import BASELINE, Json
 from stepwatch.render.layout import CONFIG, RESOURCES, own_dashboards
 from stepwatch.render.templates import SERVICES, block, render, render_own, template
 from stepwatch.rules import alerting, lines, messages, routing, runbook
@@ -200,6 +200,7 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "shown_state": SHOWN_STATE,
         "shown_states": SHOWN_STATES,
         "clock_events": [name for name in CLOCK_EVENTS.values() if name != "idle"],
+        "baseline_mark": BASELINE,
         "gpu_load": gpu_load,
         "host": host,
         "messages": messages,

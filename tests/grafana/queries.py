@@ -176,9 +176,14 @@ def _titled(template: str, labels: Mapping[str, str]) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda name: labels.get(name[1], ""), template)
 
 
+def parsed(expr: str) -> Any:
+    """Parse an expression; the parser unescapes backquoted strings too, which PromQL leaves as they are."""
+    return promql_parser.parse(re.sub("`[^`]*`", lambda found: found[0].replace("\\", r"\\"), expr))
+
+
 def selectors(expr: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Metric name and `=` matchers of every selector in an expression."""
-    yield from _selectors(promql_parser.parse(expr))
+    yield from _selectors(parsed(expr))
 
 
 def metrics_of(expr: str) -> set[str]:

@@ -50,7 +50,8 @@ def exposition(run: str) -> Iterator[str]:
             yield sample(family.name, 3, run=run)
     for state in STATES:
         yield sample("rl_run_state", int(state == "running"), run=run, state=state)
-    yield sample("rl_reward_component", 0.5, run=run, component="format")
+    for number in range(9):  # one more than have a place in the legend
+        yield sample("rl_reward_component", number / 10, run=run, component=f"part {number}")
     yield sample("rl_validation_component", 0.5, run=run, dataset="gsm8k")
     yield sample("rl_raw", 0.5, run=run, key="actor/own")
     yield sample("rl_run_info", 1, run=run, framework="verl", source="console")
@@ -193,7 +194,8 @@ def test_every_query_about_chosen_runs_gives_each_of_them_at_most_once(
     default: dict[str, Json], prometheus_url: str
 ) -> None:
     for asked in dashboard_queries(default["stepwatch-compare"], RUN):
-        runs = [each["metric"]["run"] for each in query(prometheus_url, asked.expr)]
+        found = query(prometheus_url, asked.expr)
+        runs = [each["metric"]["run"].removesuffix(" (baseline)") for each in found]
         assert sorted(runs) == sorted([RUN, OTHER_RUN]) or "GPU" in asked.panel or not runs, asked
         assert len(set(runs)) == len(runs), asked
 

@@ -130,6 +130,7 @@ def test_curves_of_a_query_are_coloured_by_the_last_digit_of_their_number(
     legend: str, names: tuple[str, ...]
 ) -> None:
     first, *numbered = only(queries=[{"expr": "a", "legend": legend}])["fieldConfig"]["overrides"]
+    numbered = [each for each in numbered if each["properties"][0]["id"] == "color"]
     matching = [
         [each["properties"] for each in numbered if re.search(each["matcher"]["options"].strip("/"), name)]
         for name in names
@@ -137,6 +138,35 @@ def test_curves_of_a_query_are_coloured_by_the_last_digit_of_their_number(
 
     assert first["matcher"] == {"id": "byFrameRefID", "options": "A"}
     assert all(found == [numbered[3]["properties"]] for found in matching)
+
+
+@pytest.mark.parametrize(
+    ("legends", "shown"),
+    [
+        (("GPU {{gpu}}",), ["GPU 0", "GPU 7"]),
+        (("GPU {{gpu}}", "limit"), []),
+        (("{{machine}}",), []),
+    ],
+)
+def test_of_numbered_curves_a_legend_has_the_first_eight_gpus_unless_it_has_something_else(
+    legends: tuple[str, ...], shown: list[str]
+) -> None:
+    made = only(queries=[{"expr": legend, "legend": legend} for legend in legends])["fieldConfig"][
+        "overrides"
+    ]
+    hiding = [each["matcher"] for each in made if "custom.hideFrom" in str(each["properties"])]
+    names = ["GPU 0", "GPU 7", "GPU 8", "GPU 15", "GPU 100"]
+
+    assert shown == [
+        name
+        for name in names
+        if not any(
+            each["options"] == "A"
+            if each["id"] == "byFrameRefID"
+            else re.search(each["options"].strip("/"), name)
+            for each in hiding
+        )
+    ]
 
 
 def test_limits_that_are_numbers_become_threshold_steps_in_ascending_order() -> None:

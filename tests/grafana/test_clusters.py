@@ -18,7 +18,7 @@ from stepwatch.alerts.model.runs import SHOWN_STATE, SHOWN_STATES, onset_rules
 from stepwatch.render.dashboard import BY_STEP
 from tests.grafana.conftest import Dashboards, Json
 from tests.grafana.drawn import drawing
-from tests.grafana.queries import View, dashboard_queries
+from tests.grafana.queries import View, dashboard_queries, parsed
 from tests.real import PrometheusServer, query
 from tests.real.listening import Exposing
 from tests.real.waiting import eventually
@@ -33,7 +33,7 @@ REWARDS = {"east": 0.5, "west": 0.25, "": 0.75}
 CHOOSING = ("compare", "diagnose", "gpu", "rollout", "training", "tutorial")
 """The dashboards on which a run or a box is chosen by its name."""
 
-OF_ALL = {"Pages of trainers", "Around the run", "Energy by run"}
+OF_ALL = {"Pages of trainers", "Energy by run"}
 """Panels about more than what is chosen, with a row or a curve for each cluster."""
 
 
@@ -137,7 +137,7 @@ def test_each_selector_of_what_is_chosen_names_its_cluster(hub: dict[str, Json],
 
     seen = 0
     for asked in dashboard_queries(hub[f"stepwatch-{name}"], RUN, BOX, "east"):
-        for labels in selectors(promql_parser.parse(asked.expr)):
+        for labels in selectors(parsed(asked.expr)):
             if chosen & {labels.get("run"), labels.get("instance")}:
                 seen += 1
                 assert labels.get("cluster") == "east", asked
@@ -254,7 +254,7 @@ def test_links_lead_to_the_run_of_the_row(hub: dict[str, Json], url: str) -> Non
     rewards = {row["cluster"]["text"]: float(row["reward"]["text"]) for row in beside["Side by side"]}
     assert rewards == REWARDS
     curves = {each["name"] for each in beside["Reward"]} - {BY_STEP}
-    assert curves == {RUN, f"{RUN} @ east", f"{RUN} @ west"}
+    assert curves == {RUN, f"{RUN} @ east (baseline)", f"{RUN} @ west"}
     assert {each["name"].strip() for each in runs["States"]} == {RUN, f"{RUN} east", f"{RUN} west"}
 
 

@@ -14,7 +14,7 @@ from exporter.runs.signals import SIGNALS
 from exporter.runs.stats.catalogue import RUN_FAMILIES, STATISTICS
 from stepwatch.alerts.gpu_health import XIDS
 from tests.grafana.conftest import Dashboards, Json
-from tests.grafana.queries import View, dashboard_queries, panels_of, selectors
+from tests.grafana.queries import View, dashboard_queries, panels_of, parsed, selectors
 from tests.rules.served import COUNTER, FOREIGN, METRICS
 
 UIDS = tuple(
@@ -354,7 +354,7 @@ def test_marks_are_drawn_at_their_own_time_in_milliseconds(
 def test_every_query_is_promql_once_the_run_is_filled_in(dashboard: Json) -> None:
     for query in dashboard_queries(dashboard, 'a/"b" c'):
         assert not re.search(r"\$[{_]", query.expr), query
-        promql_parser.parse(query.expr)
+        parsed(query.expr)
 
 
 def test_every_metric_asked_for_is_one_that_someone_serves(dashboard: Json) -> None:
@@ -380,7 +380,7 @@ def aggregated(node: Any, inside: bool = False) -> Iterator[tuple[str, bool]]:
 def test_two_exporters_on_one_run_draw_one_curve(dashboard: Json) -> None:
     """Whatever an exporter serves is aggregated before anything else is done with it."""
     for query in dashboard_queries(dashboard, "a"):
-        for name, inside in aggregated(promql_parser.parse(query.expr)):
+        for name, inside in aggregated(parsed(query.expr)):
             assert inside or name == "ALERTS", query
 
 

@@ -14,7 +14,7 @@ from stepwatch.alerts.model.runs import SHOWN_STATE, SHOWN_STATES
 from stepwatch.rules.messages import TEXT_INFO
 from stepwatch.rules.runbook import Entry, entries
 from stepwatch.system.environment import CHECKOUT
-from tests.grafana.conftest import Json
+from tests.grafana.conftest import Dashboards, Json
 from tests.grafana.queries import View, panels_of
 from tests.real import prometheus
 from tests.rules.rendered import recorded
@@ -112,17 +112,7 @@ def test_runs_of_different_length_are_compared_at_the_last_step_that_both_have(
             f'rl_step{{run="{run}"}}': steps,
             f'rl_ewma{{run="{run}",signal="reward",alpha="0.1"}}': rewards,
         }
-    compare = default["stepwatch-compare"]
-    panel = next(each for each in panels_of(compare) if each["title"] == "Side by side")
-    letters = {
-        heading: field.removeprefix("Value #")
-        for field, heading in panel["transformations"][2]["options"]["renameByName"].items()
-    }
-
-    def expr(heading: str) -> str:
-        view = View(0, 2 * HOUR, {"runs": ".*", "baseline": "ppo/base", "reach": "1"}, interval=MINUTE)
-        (target,) = (each for each in panel["targets"] if each["refId"] == letters[heading])
-        return view.expression(target["expr"])
+    common, better = (compared(default, heading) for heading in ("common step", "vs baseline at common step"))
 
     base, short, long = ('{run="ppo/base"}', '{run="ppo/short"}', '{run="ppo/long"}')
     assert_answers(
@@ -130,8 +120,57 @@ def test_runs_of_different_length_are_compared_at_the_last_step_that_both_have(
         tmp_path,
         series,
         {
-            expr("common step"): {base: 120, short: 20, long: 120},
-            expr("vs baseline at common step"): {base: 0, short: 30 - 20, long: 240 - 120},
+            common: {base: 120, short: 20, long: 120},
+            better: {base: 0, short: 30 - 20, long: 240 - 120},
+        },
+    )
+
+
+def compared(dashboards: dict[str, Json], heading: str, **more: float) -> str:
+    """The query of a column of Compare, at the end of two hours."""
+    panel = next(
+        each for each in panels_of(dashboards["stepwatch-compare"]) if each["title"] == "Side by side"
+    )
+    letters = {
+        name: field.removeprefix("Value #")
+        for field, name in panel["transformations"][2]["options"]["renameByName"].items()
+    }
+    chosen = {"runs": ".*", "baseline": "ppo/base", "reach": "1"}
+    view = View(**{"start": 0, "end": 2 * HOUR, **more}, variables=chosen, interval=MINUTE)
+    (target,) = (each for each in panel["targets"] if each["refId"] == letters[heading])
+    return view.expression(target["expr"])
+
+
+@pytest.mark.parametrize(("start", "mean"), [(-MINUTE, 200), (-2 * HOUR, 200), (40 * MINUTE, 300)])
+def test_tokens_and_gpu_hours_of_a_run_that_ended_are_those_of_its_hour(
+    default: dict[str, Json], promtool: Path, tmp_path: Path, start: float, mean: float
+) -> None:
+    """What is served of it stays; the time on show may be longer than the run was, or begin within it."""
+    ended, running = f'{{run="{RUN}"}}', '{run="ppo/on"}'
+    series = {
+        f'rl_run_state{{run="{RUN}",state="running"}}': "1x59 0x60",
+        f'rl_run_state{{run="{RUN}",state="finished"}}': "0x59 1x60",
+        f'rl_tokens_per_second{{run="{RUN}"}}': "100x29 300x90",
+        f'rl_run_start_timestamp_seconds{{run="{RUN}"}}': "0x120",
+        f'rl_last_step_timestamp_seconds{{run="{RUN}"}}': "0+60x60 3600x60",
+        'rl_run_state{run="ppo/on",state="running"}': "1x120",
+        'rl_tokens_per_second{run="ppo/on"}': "500x120",
+        'rl_run_start_timestamp_seconds{run="ppo/on"}': "0x120",
+        'rl_last_step_timestamp_seconds{run="ppo/on"}': "0+60x120",
+    }
+    for gpu in "01":
+        known = f'instance="a:9411",gpu="{gpu}",uuid="{gpu}",by="process"'
+        series[f'rl_run_gpu{{run="{RUN}",{known}}}'] = "1x59 _x60"
+        series[f'rl_run_gpu{{run="ppo/on",{known}}}'] = "1x120"
+
+    tokens, hours = (compared(default, heading, start=start) for heading in ("tokens", "GPU hours"))
+    assert_answers(
+        promtool,
+        tmp_path,
+        series,
+        {
+            f"round({tokens})": {ended: mean * HOUR, running: 500 * 2 * HOUR},
+            hours: {ended: 2, running: 4},
         },
     )
 
@@ -320,6 +359,64 @@ def test_the_critical_alert_that_began_first_leads_an_incident(
     # Right after a start the texts are not recorded yet.
     assert_answers(promtool, tmp_path, sick, {asks: {'{alertname="KLExplosion"}': 600}})
     assert_answers(promtool, tmp_path, texts, {asks: {}})
+
+
+AROUND = {
+    "of-run": ('alertname="GPUHot",instance="n7:9411",gpu="3",topic="gpu"', "east"),
+    "of-its-machine": ('alertname="DiskLow",instance="n7:9100",mountpoint="/",topic="stack"', "east"),
+    "of-its-node": ('alertname="NodeLost",node="n7",topic="stack"', "east"),
+    "of-its-server": ('alertname="EngineQueue",instance="n8:8000",topic="rollout"', "east"),
+    "of-its-container": ('alertname="EngineGone",instance="n7/vllm",topic="rollout"', "east"),
+    "of-the-stack": ('alertname="AlertingBroken",topic="stack"', ""),
+    "of-prometheus": ('alertname="TSDBFailures",instance="prometheus:9090",topic="stack"', ""),
+    "elsewhere": ('alertname="GPUHot",instance="n9:9411",gpu="0",topic="gpu"', "east"),
+    "elsewhere-disk": ('alertname="DiskLow",instance="n9:9100",mountpoint="/",topic="stack"', "east"),
+    "elsewhere-node": ('alertname="NodeLost",node="n9",topic="stack"', "east"),
+    "other-run": ('alertname="Staleness",run="ppo/b",topic="rollout"', "east"),
+    "other-cluster": ('alertname="GPUHot",instance="n7:9411",gpu="3",topic="gpu"', "west"),
+    "other-clusters-disk": ('alertname="DiskLow",instance="w1:9100",mountpoint="/",topic="stack"', "west"),
+}
+"""Alerts, with their clusters; the run is in the east on node n7, with a rollout server on n8, not on n9."""
+NEAR = {name for name in AROUND if name.startswith("of-")}
+
+
+@pytest.mark.parametrize(
+    ("role", "known", "shown"),
+    [
+        ("", True, NEAR | {"other-cluster", "other-clusters-disk"}),
+        ("hub", True, NEAR),
+        ("hub", False, NEAR | {"elsewhere", "elsewhere-disk", "elsewhere-node"}),
+    ],
+)
+def test_around_a_run_stand_alerts_of_its_machines_and_of_the_stack(
+    dashboards: Dashboards, promtool: Path, tmp_path: Path, role: str, *, known: bool, shown: set[str]
+) -> None:
+    """Of all machines of its cluster where its GPUs are not known. The run ended within the time on show."""
+    fires = 'alertstate="firing",severity="warning"'
+    series = {
+        f'ALERTS{{{fires},cluster="{cluster}",{labels},name="{name}"}}': "1x120"
+        for name, (labels, cluster) in AROUND.items()
+    }
+    for node in ("n7", "n8", "n9"):
+        series[f'gpu_up{{cluster="east",instance="{node}:9411",gpu="0"}}'] = "1x120"
+        series[f'up{{cluster="east",instance="{node}:9100",role="host"}}'] = "1x70 _x50"
+    series[f'up{{cluster="east",instance="n8:8000",role="rollout",run="{RUN}"}}'] = "1x120"
+    if known:
+        series[f'rl_run_gpu{{cluster="east",run="{RUN}",instance="n7:9411",gpu="3",uuid="x"}}'] = "1x70 _x50"
+    diagnose = dashboards(f"role: {role}" if role else "")["stepwatch-diagnose"]
+    asks = asked(diagnose, "Around the run", "A", run=RUN, cluster="east")
+    # promtool has no time on show of its own
+    asks = asks.replace(" @ end()", "")
+
+    expected: dict[str, float] = {}
+    for name in sorted(shown):
+        labels, cluster = AROUND[name]
+        kept = {f'cluster="{cluster}"' if role and cluster else ""}
+        for label in labels.split(","):
+            found = label.replace('gpu="', 'gpu="GPU ')
+            kept |= {found} if label.partition("=")[0] in {"alertname", "instance", "node", "gpu"} else set()
+        expected["{" + ",".join(sorted(filter(None, kept))) + "}"] = 1
+    assert_answers(promtool, tmp_path, series, {asks: expected})
 
 
 def test_each_alert_about_runs_has_the_texts_of_the_runbook() -> None:

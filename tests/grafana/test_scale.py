@@ -20,11 +20,12 @@ import pytest
 
 from exporter.http.exposition import escape
 from stepwatch.alerts.model.runs import SHOWN_STATE
-from stepwatch.render.dashboard import assemble
+from stepwatch.render.dashboard import BY_STEP, CURVE_COLOURS, assemble
 from stepwatch.rules.lines import Line
 from stepwatch.system import http_client
 from tests import own_logs
 from tests.grafana.conftest import Json
+from tests.grafana.drawn import Drawing, drawing
 from tests.grafana.queries import View, ask, marks_of, panels_of
 from tests.grafana.scraped import SCRAPED, SERVERS
 from tests.grafana.stored import Sample, scraped, serving, store
@@ -66,11 +67,16 @@ NAMES = {
     "300 runs": (SICK, *(f"team-{number % 30}/run-{number}" for number in range(MANY - 1))),
     "odd names": (*ODD, *UNQUOTED),
     "twice": (SICK, FINISHED),
+    "64 machines": (SICK, FINISHED),
 }
 SITUATIONS = tuple(
     Situation(name, START + number * 2 * LONG, runs) for number, (name, runs) in enumerate(NAMES.items())
 )
-"""The runs of the last one are reported by two exporters, and each is there in two clusters."""
+"""The runs of `twice` are reported by two exporters, and each is there in two clusters."""
+COMPONENTS = tuple(f"part {number}" for number in range(10))
+"""Of the reward of the sick run among 64 machines, the lowest first."""
+AT_A_GLANCE = 8
+"""How many entries a legend may have."""
 
 
 @pytest.fixture(scope="module", name="data")
@@ -111,9 +117,16 @@ def stored(situation: Situation, page: dict[str, list[str]], gpus: str) -> Itera
         yield "".join(f"{series} {course(value, index)} {at}\n" for index, at in enumerate(times))
 
 
+MOVED = (
+    *("reward", "kl", "entropy", "grad_norm", "response_length", "policy_loss", "step_seconds"),
+    *("tokens_per_second", "policy_kl", "policy_clip_ratio", "truncated_ratio", "rollout_seconds"),
+)
 COURSES: tuple[tuple[str, Callable[[float, int], float]], ...] = (
     (r".*(_total|_bucket|_sum|_count)\{", lambda value, index: value + index),
-    (r"rl_(reward|kl|entropy)\{", lambda value, index: value + index % 2 + 100 * (index > LONG // EVERY - 3)),
+    (
+        rf"rl_({'|'.join(MOVED)})\{{",
+        lambda value, index: value + index % 2 + 100 * (index > LONG // EVERY - 3),
+    ),
     ("", lambda value, _: value),
 )
 """Values by the number of the sample: what counts rises, and some signals leave their band at the end."""
@@ -144,6 +157,10 @@ def samples(situation: Situation, page: dict[str, list[str]], gpus: str) -> Iter
         for gpu in range(8) if situation.runs and exporter == "a" else ():
             series = f'rl_run_gpu{{run="{escape(situation.runs[0])}",gpu="{gpu}",instance="{BOX}"'
             yield series + (f',cluster="{cluster}"}}' if cluster else "}"), 1
+        for machine in range(64) if situation.name == "64 machines" and exporter == "a" else ():
+            yield from scraped("\n".join(SCRAPED["node"]()), "node", f"node-{machine}:9100", role="host")
+        for number, component in enumerate(COMPONENTS if situation.name == "64 machines" else ()):
+            yield f'rl_reward_component{{run="{SICK}",component="{component}"}}', number / 10
         yield from scraped(gpus, "gpu", BOX if exporter == "a" else "box-2:9411", **more)
         if situation.runs:
             for name, served in SCRAPED.items():
@@ -210,6 +227,56 @@ def test_all_300_runs_and_their_folders_can_be_chosen(default: dict[str, Json], 
     assert len(states) == len(steps) == MANY
 
 
+@pytest.fixture(scope="module", name="pen")
+def _pen() -> Iterator[Drawing]:
+    with drawing() as found:
+        yield found
+
+
+def test_a_legend_is_read_at_a_glance_however_many_gpus_machines_and_signals_there_are(
+    default: dict[str, Json], url: str, pen: Drawing
+) -> None:
+    too_long = {}
+    for uid, dashboard in default.items():
+        shown = pen.show(dashboard, url, situation_of("64 machines").view())
+        for panel in panels_of(dashboard):
+            if panel["type"] in {"timeseries", "trend"}:
+                names = [each["name"] for each in shown[panel["title"]] if each["legend"]]
+                if len(set(names) - {BY_STEP}) > AT_A_GLANCE:
+                    too_long[uid, panel["title"]] = names
+        if uid == "stepwatch-nodes":
+            assert len(shown["Memory"]) > 64
+        if uid == "stepwatch-diagnose":
+            assert len(shown["Deviations"]) == AT_A_GLANCE
+    assert not too_long
+
+
+def test_components_of_the_reward_have_colours_of_their_own(
+    default: dict[str, Json], url: str, pen: Drawing
+) -> None:
+    found = pen.show(default["stepwatch-training"], url, situation_of("64 machines").view())
+    curves = found["Reward components"]
+    legend = [each for each in curves if each["legend"]]
+
+    assert {each["name"] for each in curves} == set(COMPONENTS)
+    assert [each["name"] for each in legend] == list(reversed(COMPONENTS))[:AT_A_GLANCE]
+    assert [each["color"] for each in legend] == list(CURVE_COLOURS[:AT_A_GLANCE])
+    assert {each["color"].lower() for each in legend} <= pen.colours("Reward components")
+
+
+def test_compare_opens_with_the_sickest_run_against_the_newest_that_finished(
+    default: dict[str, Json], url: str
+) -> None:
+    dashboard, situation = default["stepwatch-compare"], situation_of("64 machines")
+    (first, *_), (against, *_) = (
+        found(dashboard, url, situation, name, runs=[SICK]) for name in ("runs", "baseline")
+    )
+    itself = found(dashboard, url, situation, "baseline", runs=[FINISHED])
+
+    assert (first, against) == (SICK, FINISHED)
+    assert itself == [SICK, FINISHED]
+
+
 @pytest.mark.parametrize("run", ODD)
 def test_a_run_is_shown_whatever_its_name(default: dict[str, Json], url: str, run: str) -> None:
     folder = f"{run.rpartition('/')[0]}/" if "/" in run else ".*"
@@ -236,13 +303,15 @@ def test_a_variable_finds_every_run_whatever_its_name(default: dict[str, Json], 
     )
 
     assert sorted(by_need) == sorted(situation.runs)
-    assert set(situation.runs) <= set(all_of_them), "of a block Prometheus gives all, of whatever time"
+    assert sorted(all_of_them) == sorted(situation.runs)
 
 
-def found(dashboard: Json, url: str, situation: Situation, name: str) -> list[str]:
-    """Return what a variable offers, as Grafana works it out."""
+def found(
+    dashboard: Json, url: str, situation: Situation, name: str, **chosen: str | Sequence[str]
+) -> list[str]:
+    """Return what a variable offers, in its order, as Grafana works it out."""
     (variable,) = (each for each in dashboard["templating"]["list"] if each["name"] == name)
-    asked, view = variable["query"]["query"], situation.view()
+    asked, view = variable["query"]["query"], situation.view(**chosen)
     if values := re.fullmatch(r"label_values\((.+), (\w+)\)", asked):
         data = get(
             url, f"label/{values[2]}/values", {"match[]": values[1], "start": view.start, "end": view.end}

@@ -19,7 +19,7 @@ LIMITS = {
     "KLHigh": 0.549,
     "KLExplosion": 1.049,
     "LengthRunaway": 200.0,
-    "LengthCollapse from the median of 64 steps": 25.0,
+    "LengthCollapse from the median": 25.0,
 }
 """Where limits of the run lie at each step, as Prometheus says."""
 

@@ -85,7 +85,7 @@ def test_what_is_kept_of_a_run_is_exactly_what_the_panels_draw():
         ("Entropy", "EntropyExplosion", "entropy", "high", True),
         ("Gradient norm", "GradNormHigh", "grad_norm", "high", True),
         ("Response length", "LengthRunaway", "response_length", "high", False),
-        ("Response length", "LengthCollapse from the median of 64 steps", "response_length", "low", True),
+        ("Response length", "LengthCollapse from the median", "response_length", "low", True),
         ("Throughput", "SlowSteps, per GPU", "tokens_per_second_per_gpu", "low", True),
         ("GPU utilisation", "GPUIdleWhileRunning", "gpu_utilization_ratio", "low", False),
         ("Truncated, signal-free", "NoLearningSignal", "zero_std_ratio", "high", False),
