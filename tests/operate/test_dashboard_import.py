@@ -311,14 +311,18 @@ def test_a_file_that_cannot_be_read_or_is_too_large_is_refused(
         (
             "mine",
             "uid: stepwatch-runs\ntitle: b\npanels: []\n",
-            'uid: "stepwatch-runs" is that of Stepwatch\'s dashboard runs. ',
+            'uid: "stepwatch-runs" is already used by Stepwatch\'s dashboard runs. ',
         ),
         (
             "mine",
             "uid: a\ntitle: Runs\npanels: []\n",
-            'title: "Runs" is that of Stepwatch\'s dashboard runs. ',
+            'title: "Runs" is already used by Stepwatch\'s dashboard runs. ',
         ),
-        ("mine", "uid: a\ntitle: Other\npanels: []\n", 'title: "Other" is that of {folder}/a.yaml.j2. '),
+        (
+            "mine",
+            "uid: a\ntitle: Other\npanels: []\n",
+            'title: "Other" is already used by {folder}/a.yaml.j2. ',
+        ),
         ("mine", "title: b\npanels: []\n", "a dashboard (b) has no `uid`. "),
     ],
 )

@@ -12,7 +12,7 @@ def test_a_marked_run_is_rebaselined_from_its_next_step(
     site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert site.run("mark", "ppo/gsm8k", "--note", "new data") == 0
-    assert capsys.readouterr().out.startswith("Marked ppo/gsm8k: from its next step on, ")
+    assert capsys.readouterr().out.startswith("Marked ppo/gsm8k: start, best, ")
     site.train("ppo/gsm8k", 21, 25)
     site.train("ppo/math", 21, 25)
     found = site.exporter.until(lambda page: page.value("rl_step", run="ppo/math") == 25)
