@@ -411,7 +411,10 @@ REMOTE_WRITE_FAILING = _alert(
     summary="Remote write target does not accept samples",
     action="read the response in Prometheus' log; open the address from this machine",
     conditions=(
-        Condition("behind by", _remote(f"timestamp({_taken}) - ({_taken} > 0)") > Limit("behind")),
+        Condition(
+            "the newest accepted sample is older than <behind>",
+            _remote(f"timestamp({_taken}) - ({_taken} > 0)") > Limit("behind"),
+        ),
         # Prometheus 2 does not export the time before it is known.
         Condition(
             "has accepted nothing since Prometheus started",
@@ -423,7 +426,7 @@ REMOTE_WRITE_FAILING = _alert(
         ),
     ),
     about="remote",
-    style=DURATION,
+    style=NOTHING,
 )
 
 

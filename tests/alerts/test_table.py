@@ -108,6 +108,17 @@ def test_a_summary_is_a_headline(alert: Alert) -> None:
     assert alert.action
 
 
+def test_a_state_is_not_said_with_a_value_and_a_limit() -> None:
+    """As a duration it would be `refuses samples 1s, limit 1s`; of a run a value may equal its limit."""
+    states = {
+        alert.name
+        for alert in TABLE
+        if alert.subject != "run" and any(each.comparison.operator == "==" for each in alert.conditions)
+    }
+    assert {"ExporterDown", "RemoteWriteFailing"} <= states
+    assert not {alert.name for alert in TABLE if alert.name in states and alert.style}
+
+
 def test_prometheus_loads_the_rules_whatever_the_durations_of_limits(tmp_path: Path) -> None:
     spans = {
         name: {field.alias or key: "1500ms" for key, field in block.model_fields.items() if _is_span(field)}

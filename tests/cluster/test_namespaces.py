@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import signal
 import ssl
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from typing_extensions import Self
 
@@ -110,6 +110,9 @@ class Cluster:
 
     def _up(self, name: str, opened: ExitStack) -> None:
         opened.callback(self.run, name, "down")
+        self.up(name)
+
+    def up(self, name: str) -> None:
         with self.network.inside(name):
             done = self.machines[name].up()
         assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
@@ -173,12 +176,17 @@ class Cluster:
         times = [time for each in found for time, _ in each["values"]]
         return max((after - before for before, after in pairwise(times)), default=math.inf)
 
-    def kill(self, name: str, program: str) -> None:
-        """Kill each process of a machine that runs this program; all that are left of it with ``*``."""
-        for pid in self.machines[name].pids():
-            process = psutil.Process(pid)
-            if program in ("*", process.name()):
-                process.send_signal(signal.SIGKILL)
+    def kill(self, name: str) -> None:
+        """Kill every process of a machine, before any of them can start another again."""
+
+        def gone() -> bool:
+            pids = self.machines[name].pids()
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            return not pids
+
+        eventually(gone)
 
 
 def _driver(folder: Path) -> Driver:
@@ -232,8 +240,10 @@ def test_a_slow_line_delays_data_and_loses_none(cluster: Cluster) -> None:
     )
 
 
-def test_a_hub_that_is_killed_loses_nothing_of_its_nodes(cluster: Cluster) -> None:
-    cluster.kill("hub", "prometheus")
+def test_a_hub_that_is_killed_loses_nothing_of_its_nodes_and_has_their_alerts_again(cluster: Cluster) -> None:
+    cluster.kill("hub")
+    time.sleep(4 * SCRAPE_SECONDS)  # in which its agents go on
+    cluster.up("hub")
     cluster.wait_until(f'time() - timestamp(up{{node="n3",job="gpu"}}) < {3 * SCRAPE_SECONDS}')
     for name in AGENTS:
         eventually(
@@ -241,10 +251,16 @@ def test_a_hub_that_is_killed_loses_nothing_of_its_nodes(cluster: Cluster) -> No
             cluster.evaluations(),
             EVALUATIONS,
         )
+    cluster.drivers["n3"].tell("gpus=8", "xid=3:79:1")
+    eventually(
+        lambda: any(each.startswith("n3:") for each in notified(cluster, "GPUXid")),
+        cluster.evaluations(),
+        EVALUATIONS,
+    )
 
 
 def test_an_agent_that_is_killed_is_lost(cluster: Cluster) -> None:
-    cluster.kill("n1", "*")
+    cluster.kill("n1")
     cluster.wait_firing("NodeLost", 'node="n1"')
 
 
