@@ -28,7 +28,7 @@ def agents() -> Iterator[tuple[object, ...]]:
         write_request.pack(unpacked)
 
     for title, work in (
-        ("the write door: all of it", all_of_it),
+        ("the write endpoint: all of it", all_of_it),
         ("its walk alone", lambda: write_request.contents(message, b"node", b"node-7")),
         ("a decoder that makes a dict of each series", lambda: naive(message)),
     ):
