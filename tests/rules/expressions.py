@@ -20,7 +20,8 @@ _LIMIT = re.compile(r"limit_info{rule='([^']+)'}.*printf \.Labels\.expr \$r\|que
 
 def parse(expression: str) -> Any:
     """The tree of an expression; Grafana's variables are read as any value."""
-    return promql_parser.parse(re.sub(r"\$\{\w+:doublequote\}", '"any"', expression))
+    filled = re.sub(r"\$\{\w+:doublequote\}", '"any"', expression.replace("$__range", "1h"))
+    return promql_parser.parse(filled)
 
 
 def asked(annotation: str) -> list[str]:
