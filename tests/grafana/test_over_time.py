@@ -195,7 +195,7 @@ def test_a_card_that_is_slowed_down_has_the_reason_that_holds_longest(
 def test_the_traffic_of_nvlinks_is_full_once_the_shortest_rate_is_known(
     default: dict[str, Json], promtool: Path, tmp_path: Path
 ) -> None:
-    """Samples of four minutes, where Grafana takes rates over four; the counter of a card does not begin at 0."""
+    """Samples of four minutes, where Grafana takes rates over four; a counter does not begin at 0."""
     series = {
         f'gpu_nvlink_{way}_bytes_total{{instance="a:9411",gpu="0",link="{link}"}}': "_x117 1000000+60000x9"
         for way in ("transmit", "receive")
