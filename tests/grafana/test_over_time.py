@@ -253,9 +253,9 @@ def test_a_card_that_is_slowed_down_has_the_reason_that_holds_longest(
 def test_the_traffic_of_nvlinks_is_full_once_the_shortest_rate_is_known(
     default: dict[str, Json], promtool: Path, tmp_path: Path
 ) -> None:
-    """Four minutes of samples, where Grafana takes rates over four minutes."""
+    """Samples of four minutes, where Grafana takes rates over four; a counter does not begin at 0."""
     series = {
-        f'gpu_nvlink_{way}_bytes_total{{instance="a:9411",gpu="0",link="{link}"}}': "_x116 0+60000x9"
+        f'gpu_nvlink_{way}_bytes_total{{instance="a:9411",gpu="0",link="{link}"}}': "_x117 1000000+60000x9"
         for way in ("transmit", "receive")
         for link in "01"
     }
