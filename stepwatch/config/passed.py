@@ -26,6 +26,13 @@ _TEXT = '{{ template "stepwatch.text" . }}'
 _BRIEF = '{{ template "brief.text" . }}'
 _MARKDOWN_TITLE = '{{ template "markdown.title" . }}'
 _MARKDOWN = '{{ template "markdown.text" . }}'
+# Amazon refuses a subject of 100 characters or more, and at first took only ASCII: English in each language.
+_ASCII = 'reReplaceAll "[^ -~]" "?"'
+_SUBJECT = (
+    '{{ if eq .Status "resolved" }}Resolved: {{ end }}'
+    f'{{{{ or .CommonLabels.alertname "Several alerts" | printf "%.40s" | {_ASCII} }}}}'
+    f'{{{{ with .CommonLabels.run }}}}  {{{{ printf "%.40s" . | {_ASCII} }}}}{{{{ end }}}}'
+)
 _DASHBOARD = '{{ template "stepwatch.dashboard_url" index .Alerts 0 }}'
 
 
@@ -167,7 +174,7 @@ KINDS = {
             ("api_key",),
         ),
         Kind("webex", "Webex", {"message": f"{_MARKDOWN_TITLE}\n\n{_MARKDOWN}"}),
-        Kind("sns", "Amazon SNS", {"subject": _TITLE, "message": _TEXT}),
+        Kind("sns", "Amazon SNS", {"subject": _SUBJECT, "message": f"{_TITLE}\n{_TEXT}"}),
         Kind(
             "jira",
             "Jira",
@@ -250,6 +257,9 @@ class Passed:
         texts = dict(self.kind.texts)
         if self.written.get("parse_mode"):
             texts.pop("message", None)
+        if self.label == "jira" and not self.written.get("resolve_transition"):
+            # Alertmanager would look for a transition without a name, and fail at each end of an alert.
+            texts["send_resolved"] = False
         http = {"http_config": NO_REDIRECTS} if self.kind.http else {}
         return _merged({**http, **texts}, _reached(self.written, reached))
 

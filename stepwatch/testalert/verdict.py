@@ -27,8 +27,16 @@ _SLACK, _WEBHOOK, _MAIL = frozenset({"slack"}), frozenset({"webhook"}), frozense
 _TELEGRAM, _PAGERDUTY = frozenset({"telegram"}), frozenset({"pagerduty"})
 _TEAMS = frozenset({"msteams", "msteamsv2"})
 _HOOKS = frozenset({"discord", "mattermost", *_TEAMS})
+_ROCKETCHAT, _WECHAT, _SNS = frozenset({"rocketchat"}), frozenset({"wechat"}), frozenset({"sns"})
+_KEYS = frozenset({"opsgenie", "victorops"})
 
 _FIXES: tuple[tuple[str, frozenset[str], str], ...] = (
+    # Above timeouts: without credentials, it looks for them on a server of AWS that others do not reach.
+    (
+        "status code 40[013]|credential",
+        _SNS,
+        "check the AWS credentials that Alertmanager finds, and what they allow",
+    ),
     (
         "connection refused",
         _ANY,
@@ -64,7 +72,18 @@ _FIXES: tuple[tuple[str, frozenset[str], str], ...] = (
         "check chat_id, and that the bot was added to that chat (a group's id is negative)",
     ),
     ("Too Many Requests|retry after", _TELEGRAM, "wait: Telegram's rate limit is reached"),
-    ("status code (401|403|404)", _HOOKS, "create a new webhook there and put its URL into webhook_url_file"),
+    (
+        "status code (401|403|404|410)|Invalid webhook",
+        _HOOKS,
+        "create a new webhook there and put its URL into webhook_url_file",
+    ),
+    ("Key format|status code 40[134]", _KEYS, "check what api_key_file holds"),
+    (
+        "error response from Rocketchat|status code 400",
+        _ROCKETCHAT,
+        "check channel, and that the user of token_id_file may write there",
+    ),
+    ("invalid APISecret", _WECHAT, "check corp_id and what api_secret_file holds"),
     (
         "invalid.*key|status code 40[013]",
         _PAGERDUTY,

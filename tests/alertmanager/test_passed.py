@@ -34,7 +34,7 @@ LEAST = {
     "victorops_configs": "{api_key_file: token, routing_key: team}",
     "webex_configs": "{room_id: r, http_config: {authorization: {credentials_file: token}}}",
     "sns_configs": "{topic_arn: 'arn:aws:sns:us-east-2:1:a', sigv4: {region: us-east-2}}",
-    "jira_configs": "{api_url: 'https://j.example/', project: RL, issue_type: Bug}",
+    "jira_configs": "{api_url: 'https://j.example/', project: RL, issue_type: Bug, resolve_transition: Done}",
     "rocketchat_configs": "{api_url: 'https://r.example/', token_file: token, token_id_file: token}",
     "incidentio_configs": "{url: 'https://i.example/', alert_source_token_file: token}",
     "mattermost_configs": "{webhook_url_file: chat-url}",
@@ -84,12 +84,14 @@ def test_what_the_user_wrote_stays(render: Render, monkeypatch: pytest.MonkeyPat
     own = {
         "slack_configs": "{api_url_file: chat-url, title: mine, send_resolved: false, username: ''}",
         "telegram_configs": "{bot_token_file: token, chat_id: 1, parse_mode: HTML}",
+        "jira_configs": "{api_url: 'https://j.example/', project: RL, issue_type: Bug}",
     }
 
     found = ways(render(receivers(own)))
 
-    slack, telegram = found["slack_configs"], found["telegram_configs"]
+    slack, telegram, jira = (found[key] for key in own)
     assert (slack["title"], slack["send_resolved"], slack["username"]) == ("mine", False, "")
+    assert jira["send_resolved"] is False  # no transition is written
     # Our message is plain text: as HTML or Markdown it would be refused for its < and _.
     assert "message" not in telegram
 

@@ -62,8 +62,33 @@ receivers:
 - {{name: discord, discord_configs: [{{webhook_url_file: discord}}]}}
 - {{name: teams, msteamsv2_configs: [{{webhook_url_file: teams}}]}}
 - {{name: pagerduty, pagerduty_configs: [{{url: "{pagerduty}", routing_key_file: token}}]}}
+- {{name: connector, msteams_configs: [{{webhook_url_file: connector}}]}}
+- {{name: mattermost, mattermost_configs: [{{webhook_url_file: mattermost}}]}}
+- name: rocketchat
+  rocketchat_configs: [{{api_url: "{rocketchat}", token_file: token, token_id_file: token, channel: rl}}]
+- name: webex
+  webex_configs:
+  - {{api_url: "{webex}", room_id: r, http_config: {{authorization: {{credentials_file: token}}}}}}
+- name: wechat
+  wechat_configs: [{{api_url: "{wechat}/", api_secret_file: token, corp_id: c, agent_id: "1"}}]
+- {{name: opsgenie, opsgenie_configs: [{{api_url: "{opsgenie}/", api_key_file: token}}]}}
+- name: victorops
+  victorops_configs: [{{api_url: "{victorops}/", api_key_file: token, routing_key: team}}]
+- {{name: incidentio, incidentio_configs: [{{url: "{incidentio}", alert_source_token_file: token}}]}}
+- name: jira
+  jira_configs: [{{api_url: "{jira}/", project: RL, issue_type: Bug, resolve_transition: Done}}]
+- name: sns
+  sns_configs: [{{api_url: "{sns}", topic_arn: "arn:aws:sns:us-east-2:1:a", sigv4: {{region: us-east-2}}}}]
 """
-TAKEN = {"telegram": '{"ok":true,"result":{"message_id":1,"date":1,"chat":{"id":1,"type":"group"}}}'}
+# Pushover is missing: its address is fixed.
+TAKEN = {
+    "telegram": '{"ok":true,"result":{"message_id":1,"date":1,"chat":{"id":1,"type":"group"}}}',
+    "rocketchat": '{"success":true}',
+    "wechat": '{"errcode":0,"access_token":"t"}',
+    "jira": '{"issues":[{"key":"RL-1","fields":{"status":{"statusCategory":{"key":"new"}}}}],'
+    '"transitions":[{"id":"1","name":"Done"}]}',
+    "sns": "<PublishResponse><PublishResult></PublishResult></PublishResponse>",
+}
 
 
 def _teams(body: dict[str, Any]) -> str:
@@ -88,6 +113,19 @@ def _webhook(body: dict[str, Any]) -> str:
     )
 
 
+def _rocketchat(body: dict[str, Any]) -> str:
+    [said] = body["attachments"]
+    return f"{said['title']}\n{said['text']}"
+
+
+def _opsgenie(body: dict[str, Any]) -> str:
+    return f"{body['message']}\n{body['description']}" if "message" in body else "(closes the alert)"
+
+
+def _victorops(body: dict[str, Any]) -> str:
+    return f"{body['message_type']} {body['entity_display_name']}\n{body['state_message']}"
+
+
 READ: Mapping[str, Callable[[dict[str, Any]], str]] = {
     "slack": _slack,
     "webhook": _webhook,
@@ -95,7 +133,22 @@ READ: Mapping[str, Callable[[dict[str, Any]], str]] = {
     "discord": lambda body: f"{body['embeds'][0]['title']}\n{body['embeds'][0]['description']}",
     "teams": _teams,
     "pagerduty": _pagerduty,
+    "connector": lambda body: f"{body['title']}\n{body['text']}",
+    "mattermost": lambda body: str(body["text"]),
+    "rocketchat": _rocketchat,
+    "webex": lambda body: str(body["markdown"]),
+    "wechat": lambda body: str(body["text"]["content"]),
+    "opsgenie": _opsgenie,
+    "victorops": _victorops,
+    "incidentio": _webhook,
+    "jira": lambda body: f"{body['fields']['summary']}\n{body['fields']['description']}",
+    "sns": lambda body: f"{body['Subject']}\n{body['Message']}",
 }
+
+
+def _said(name: str, sink: Answering) -> list[dict[str, Any]]:
+    """The messages of those requests: Jira's issues are searched before, and closed after."""
+    return [body for body in sink.received if name != "jira" or "summary" in body.get("fields", ())]
 
 
 def _named(text: str, times: bool = True) -> str:
@@ -123,20 +176,22 @@ def messages(folder: Path) -> str:
             for name in READ
         }
         mailbox = stack.enter_context(Mailbox())
-        for name in ("slack", "discord", "teams"):
+        for name in ("slack", "discord", "teams", "connector", "mattermost"):
             (folder / name).write_text(sinks[name].url + "/hook")
         (folder / "token").write_text("123:token")
         urls = {name: sink.url for name, sink in sinks.items()}
         (folder / "config.yaml").write_text(RECEIVERS.format(mail=mailbox.address, **urls))
         generate(folder / "config.yaml", folder, place=OnThisMachine)
         server = AlertmanagerServer("0.31", folder / "alertmanager/generated")
-        server.env = {**os.environ, "TZ": "UTC"}
+        env = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        server.env = {**env, "TZ": "UTC", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
         stack.enter_context(server)
 
         def take(case: str) -> None:
-            eventually(lambda: all(each.received for each in sinks.values()) and bool(mailbox.received))
+            eventually(lambda: all(_said(*each) for each in sinks.items()) and bool(mailbox.received))
             for name, sink in sinks.items():
-                found[case, name] = READ[name](sink.received.pop(0))
+                found[case, name] = READ[name](_said(name, sink)[0])
+                sink.received.clear()
             mailed = mailbox.received.pop(0)
             found[case, "mail"] = f"{mailed.message['Subject']}\n{mailed.part('plain')}"
 
@@ -159,6 +214,12 @@ def _newest(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("newest")
 def test_each_kind_says_one_many_resolved_long_chinese_and_hostile_as_agreed(tmp_path: Path) -> None:
     assert messages(tmp_path) == GOLDEN.read_text()
+
+
+def test_sns_takes_every_subject() -> None:
+    subjects = re.findall(r"^== .*: sns\n(.*)$", GOLDEN.read_text(), re.MULTILINE)
+    assert len(subjects) == len(CASES) + 1
+    assert [subject for subject in subjects if len(subject) >= 100 or not subject.isascii()] == []
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ from stepwatch.system.files import from_now_on
 from tests.alertmanager.route import QUICK
 from tests.e2e.stack import server
 from tests.real import AlertmanagerServer, free_port
-from tests.real.robots import Robot
 
 PARTS = frozenset({"exporter", "prometheus", "alertmanager", "notifier"})
 
@@ -29,7 +28,7 @@ class Around:
 
     Args:
         folder: An empty folder for all of it.
-        robots: What stands behind each receiver.
+        robots: What stands behind each receiver: a `Robot`, or what has its `kind`, `url` and `secret`.
         secrets: What receivers sign with, by default what their robot wants.
         settings: More of config.yaml.
     """
@@ -37,7 +36,7 @@ class Around:
     def __init__(
         self,
         folder: Path,
-        robots: Mapping[str, Robot],
+        robots: Mapping[str, Any],
         secrets: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> None:

@@ -25,7 +25,6 @@ from tests.real.robots import Robot
 
 PASSWORD = "behind-the-door"
 PAST = datetime(2026, 1, 2, 15, 4, tzinfo=timezone.utc)
-PYTHON = os.environ.get("STEPWATCH_APPRISE_PYTHON", sys.executable)
 
 Alert = dict[str, Any]
 
@@ -95,7 +94,6 @@ class Notifier:
         keywords: Mapping[str, str] | None = None,
         secrets: Mapping[str, str] | None = None,
         settings: Mapping[str, Any] | None = None,
-        python: str = sys.executable,
     ) -> None:
         self.folder, self.port = folder, free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -125,7 +123,7 @@ class Notifier:
         }
         (folder / "notifier.json").write_text(json.dumps(document))
         words = ("-m", "exporter.notifier", f"--config.file={folder}/notifier.json")
-        command = (python, *words, f"--port={self.port}", f"--state-dir={folder}/state")
+        command = (sys.executable, *words, f"--port={self.port}", f"--state-dir={folder}/state")
         env = {**os.environ, "PYTHONPATH": str(CHECKOUT), "TZ": "UTC"}
         self.server = Server(command, f"{self.url}/-/healthy", cwd=CHECKOUT, env=env, log=folder / "log")
         self._open = ExitStack()

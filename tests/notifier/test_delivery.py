@@ -13,6 +13,7 @@ from exporter.notifier.outbox import Outbox
 from stepwatch.system import http_client
 from tests.notifier.stack import Notifier, alert, payload
 from tests.real import eventually
+from tests.real.answering import Answering
 from tests.real.robots import KINDS, TOKEN, DingTalk, Feishu, Robot, WeCom
 
 SECRET = "SECs3cret-of-the-robot"
@@ -79,6 +80,26 @@ def test_a_fault_that_passes_delays_a_message_and_loses_nothing(tmp_path: Path, 
         eventually(lambda: arrived(robot, "r1"), seen=notifier.seen)
 
     assert arrived(robot, "r1") == 1
+
+
+def test_apprise_delivers_and_sends_again_what_its_service_did_not_take(tmp_path: Path) -> None:
+    with Answering() as service:
+        url = {"chat": f"json://127.0.0.1:{service.port}"}
+        with Notifier(tmp_path, url, kinds={"chat": "apprise"}) as notifier:
+            notifier.post(alert(run="r1"))
+            eventually(lambda: notifier.metric("delivered_total") == 1, seen=notifier.seen)
+            service.status = 500
+            notifier.post(alert(run="r2"))
+            eventually(lambda: notifier.metric("retries_total", reason="server") >= 1, seen=notifier.seen)
+            assert notifier.deliveries()[0]["state"] == "waiting"
+            service.status = 200
+            eventually(lambda: notifier.metric("delivered_total") == 2, seen=notifier.seen)
+            assert notifier.metric("failures_total") == 0
+
+    first, *others = (message["title"] for message in service.received)
+    assert "r1" in first
+    assert len(others) > 1
+    assert all("r2" in title for title in others)
 
 
 def test_a_corrected_secret_file_is_tried_at_once_and_what_waited_arrives(tmp_path: Path) -> None:

@@ -13,11 +13,24 @@ from stepwatch.testalert.command import send_test
 from tests.alertmanager.route import alert, post
 from tests.notifier.around import Around
 from tests.real import eventually
+from tests.real.answering import Answering
 from tests.real.robots import TOKEN, DingTalk, Feishu, Robot, WeCom
 from tests.runs.light import browser
 
 SECRET = "SECs3cret-of-the-robot"
-ROBOTS: dict[str, Robot] = {}
+
+
+class Service(Answering):
+    """What an Apprise URL is about."""
+
+    kind, secret = "apprise", ""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.url = f"json://user:{SECRET}@127.0.0.1:{self.port}"
+
+
+ROBOTS: dict[str, Robot | Service] = {}
 
 
 @pytest.fixture(name="around", scope="module")
@@ -28,6 +41,8 @@ def _around(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Around]:
             "unsigned": DingTalk(secret=SECRET),
             "gone": WeCom(),
             "chat/聊天": WeCom(),
+            "service": Service(200),
+            "closed": Service(403),
         }
     )
     ROBOTS["gone"].fault = "revoked"
@@ -62,6 +77,8 @@ def _past(door: int, backend: int):
         ("chat/聊天", 0, "Its answer: errcode 0 ok"),
         ("unsigned", 1, "errcode 310000 sign not match"),
         ("gone", 1, "errcode 93000 invalid webhook url"),
+        ("service", 0, "Apprise reports success; it does not show what the service answered"),
+        ("closed", 1, "error=403"),
     ],
 )
 def test_a_test_shows_what_the_robot_answers(

@@ -7,12 +7,15 @@ import time
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from typing import Any
+from urllib.parse import parse_qsl
 
 from tests.real.listening import Listening
 
 
 class Answering(Listening):
-    """Listens on 127.0.0.1 while the ``with`` block runs; ``received`` holds the JSON of each POST.
+    """Listens on 127.0.0.1 while the ``with`` block runs.
+
+    ``received`` holds the JSON, or the form, of each POST and PUT.
 
     Args:
         status: Of its answer.
@@ -30,8 +33,12 @@ class Answering(Listening):
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                this.received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                is_form = "form" in self.headers.get("Content-Type", "")
+                this.received.append(dict(parse_qsl(body.decode())) if is_form else json.loads(body))
                 self.do_GET()
+
+            do_PUT = do_POST  # noqa: N815 - the base class's names
 
             def do_GET(self) -> None:
                 time.sleep(this.delay)
