@@ -95,7 +95,7 @@ def _breaker(options: argparse.Namespace, audit: Audit) -> Breaker:
     )
     settings = Path(options.config_file).with_name("evidence.json") if options.config_file else None
     out = options.evidence_dir or options.state_dir / "evidence"
-    evidence = evidence_command(settings, out, options.path)
+    evidence = evidence_command(settings, options.config_yaml, out, options.path)
     signal = options.checkpoint_signal
     saving = Saving(signal, options.checkpoint_within) if signal else None
     limits = Limits(options.dry_run, options.veto, options.per_day, options.cooldown)
@@ -141,6 +141,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     flags.add("rules", partial(_list, _rule), (), "the policies, as JSON")
     flags.add("targets", partial(_list, _target), (), "how runs without a wrapper are reached, as JSON")
     flags.add("path", text, ("./runs",), "run folders from which evidence is collected", many=True)
+    flags.add("config-yaml", Path, None, "the file config.yaml, for the archives")
     flags.add("evidence-dir", Path, None, "folder of archives; by default evidence in the state folder")
     flags.add("labels", _texts, {}, "the external labels of Prometheus, as JSON")
     flags.add("texts", _texts, {}, "translations of messages by English text, as JSON")

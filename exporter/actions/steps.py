@@ -66,13 +66,17 @@ class Steps:
         return Result(done=True, text=safe(lines[-1]))
 
 
-def evidence_command(settings: Path | None, out: Path, paths: Sequence[str]) -> list[str]:
+def evidence_command(
+    settings: Path | None, config: Path | None, out: Path, paths: Sequence[str]
+) -> list[str]:
     """Return the command that collects evidence and prints the archive's path last; the run follows it.
 
     Args:
         settings: Its file of settings, if there is one.
+        config: The file config.yaml, if it is known.
         out: The folder of archives.
         paths: The folders of runs.
     """
     named = [f"--config.file={settings}"] if settings and settings.exists() else []
+    named += [f"--config-yaml={config}"] if config else []
     return [sys.executable, "-m", "exporter.evidence", *named, f"--out={out}", "--path", *paths, "--"]

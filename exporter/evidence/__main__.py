@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         queries=queries(options.diagnosis or _beside(options.config_file)),
         limits=options.limits,
         overrides=options.overrides,
+        config=options.config_yaml,
     )
     try:
         archive = collect(options.run, sources, options.out)
@@ -59,6 +60,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     flags.add("signals", signals, {}, 'more keys by signal, as JSON: {"reward": ["my/score"]}')
     flags.add("limits", _mapping, {}, "the limits in force, as JSON")
     flags.add("overrides", _list, (), "limits that some runs have, as JSON")
+    flags.add("config-yaml", Path, None, "the file that the settings were rendered from")
     flags.add(
         "diagnosis", Path, None, f"queries of what moved first; by default {DIAGNOSIS} beside the settings"
     )

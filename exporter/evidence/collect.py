@@ -44,6 +44,7 @@ class Sources:
         queries: PromQL of the dashboard Diagnose, by panel and column.
         limits: The limits in force, by block.
         overrides: Limits of some runs.
+        config: The file config.yaml.
     """
 
     paths: tuple[str, ...]
@@ -55,6 +56,7 @@ class Sources:
     queries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     limits: Mapping[str, Any] = field(default_factory=dict)
     overrides: Sequence[Mapping[str, Any]] = ()
+    config: Path | None = None
 
 
 class UnknownRunError(Exception):
@@ -161,11 +163,12 @@ def _tasks(name: str, sources: Sources, found: _Found) -> list[Task]:
         yield from machine.all_processes({each.pid for each in machine.trainer(found.writers)})
 
     places = [*(each.path.parent for each in logs.found), *map(Path, sources.paths)]
+    settings = sources.limits, sources.overrides, sources.config
     url, prometheus, alertmanager = sources.exporter, sources.prometheus, sources.alertmanager
     tasks = [
         Task("signals", partial(run.signals, logs, sources.options), 14, 4 * MEGABYTE),
         Task("logs", partial(run.tails, logs), 14, 10 * MEGABYTE),
-        Task("settings", partial(stack.settings, sources.limits, sources.overrides, name), 5, MEGABYTE),
+        Task("settings", partial(stack.settings, *settings, name), 5, MEGABYTE),
         Task("stacks", partial(of_trainer, machine.stacks), 14, 4 * MEGABYTE),
         Task("threads", partial(of_trainer, machine.threads), 8, 2 * MEGABYTE),
         Task("gpus", machine.gpus, 13, 2 * MEGABYTE),

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -198,8 +199,10 @@ def _clock(at: float) -> str:
     return datetime.fromtimestamp(at, timezone.utc).isoformat(timespec="seconds")
 
 
-def settings(limits: Mapping[str, Any], overrides: Sequence[Mapping[str, Any]], run: str) -> Iterator[Item]:
-    """The limits in force, and the overrides that fit the run."""
+def settings(
+    limits: Mapping[str, Any], overrides: Sequence[Mapping[str, Any]], config: Path | None, run: str
+) -> Iterator[Item]:
+    """The limits in force, the overrides that fit the run, and config.yaml."""
     import re  # noqa: PLC0415  (of this alone)
 
     fitting = [each for each in overrides if re.fullmatch(str(each.get("runs", "")), run, re.DOTALL)]
@@ -208,3 +211,8 @@ def settings(limits: Mapping[str, Any], overrides: Sequence[Mapping[str, Any]], 
         yield Item("stack/limits.json", "config.yaml, as rendered", document(found))
     else:
         yield Item("stack/limits.json", "config.yaml", missing="no rendered settings are set")
+    if config is None:
+        yield Item("stack/config.yaml", "config.yaml", missing="its path is not set: --config-yaml")
+    else:  # it may have been edited since it was rendered
+        source = f"{config}, changed {_clock(config.stat().st_mtime)}"
+        yield Item("stack/config.yaml", source, config.read_bytes())

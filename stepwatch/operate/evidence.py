@@ -48,6 +48,7 @@ def evidence(config: Path, run: str, out: Path | None, place: State, say: Say) -
         generator.diagnosed(settings, RESOURCES, OnThisMachine),
         where["limits"],
         where["overrides"],
+        config,
     )
     try:
         archive = collect(run, sources, out or place.folder / FOLDER)

@@ -12,7 +12,7 @@ from exporter.gpu.dcgm import ALIASES
 from stepwatch.alerts.catalogue import GROUPS, TABLE
 from stepwatch.alerts.model.expression import number
 from stepwatch.alerts.model.runs import (
-    checkpoint_rule,
+    checkpoint_rules,
     clock_rule,
     onset_rules,
     power_rule,
@@ -49,7 +49,7 @@ def files(config: Config, deployment: Deployment, book: Mapping[str, Entry]) -> 
     groups += [
         ("texts", _SLOW, [*code_rules(said), *text_rules(said, book, catalogue(config.language))]),
         ("run_gpus", usual, [recording_rule(), clock_rule(), power_rule()]),
-        ("shown", intervals["rl"], [checkpoint_rule(), state_rule()]),
+        ("shown", intervals["rl"], [*checkpoint_rules(), state_rule()]),
         # Six series a GPU, and none without one: the public dashboard for DCGM's exporter works.
         ("dcgm", usual, [{"record": name, "expr": text} for name, text in dcgm_rules()]),
     ]

@@ -137,13 +137,13 @@ class Export:
         return {name: folder.written for name, folder in self._folders.items()}
 
     def _new(self, view: View) -> Iterable[Point]:
-        """The new records of a run that is shown; none of one that is TensorBoard's already."""
+        """The new records of a run that is shown; of one that is TensorBoard's already, only our signals."""
         new = self._recorder.of(view.run)
         for other in view.duplicates:  # the same numbers in another log
             self._recorder.of(other)
         if any(run.source == _FORMAT for run in (view.run, *view.duplicates)):
-            self._once(f"{view.name}: logged to TensorBoard already, so it is not exported.")
-            return ()
+            self._once(f"{view.name}: logged to TensorBoard already, so its own keys are not exported.")
+            return map(_signals, new)
         return new
 
     def _folder(self, name: str) -> RunFolder:
@@ -156,6 +156,13 @@ class Export:
         if line not in self._said:
             self._said.add(line)
             self._say(line)
+
+
+def _signals(point: Point) -> Point:
+    """A record without the trainer's own keys."""
+    ours = [place for place, tag in enumerate(point.tags) if tag.startswith(SIGNALS)]
+    tags = tuple(point.tags[place] for place in ours)
+    return point._replace(tags=tags, numbers=array("f", (point.numbers[place] for place in ours)))
 
 
 def folder_of(name: str) -> PurePosixPath:

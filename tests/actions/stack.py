@@ -101,7 +101,7 @@ class Around:
         parts = frozenset({"exporter", "prometheus", "alertmanager", "actions"})
         generate(self.config_file, state.rendered, place=partial(state.deployment, parts=parts))
         self.config = load(self.config_file)
-        stack = native.Stack(self.config, state, self.runs)
+        stack = native.Stack(self.config, state, self.runs, file=self.config_file)
         self.state, self.data = state, state.data("actions")
         self.exporter, self.actions = server(stack.exporter()), server(stack.actions())
         self.prometheus = Alerts(self.config.ports.prometheus_backend)

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tarfile
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,7 +52,9 @@ def test_a_run_is_stopped_once_after_evidence_and_an_announcement(around: Around
     assert around.launch("evident").cause == f"stopped by stepwatch: KLExplosion ({action['id']})"
     assert around.wait_message("ActionTaken", "evident")["summary"] == "Run was stopped"
     archive = Path(action["results"]["evidence"]["text"])
-    assert archive.is_file(), archive
+    with tarfile.open(archive) as tar:
+        (config,) = (each for each in tar if each.name.endswith("/stack/config.yaml"))
+        assert tar.extractfile(config).read() == around.config_file.read_bytes()  # type: ignore[union-attr]
     assert [event for event, _ in around.audit("evident")] == EVENTS
 
     post(around.alertmanager, labels)

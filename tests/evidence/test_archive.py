@@ -138,14 +138,66 @@ def test_without_py_spy_the_rest_is_there_and_the_index_says_how_to_get_it(tmp_p
     assert "process/stack-PID.txt: py-spy is not on PATH" in found.readme
 
 
+def scripts(folder: Path, **programs: str) -> str:
+    """A PATH with only these shell scripts."""
+    folder.mkdir(exist_ok=True)
+    for name, script in programs.items():
+        file = folder / name.replace("_", "-")
+        file.write_text(f"#!/bin/sh\n{script}\n")
+        file.chmod(0o755)
+    return str(folder)
+
+
+def test_what_nvidia_smi_and_the_kernel_log_say_is_there(tmp_path, runs):
+    steps(runs)
+    xid = "2026-01-02T03:04:05,678901+00:00 NVRM: Xid (PCI:0000:65:00): 79, GPU has fallen off the bus."
+    tools = scripts(
+        tmp_path / "tools",
+        nvidia_smi=f'[ "$*" = -q ] && echo "Product Name : NVIDIA H100" && echo "password: {SECRET}"',
+        dmesg=f'[ "$*" = "--time-format iso" ] && echo "{xid}"',
+    )
+    found = collected(tmp_path, path=tools)
+    assert found.files["machine/nvidia-smi.txt"] == b"Product Name : NVIDIA H100\npassword: (secret)\n"
+    assert found.files["machine/kernel.txt"].decode() == f"{xid}\n"
+
+    # Only root may read the kernel's ring buffer on most machines; its journal may be open to more.
+    scripts(
+        tmp_path / "tools",
+        dmesg="echo 'dmesg: read kernel buffer failed: Operation not permitted' >&2; exit 1",
+        journalctl=f'[ "$1" = -k ] && i=0 && while [ $i -lt 9000 ]; do i=$((i+1)); echo "$i {xid}"; done',
+    )
+    tail = collected(tmp_path, path=tools).files["machine/kernel.txt"].decode().splitlines()
+    assert tail == [f"{number} {xid}" for number in range(9001 - len(tail), 9001)]
+    assert 4000 < len(tail) < 9000
+
+
+def test_config_yaml_is_there_without_its_secrets(tmp_path, runs):
+    steps(runs)
+    config = tmp_path / "config.yaml"
+    text = (
+        "actions: {policies: [{on: KLExplosion, do: [evidence, stop]}]}  # at night\n"
+        "receivers:\n"
+        "  - {name: chat, slack: {url_file: ./slack-url}}\n"
+        "  - {name: old, slack: {url: https://%s}}\n"
+        "  - {name: mail, email: {smtp_password: %s}}\n"
+    )
+    config.write_text(text % ("hooks.slack.com/services/T000/B000/XXXXXXXX", SECRET))
+    found = collected(tmp_path, "--config-yaml", config)
+    assert found.files["stack/config.yaml"].decode() == text % ("(secret)", "(secret)")
+    source = next(item["source"] for item in found.index["items"] if item["name"] == "stack/config.yaml")
+    assert source.startswith(f"{config}, changed 20")
+
+    config.unlink()
+    assert "No such file" in collected(tmp_path, "--config-yaml", config).problem("settings")
+    assert collected(tmp_path).missing("stack/config.yaml") == "its path is not set: --config-yaml"
+
+
 def test_a_program_that_hangs_costs_its_own_part(tmp_path, runs):
     steps(runs)
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    for name in ("nvidia-smi", "dmesg", "journalctl"):
-        (tools / name).write_text("#!/bin/sh\nexec /bin/sleep 1000\n")
-        (tools / name).chmod(0o755)
-    found = collected(tmp_path, path=str(tools))
+    hangs = "exec /bin/sleep 1000"
+    found = collected(
+        tmp_path, path=scripts(tmp_path / "tools", nvidia_smi=hangs, dmesg=hangs, journalctl=hangs)
+    )
     assert found.missing("machine/nvidia-smi.txt") == "no answer within 12 s"
     assert found.missing("machine/kernel.txt") == (
         "dmesg: no answer within 6 s; journalctl: no answer within 6 s"
@@ -292,13 +344,10 @@ def test_on_a_full_disk_nothing_is_left(tmp_path, runs):
 
 def test_killed_in_the_middle_it_leaves_no_archive(tmp_path, runs):
     steps(runs)
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    (tools / "nvidia-smi").write_text("#!/bin/sh\nexec /bin/sleep 1000\n")
-    (tools / "nvidia-smi").chmod(0o755)
+    tools = scripts(tmp_path / "tools", nvidia_smi="exec /bin/sleep 1000")
     out = tmp_path / "out"
     command = [sys.executable, "-m", "exporter.evidence", "ppo/gsm8k", "--path", runs, "--out", out]
-    started = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PATH": str(tools)})
+    started = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PATH": tools})
     eventually(lambda: any("sleep" in name for name in _names(started.pid)))
     children = list(descendants(started.pid))
     started.kill()

@@ -6,21 +6,24 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from functools import partial
 from pathlib import Path
 
 import pytest
+from tensorboardX import SummaryWriter
 
 from stepwatch.tensorboard.alerts import Alerts
 from stepwatch.tensorboard.export import export
 from tests.e2e.stack import PAIRS, Stack
 from tests.evidence.test_archive import Archive
-from tests.real.waiting import eventually
+from tests.real.waiting import eventually, in_time
 from tests.tensorboard.test_export import read, settings_of
 
 pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).parents[2]
 HEALTHY = 60
+RUNS = ("ppo/sick", "ppo/board")
 
 
 def test_an_alert_is_in_the_archive_with_what_moved_first_and_live_in_tensorboard(tmp_path):
@@ -43,28 +46,37 @@ def test_an_alert_is_in_the_archive_with_what_moved_first_and_live_in_tensorboar
         )
         follower.start()
         try:
-            with log.open("a") as file:
+            with log.open("a") as file, SummaryWriter(str(stack.runs / "ppo/board")) as board:
 
                 def step(number: int, kl: float) -> None:
-                    values = {"step": number, "reward": 0.5 + number % 3 / 50, "kl": kl + number % 5 / 1000}
-                    file.write(f"{json.dumps(values)}\n")
+                    values = {"reward": 0.5 + number % 3 / 50, "kl": kl + number % 5 / 1000}
+                    file.write(f"{json.dumps({'step': number, **values})}\n")
                     file.flush()
+                    for tag, value in values.items():  # of other numbers: else it would be the same run
+                        board.add_scalar(tag, 1.1 * value, number)
+                    board.flush()
 
                 for number in range(1, HEALTHY):
                     step(number, 0.02)
                 stack.wait_step("ppo/sick", HEALTHY - 1)
                 for number in range(HEALTHY, HEALTHY + 20):
                     step(number, 30.0)
-                fires = 'rl_alert_onset_step{run="ppo/sick",alertname=~"KL.*"}'
-                stack.wait_until(lambda: stack.query(fires))
-            eventually(lambda: tb.joinpath("ppo/sick").is_dir() and _texts(tb / "ppo/sick"))
+                fires = 'rl_alert_onset_step{alertname=~"KL.*"} and on (run) ALERTS{alertstate="firing"}'
+                stack.wait_until(lambda: {each["metric"]["run"] for each in stack.query(fires)} == set(RUNS))
+                begun = time.monotonic()
+                eventually(lambda: all((tb / run).is_dir() and _texts(tb / run) for run in RUNS))
+                took = time.monotonic() - begun
         finally:
             done.set()
             follower.join()
-        name, text = next(iter(_texts(tb / "ppo/sick").items()))
-        assert name.startswith("alerts/KL")
-        assert text.startswith(f"**{name.removeprefix('alerts/')}** (")
-        assert "KL" in text.partition("\n\n")[2]  # its summary
+        assert in_time(took, 5)
+        for run in RUNS:
+            name, text = next(iter(_texts(tb / run).items()))
+            assert name.startswith("alerts/KL")
+            assert text.startswith(f"**{name.removeprefix('alerts/')}** (")
+            assert "KL" in text.partition("\n\n")[2]  # its summary
+        assert {"reward", "kl", "rl/reward", "rl/kl"} <= set(read(tb / "ppo/sick").Tags()["scalars"])
+        assert set(read(tb / "ppo/board").Tags()["scalars"]) == {"rl/reward", "rl/kl"}
 
         command = [sys.executable, "-m", "stepwatch", "evidence", "ppo/sick", "--out", str(tmp_path / "out")]
         environment = {"STEPWATCH_STATE": str(stack.state.folder)}
@@ -79,6 +91,7 @@ def test_an_alert_is_in_the_archive_with_what_moved_first_and_live_in_tensorboar
         assert (done_.returncode, done_.stderr) == (0, "")
         found = Archive(Path(done_.stdout.strip()), 0)
         _check(found, stack)
+        assert found.files["stack/config.yaml"] == (stack.folder / "config.yaml").read_bytes()
 
         # As the service calls it, with the settings that were rendered.
         rendered = stack.state.rendered / "exporter/generated/evidence.json"

@@ -139,12 +139,14 @@ def test_any_history_is_read_back_by_tensorboard_however_often_the_export_began_
 
 def test_logs_of_real_trainers_are_exported_as_their_readers_read_them(tmp_path):
     said = exported(LOGS, tmp_path / "tb")
-    assert "verl: logged to TensorBoard already, so it is not exported." in said
+    assert "verl: logged to TensorBoard already, so its own keys are not exported." in said
     folders = {path.parent.relative_to(tmp_path / "tb") for path in (tmp_path / "tb").rglob("*tfevents*")}
     assert len(folders) > 20
     ended_badly = {Path("verl/failed"), Path("trl/failed"), Path("trl/killed_tee")}
     assert ended_badly <= folders
-    assert Path("verl") not in folders
+    logged = points(tmp_path / "tb/verl")
+    assert own_keys(logged) == {}
+    assert len(logged["rl/reward"]) > 10
     healthy = points(tmp_path / "tb/verl/healthy")
     assert len(healthy["rl/reward"]) > 10
     assert healthy["rl/reward"] == healthy["critic/score/mean"]
@@ -152,7 +154,7 @@ def test_logs_of_real_trainers_are_exported_as_their_readers_read_them(tmp_path)
     assert steps == list(range(1, 81))
 
 
-def test_a_run_that_is_logged_to_tensorboard_and_elsewhere_is_not_exported_again(tmp_path):
+def test_of_a_run_that_is_logged_to_tensorboard_too_only_our_signals_are_exported(tmp_path):
     runs = tmp_path / "runs/a"
     lines = [(step, {"reward": step / 7, "kl": step / 100}) for step in range(1, 40)]
     write(runs / "metrics.jsonl", lines)
@@ -161,8 +163,11 @@ def test_a_run_that_is_logged_to_tensorboard_and_elsewhere_is_not_exported_again
             for tag, value in values.items():
                 writer.add_scalar(tag, value, step)
     said = exported(tmp_path / "runs", tmp_path / "tb")
-    assert [line for line in said if "logged to TensorBoard already" in line]
-    assert list((tmp_path / "tb").rglob("*tfevents*")) == []
+    assert said == ["a: logged to TensorBoard already, so its own keys are not exported."]
+    exported(tmp_path / "runs", tmp_path / "tb")
+    assert points(tmp_path / "tb/a") == {
+        f"rl/{tag}": [(step, single(values[tag])) for step, values in lines] for tag in ("reward", "kl")
+    }
 
 
 def test_a_point_has_the_time_of_its_record(tmp_path):

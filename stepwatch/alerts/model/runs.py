@@ -250,6 +250,15 @@ def power_rule() -> dict[str, str]:
 _SICK = "RewardDrop|RewardCollapse|ValidationDrop|KL.*|PolicyKLHigh|Entropy.*|GradNorm.*|NonFinite"
 """Alerts that indicate damaged weights, as a pattern of PromQL."""
 
+WARNED = "rl_run_warned_step"
+"""The earliest onset of the firing alerts that indicate damaged weights, by attempt of the run."""
+
+FIRST_WARNING = "rl_run_first_warning_step"
+"""The same with those that ended lately, of the present attempt."""
+
+_MEMORY_STEPS = 50
+"""An ended warning counts for an hour, or for six where so many steps take longer than one."""
+
 GOOD_CHECKPOINT = "rl_run_good_checkpoint"
 """The last checkpoint of a run that is older than the first sign of trouble; its value is that step."""
 
@@ -308,16 +317,34 @@ def onset_rules() -> list[dict[str, str]]:
     ]
 
 
-def checkpoint_rule() -> dict[str, str]:
-    """Return the rule that records the checkpoint to resume from, so messages need only a short query.
+def checkpoint_rules() -> list[dict[str, str]]:
+    """Return the rules that record the checkpoint to resume from, so messages need only a short query.
 
-    While nothing fires it is the last checkpoint, so it is available when the first alert is sent.
+    A warning that ended counts, too: KL may return to its limit before it explodes, and the weights that were
+    saved meanwhile are no better. Blips that never fired do not count, nor do warnings about steps that
+    another attempt repeats. While nothing fires it is the last checkpoint, so it is available when the first
+    alert is sent.
     """
-    run = written(RUN)
-    first = f'(min by ({run}) ({ONSET_STEP}{{alertname=~"{_SICK}"}}) or max by ({run}) (rl_step))'
+    run, of_alert = written(RUN), written(("alertname", "severity", *RUN))
     before = f"on ({run}) group_left ()"
+    sick = f'{ONSET_STEP}{{alertname=~"{_SICK}"}}'
+    attempt = f'count_values by ({run}) ("attempt", max by ({run}) (rl_restarts_total))'
+    firing = f'{sick} and on ({of_alert}) ALERTS{{alertstate="firing"}}'
+    # An alert that fires on after a resume is about later steps than the run's.
+    fired = f"min by ({run}) (({firing}) <= {before} max by ({run}) (rl_step))"
+    slow = f"max by ({run}) (rl_step_interval_typical_seconds) > {3600 // _MEMORY_STEPS}"
+    # The left one has precedence; it includes the other.
+    memory = f"min_over_time({WARNED}[6h]) and on ({run}) {slow}\n  or min_over_time({WARNED}[1h])"
+    first = f"({FIRST_WARNING} or max by ({run}) (rl_step))"
     saved = f"max by ({run}, checkpoint) (rl_run_checkpoint_step)"
-    return {
-        "record": GOOD_CHECKPOINT,
-        "expr": f"topk by ({run}) (1, {saved} < {before} {first}) * 0\n+ {before} {first}",
-    }
+    return [
+        {"record": WARNED, "expr": f"{attempt}\n* {before} {fired}"},
+        {
+            "record": FIRST_WARNING,
+            "expr": f"min by ({run}) (\n  {sick}\n  or ({memory}) and on ({run}, attempt) {attempt}\n)",
+        },
+        {
+            "record": GOOD_CHECKPOINT,
+            "expr": f"topk by ({run}) (1, {saved} < {before} {first}) * 0\n+ {before} {first}",
+        },
+    ]

@@ -126,13 +126,14 @@ class Stack:
     """What the parts are made from.
 
     ``runs`` is the folder or glob that the exporter reads. ``demo``: with simulated runs, and simulated
-    GPUs in place of this machine's own.
+    GPUs in place of this machine's own. ``file``: the one that ``config`` was read from.
     """
 
     config: Config
     place: State
     runs: Path
     demo: bool = False
+    file: Path | None = None
 
     def parts(
         self,
@@ -327,6 +328,7 @@ class Stack:
         folders = (
             f"--state-dir={self.place.data('actions')}",
             f"--evidence-dir={self.place.folder / 'evidence'}",
+            *([f"--config-yaml={self.file.absolute()}"] if self.file else []),
         )
         flags = (*self._listen("actions"), *folders, "--path", str(self.runs))
         return self._part(
