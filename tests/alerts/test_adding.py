@@ -31,7 +31,7 @@ RESPONSES_LONG = _alert(
     action="read the longest samples",
     conditions=(
         Condition(
-            "response length, lowest of 5 steps,",
+            "response length, lowest of 5 steps:",
             over("min", LENGTH, 5) > Limit("warning.above"),
             signal=LENGTH,
         ),
@@ -123,7 +123,7 @@ def test_an_alert_is_added_by_its_entry_its_cases_and_its_text_in_the_runbook(co
     assert " passed" in said
     rules = (copy / "prometheus/generated/rules/rl.yml").read_text()
     assert "- alert: ResponsesLong\n" in rules
-    messages = "\nResponsesLong-warning: Responses are very long\n  response length, lowest of 5 steps,"
+    messages = "\nResponsesLong-warning: Responses are very long\n  response length, lowest of 5 steps:"
     assert messages in (copy / "tests/alerts/messages.txt").read_text()
     assert '"name": "ResponsesLong"' in (copy / "exporter/generated/panels.json").read_text()
     assert "alerts.ResponsesLong.warning.above" in (copy / "docs/configuration.md").read_text()

@@ -13,7 +13,9 @@ from promql_parser import AggregateExpr, BinaryExpr, Call, MatchOp, ParenExpr, U
 from tests.rules import rendered
 from tests.rules.series import Series
 
-_ASKED = re.compile(r'query \(printf "([^"]+)"|printf "([^"]+)" \$r\|query|query `([^`]+)`')
+_ASKED = re.compile(
+    r'query \(printf "([^"]+)"|printf "([^"]+)" \$r\|query|printf `([^`]+)` \.\|query|query `([^`]+)`'
+)
 _ANY_RUN = 'run="any",cluster="any"'
 _LIMIT = re.compile(r"limit_info{rule='([^']+)'}.*printf \.Labels\.expr \$r\|query")
 
