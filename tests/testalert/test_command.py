@@ -40,7 +40,7 @@ FAILURES = {
         "has an internal error",
     ),
     "gone": (r"by webhook \(HTTP\): unexpected status code 404: .*says it", FINAL, "check the path"),
-    "nobody there": (r"by webhook \(HTTP\): .*connection refused", TRIED, "nothing listens there"),
+    "no one there": (r"by webhook \(HTTP\): .*connection refused", TRIED, "nothing listens there"),
     "unencrypted": (
         r"by mail \(SMTP\): .*does not advertise the STARTTLS extension",
         TRIED,
@@ -124,7 +124,7 @@ def test_a_mail_arrives_with_login_encrypted_and_readable_in_both_forms(bench: B
     assert mailed.message["To"] == "on@call.example, second@call.example"
     for kind in ("plain", "html"):
         assert "there is nothing to do" in mailed.part(kind)
-    assert "see that on@call.example and second@call.example got it" in ended["mail"][1][-1]
+    assert "check that on@call.example and second@call.example received it" in ended["mail"][1][-1]
 
 
 def test_slack_gets_a_message(bench: Bench, ended: Ended) -> None:
