@@ -55,7 +55,7 @@ def test_containers_where_docker_answers(docker, place):
 
 def test_a_unit_of_systemd_is_refused_for_containers(docker, place):
     docker()
-    with pytest.raises(Refused, match=r"SERVICE=1: .*Fix: leave SERVICE=1 out.*or add NATIVE=1"):
+    with pytest.raises(Refused, match=r"SERVICE=1: .*Fix: omit SERVICE=1.*or add NATIVE=1"):
         backend.to_start(CHECKOUT / "config.yaml", place, print, native=False, as_service=True)
 
 

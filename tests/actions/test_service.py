@@ -138,7 +138,7 @@ def test_a_service_killed_between_intent_and_result_reports_that_and_repeats_not
     trainer.wait()
     around.let_look()
 
-    assert "may have been done" in action["state"]
+    assert "may be complete" in action["state"]
     assert around.audit("unknown").count(("intent", "stop")) == 1
     assert around.wait_message("ActionTaken", "unknown")["summary"] == "Action on the run was interrupted"
     assert around.launch("unknown").stopped
@@ -178,7 +178,7 @@ def test_an_alert_whose_condition_is_over_stops_nothing_while_it_lingers(around:
     action = around.wait_closed("lingering", "dropped")
     around.let_look()
 
-    assert "does not hold any more" in action["state"]
+    assert "no longer fires" in action["state"]
     assert trainer.poll() is None
 
 
@@ -210,7 +210,7 @@ def test_a_paused_trainer_is_there_and_does_nothing(around: Around) -> None:
     pending = around.wait_message("ActionPending", "paused")
     around.wait_closed("paused", "done")
 
-    assert "trips NCCL timeouts" in pending["description"]
+    assert "can cause NCCL timeouts" in pending["description"]
     assert trainer.poll() is None
     assert around.launch("paused").paused
     assert "is not paused" in around.command("--continue", "nobody").stderr

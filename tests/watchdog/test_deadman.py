@@ -228,7 +228,7 @@ def test_a_dead_prometheus_alertmanager_or_network_stops_the_pings_and_is_notifi
     eventually(lambda: f"{address}: well" in second.said(), seen=second.said)
 
     box.cut()
-    stops("network", time.time(), "it does not answer")
+    stops("network", time.time(), "no response")
     box.mend()
     goes_on()
 
@@ -238,14 +238,14 @@ def test_a_dead_prometheus_alertmanager_or_network_stops_the_pings_and_is_notifi
     goes_on()
 
     first.prometheus.kill()
-    stops("Prometheus", time.time(), "its Prometheus no longer sends alerts", "has no alert Watchdog")
+    stops("Prometheus", time.time(), "its Prometheus no longer sends alerts", "has no Watchdog alert")
     first.prometheus.start()
     goes_on()
 
     eventually(lambda: second.heard_of("resolved") == {"gpu-1", address}, seen=second.sink.summary)
     assert {message.payload["status"] for message in first.checker.received} == {"firing"}
     said = second.said()
-    assert f"{address}: DOWN: it answers 502" in said
+    assert f"{address}: DOWN: status 502" in said
     assert said.count(f"{address}: well\n") >= 4
 
 
