@@ -65,7 +65,8 @@ def write_workers(path):
     for step in range(60):
         values = {"critic/score/mean": 0.3 + 0.005 * step, "actor/grad_norm": 1 + step % 7 / 10}
         values |= {"perf/mfu/actor": 0.4, "perf/max_memory_allocated_gb": 60.0}
-        values |= {"perf/max_memory_reserved_gb": 70.0, "val-core/gsm8k/reward/mean@1": 0.2 + step % 5 / 50}
+        values |= {"perf/max_memory_reserved_gb": 70.0}
+        values |= {f"val-core/set-{number}/reward/mean@1": 0.2 + step % 5 / 50 for number in range(8)}
         append(path, verl_json(step, values))
 
 

@@ -52,7 +52,7 @@ def exposition(run: str) -> Iterator[str]:
         yield sample("rl_run_state", int(state == "running"), run=run, state=state)
     for number in range(9):  # one more than have a place in the legend
         yield sample("rl_reward_component", number / 10, run=run, component=f"part {number}")
-    yield sample("rl_validation_component", 0.5, run=run, dataset="gsm8k")
+        yield sample("rl_validation_component", number / 10, run=run, dataset=f"set {number}")
     yield sample("rl_raw", 0.5, run=run, key="actor/own")
     yield sample("rl_run_info", 1, run=run, framework="verl", source="console")
     for signal in SIGNALS:

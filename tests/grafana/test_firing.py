@@ -119,7 +119,8 @@ def _url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
                 ),
                 pause=0.2,
             )
-            eventually(lambda: query(server.url, "count_over_time(rl_reward[1m]) > 3"), pause=0.2)
+            # *GPU* asks for a point each 15 s.
+            eventually(lambda: query(server.url, "count_over_time(rl_reward[1m]) > 16"), pause=0.2)
             yield server.url
 
 

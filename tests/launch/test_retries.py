@@ -178,7 +178,7 @@ def test_each_wait_is_longer_by_the_factor_up_to_the_limit(trial: Trial) -> None
         (
             OOM,
             [{"failures": ["cuda_oom"], "replace": {"other=*": "/2"}}],
-            "policy p cannot change other=* any ",
+            "policy p cannot change other=* further",
         ),
     ],
 )
