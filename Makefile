@@ -6,7 +6,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 # Tests wait more than they work, so more than two of them fit on two cores.
-JOBS ?= 4
+JOBS ?= 6
 BY_FILE = --dist=loadfile --no-loadscope-reorder
 PY := .venv/bin/python
 # Recipes read these from the environment, where a path may hold any character.

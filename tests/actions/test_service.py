@@ -214,7 +214,7 @@ def test_a_paused_trainer_is_there_and_does_nothing(around: Around) -> None:
     assert trainer.poll() is None
     assert around.launch("paused").paused
     assert "is not paused" in around.command("--continue", "nobody").stderr
-    assert around.command("--continue", "paused").stdout == "paused goes on.\n"
+    assert around.command("--continue", "paused").stdout == "paused continues.\n"
     assert around.launch("paused").paused is None
 
 
