@@ -94,8 +94,8 @@ def test_a_veto_keeps_the_run_and_a_link_that_is_followed_does_not(around: Aroun
     with started() as browser:
         browser.open(f"{around.url}/action/{action}")
         browser.driver.find_element("tag name", "button").click()
-        # The click returns while the next page is still to come.
-        eventually(lambda: "vetoed" in str(browser.tell("document.body?.innerText")))
+        # The click returns while the next page is still to come; this one says "unless vetoed".
+        eventually(lambda: "a person vetoed it" in str(browser.tell("document.body?.innerText")))
     assert around.known("by-page")[0]["outcome"] == "vetoed"
 
     around.fire("by-command")
