@@ -22,7 +22,7 @@ DOWNLOAD = "tests.download"
 REFUSED_EVENTS = {*STARTS, DOWNLOAD}
 SLOW = {"e2e", "slow"}
 REFUSED = "starts a program"
-CASES, CASES_SECONDS = 20, 0.25
+CASES, CASES_SECONDS = 8, 0.1
 """Number and seconds of a processor after which the further cases of a test are left out."""
 SLOW_SECONDS = 5.0
 """Of a processor, which even on a busy machine no test takes that is not marked as slow."""
@@ -33,7 +33,7 @@ APART = ("tests/rules/test_mutants.py::", "tests/chaos/test_native.py::")
 STACKS_DONE = 0.7
 """Part of all files by which those with whole stacks have begun, so that none is left alone at the end."""
 
-for name, examples in (("whole", 300), ("usual", 25), ("fast", 20)):
+for name, examples in (("whole", 300), ("usual", 25), ("fast", 10)):
     settings.register_profile(
         name,
         deadline=None,
