@@ -4,7 +4,7 @@ ABOUT = (
     *("cluster", "run", "job", "instance", "gpu", "mountpoint", "mount", "device", "port"),
     *("node", "name", "log", "url", "integration", "receiver_name"),
 )
-"""With its name, what tells an alert from others: by these it is counted, listed, dated and silenced.
+"""Together with its name, these identify an alert: tables, counts, onsets and silences use them.
 
-In the order in which tables name them: all that identify what an alert is about, whatever that is.
+In the order in which tables show them.
 """

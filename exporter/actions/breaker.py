@@ -171,7 +171,7 @@ class Breaker:
             self._post(now)
 
     def survive(self, do: Callable[[], None]) -> None:
-        """Do something, and log it if that fails: no failure may end the ticks."""
+        """Run a function and log its failure, whatever it is: none may end the ticks."""
         try:
             do()
         except OSError as problem:
@@ -184,7 +184,7 @@ class Breaker:
 
     @property
     def answers_soon(self) -> bool:
-        """Whether a step is being done that is over in seconds."""
+        """Whether a step other than a checkpoint is running: it ends within seconds."""
         return any(each.id in self._busy and each.step != CHECKPOINT for each in self.actions())
 
     def _in_thread(self, do: Callable[[], None]) -> None:

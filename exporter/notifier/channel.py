@@ -106,7 +106,7 @@ class Secrets:
 
     @property
     def address(self) -> str:
-        """What its limits are counted by: the same for all receivers with one URL, which it does not tell."""
+        """A hash of the URL, so that all receivers with one URL share its rate limit."""
         try:
             return hashlib.sha256(self.url().encode()).hexdigest()
         except SecretFileError:
