@@ -121,9 +121,11 @@ class Fast:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         self._running = item.nodeid
+        begun = time.process_time()
         try:
             return (yield)
         finally:
+            self._used[_function(item)] += time.process_time() - begun
             self._running = ""
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -133,11 +135,10 @@ class Fast:
             pytest.skip(REFUSED)
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    def pytest_pyfunc_call(self) -> Generator[None, object, object]:
         begun = time.process_time()
         result = yield
         took = time.process_time() - begun
-        self._used[_function(pyfuncitem)] += took
         assert took < SLOW_SECONDS, f"{took:.1f} s of a processor: mark it with @pytest.mark.slow"
         return result
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
@@ -113,11 +114,9 @@ def render(
     files: dict[PurePosixPath, bytes] = {}
     for template in _templates(root, services):
         if _is_dashboard(template):
-            parsed = _parsed(jinja, template)
-            document = translated(
-                parsed, context["translate"].within(template.name.removesuffix(DASHBOARD_SUFFIX))
-            )
-            text = _dashboard(document, context["dashboard_lines"], template, context["translate"])
+            rendered = _render(jinja, template)
+            parsed = _parsed(rendered, template)
+            text = _dashboard(rendered, template, tuple(context["dashboard_lines"]), context["translate"])
             if template == panels.TEMPLATE and "exporter" in services:
                 drawn = panels.panels(parsed, context["lines"])
                 files[panels.FILE] = panels.file(drawn, context["subjects"], context["notices"])
@@ -155,10 +154,11 @@ def render_own(
     }
     for path in sorted(folder.glob(f"[!_.]*{DASHBOARD_SUFFIX}")):
         template = PurePosixPath(folder.name, path.name)
-        dashboard = _parsed(jinja, template)
+        rendered = _render(jinja, template)
+        dashboard = _parsed(rendered, template)
         made = target(DASHBOARDS / path.name)
         try:
-            files[made] = _dashboard(dashboard, context["lines"], template).encode()
+            files[made] = _dashboard(rendered, template, tuple(context["lines"])).encode()
         except Refused as refusal:
             raise RenderError(f"{path}: {refusal}") from refusal
         if made in ours:
@@ -186,7 +186,7 @@ def template(root: Path, context: Mapping[str, Any], path: PurePosixPath) -> Jso
     Raises:
         RenderError: It fails.
     """
-    return _parsed(environment(root, context), path)
+    return _parsed(_render(environment(root, context), path), path)
 
 
 def target(template: PurePosixPath) -> PurePosixPath:
@@ -195,9 +195,14 @@ def target(template: PurePosixPath) -> PurePosixPath:
     return path.with_suffix(".json") if _is_dashboard(template) else path
 
 
+# A process that renders again, as after each override of a backtest, gets the same texts for most dashboards.
+@lru_cache(maxsize=32)
 def _dashboard(
-    document: Json, lines: Sequence[Line], template: PurePosixPath, translate: Catalogue | None = None
+    rendered: str, template: PurePosixPath, lines: tuple[Line, ...], translate: Catalogue | None = None
 ) -> str:
+    document = _parsed(rendered, template)
+    if translate:
+        document = translated(document, translate.within(template.name.removesuffix(DASHBOARD_SUFFIX)))
     dashboard = {"__generated": _mark(template), **assemble(document, lines, translate)}
     return json.dumps(dashboard, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -305,8 +310,9 @@ def _failure(template: str, line: int | None, error: Exception) -> RenderError:
     return RenderError(f"{place}: {reason}. Fix: correct the template; nothing was written.")
 
 
-def _parsed(jinja: jinja2.Environment, template: PurePosixPath) -> Json:
-    document = parse(_render(jinja, template), f"{template}, as rendered")
+@lru_cache(maxsize=32)
+def _parsed(rendered: str, template: PurePosixPath) -> Json:
+    document = parse(rendered, f"{template}, as rendered")
     if document.problems or not isinstance(document.values, dict):
         raise ConfigError(f"{template}, as rendered", document.problems)
     return document.values

@@ -25,8 +25,7 @@ def _rendered(tmp_path):
         config = load(tmp_path / "config.yaml")
         return {
             str(path.relative_to("prometheus/generated")): content.decode()
-            for path, content in render_all(config, CHECKOUT, place).items()
-            if path.parts[0] == "prometheus"
+            for path, content in render_all(config, CHECKOUT, place, ["prometheus"]).items()
         }
 
     return rendered
