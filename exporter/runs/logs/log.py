@@ -20,9 +20,8 @@ from exporter.runs.model.lifecycle import GONE_SECONDS, TRACEBACK_SECONDS
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.model.run_limit import LIVE_SECONDS, LeftOut, Priority
 from exporter.runs.model.run_set import RunSet, RunSets
-from exporter.runs.readers import Reader, reader_of
-from exporter.runs.readers.block import Block
-from exporter.runs.readers.content import content
+from exporter.runs.readers.content import Reader, content, reader_of
+from exporter.runs.readers.follow import Block
 from exporter.runs.signals.record import Ended, Event, Servers
 from exporter.runs.sources import Source, recognise_first
 from exporter.runs.sources.console import preamble

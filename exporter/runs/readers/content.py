@@ -1,14 +1,16 @@
-"""What is in a file, by its first bytes: checkpoints and data lie in run folders too."""
+"""What is in a file, by its first bytes, and what reads that: checkpoints and data lie in run folders too."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Protocol
 
 import orjson
 
-from exporter.runs.readers import database
-from exporter.runs.readers.block import status_of
+from exporter.runs.readers.database import MAGIC, Database, holds_metrics, is_companion
+from exporter.runs.readers.follow import Archive, Block, Chain, Document, Follower, Parts, status_of
+from exporter.runs.readers.frames import EventFrames, LevelDbRecords
 
 SAMPLE = 4096
 CONTROL = bytes(range(1, 9)) + bytes(range(14, 27)) + bytes(range(28, 32))
@@ -42,9 +44,9 @@ def content(path: Path) -> str:
         return "empty"
     with path.open("rb") as file:
         sample = file.read(SAMPLE)
-    if sample.startswith(database.MAGIC):
-        return _DATABASES[database.holds_metrics(path)]
-    if database.is_companion(path):
+    if sample.startswith(MAGIC):
+        return _DATABASES[holds_metrics(path)]
+    if is_companion(path):
         return "binary"
     if kind := next((kind for kind, start in _STARTS.items() if start.match(sample)), ""):
         return kind
@@ -67,3 +69,48 @@ def _is_document(sample: bytes) -> bool:
     except orjson.JSONDecodeError:
         return bool(line_end) and b"NaN" not in first and b"Infinity" not in first
     return False
+
+
+class Reader(Protocol):
+    """Returns what was written since the last poll.
+
+    ``path`` is the file that is read now, ``head`` the start of the log, ``offset`` where the next
+    line starts, ``unread`` and ``size`` the bytes behind it and in all.
+    """
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def head(self) -> bytes: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def unread(self) -> int: ...
+    @property
+    def size(self) -> float: ...
+
+    def poll(self, now: float) -> Block | None:
+        """What is new, or ``None``; ``now`` in seconds since the epoch.
+
+        Raises:
+            OSError: the file is gone or cannot be read.
+        """
+
+    def rewind(self) -> None:
+        """Start again."""
+
+
+def reader_of(kind: str, parts: Parts) -> Reader:
+    """A reader for what ``content`` says is in the files."""
+    match kind:
+        case "events":
+            return Chain(parts, lambda path: Follower(path, EventFrames()))
+        case "document":
+            return Document(parts)
+        case "compressed":
+            return Archive(parts()[-1])
+        case "wandb" | "swanlab":
+            return Follower(parts()[-1], LevelDbRecords())
+        case "database":
+            return Database(parts()[-1])
+    return Follower(parts()[-1])

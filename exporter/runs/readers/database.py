@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from exporter.runs.readers.block import Block, status_of, version
+from exporter.runs.readers.follow import Block, status_of, version
 
 MAGIC = b"SQLite format 3\0"
 ROWS = 1000

@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.readers import follow
-from exporter.runs.readers.block import BLOCK, Block
-from exporter.runs.readers.follow import LAST_LINE_SECONDS, Follower
+from exporter.runs.readers.follow import BLOCK, LAST_LINE_SECONDS, Block, Follower
 
 
 @dataclass

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.readers import Reader, follow, reader_of
-from exporter.runs.readers.block import BLOCK, Block
-from exporter.runs.readers.follow import Chain, Follower
+from exporter.runs.readers import follow
+from exporter.runs.readers.content import Reader, reader_of
+from exporter.runs.readers.follow import BLOCK, Block, Chain, Follower
 
 
 def blocks(reader: Reader) -> list[Block]:

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 
 from exporter.runs.readers.content import content
 from exporter.runs.readers.follow import Follower
-from exporter.runs.readers.leveldb import BLOCK, FILE_HEADER, FIRST, FULL, LAST, MIDDLE, LevelDbRecords
+from exporter.runs.readers.frames import (
+    FIRST,
+    FULL,
+    LAST,
+    LEVELDB_BLOCK,
+    LEVELDB_HEADER,
+    MIDDLE,
+    LevelDbRecords,
+)
 from exporter.runs.signals.record import Ended, Event, Record
 from exporter.runs.sources import recognise_first
 from exporter.runs.sources.protobuf import EIGHT_BYTES, SIZED, VARINT, coded, key
@@ -36,7 +44,7 @@ class Store:
     def add(self, record: bytes) -> None:
         first = True
         while first or record:
-            left = BLOCK - len(self.data) % BLOCK
+            left = LEVELDB_BLOCK - len(self.data) % LEVELDB_BLOCK
             if left < 7:
                 self.data += bytes(left)
                 continue
@@ -134,7 +142,7 @@ def test_a_step_that_no_trainer_made_is_refused() -> None:
 
 @given(st.lists(st.binary(max_size=80_000) | st.binary(max_size=40), max_size=12), st.integers(0, 10**6))
 def test_records_of_any_size_come_back_whole_wherever_the_file_ends(records: list[bytes], cut: int) -> None:
-    store, ends = Store(), [FILE_HEADER]
+    store, ends = Store(), [LEVELDB_HEADER]
     for record in records:
         store.add(record)
         ends.append(len(store.data))
@@ -149,7 +157,7 @@ def test_records_of_any_size_come_back_whole_wherever_the_file_ends(records: lis
 
 
 @pytest.mark.slow
-@given(st.integers(FILE_HEADER, BLOCK - 1))
+@given(st.integers(LEVELDB_HEADER, LEVELDB_BLOCK - 1))
 def test_a_damaged_byte_costs_its_block_and_no_other(place: int) -> None:
     store = Store()
     for number in range(3000):
@@ -161,7 +169,7 @@ def test_a_damaged_byte_costs_its_block_and_no_other(place: int) -> None:
 
     assert set(found) <= set(whole)
     assert [row for row in whole if row >= found[-1]] == [found[-1]]
-    assert len(whole) - len(found) <= BLOCK // 37 + 2
+    assert len(whole) - len(found) <= LEVELDB_BLOCK // 37 + 2
 
 
 @given(

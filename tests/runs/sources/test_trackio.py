@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.readers import reader_of
-from exporter.runs.readers.content import content
+from exporter.runs.readers.content import content, reader_of
 from exporter.runs.signals.record import Event, Record, TotalSteps
 from exporter.runs.sources.trackers import Trackio
 from tests.runs.conftest import Watched

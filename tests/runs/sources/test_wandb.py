@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.readers.block import BLOCK as LONGEST
 from exporter.runs.readers.content import content
+from exporter.runs.readers.follow import BLOCK as LONGEST
 from exporter.runs.readers.follow import Follower
-from exporter.runs.readers.leveldb import LevelDbRecords
+from exporter.runs.readers.frames import LevelDbRecords
 from exporter.runs.signals.numbers import number
 from exporter.runs.signals.record import Ended, Event, Record, Servers, TotalSteps
 from exporter.runs.sources import recognise_first
