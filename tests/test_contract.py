@@ -17,13 +17,12 @@ from exporter.runs.collector import Collector, Settings
 from exporter.runs.discovery.address import AddressMap, Allowed, Allowlist
 from exporter.runs.discovery.http_sd import Discovery
 from exporter.runs.exporter_health import Health, Polled, Samples
-from exporter.runs.files.checkpoints import SavedStep
-from exporter.runs.files.launch import Answer, Launch, Retry
+from exporter.runs.files.launch import Answer, Launch, Retry, SavedStep
+from exporter.runs.logs.processes import RunGPUs
 from exporter.runs.model.overrides import Override, Overrides
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.overview.overview import Overview
 from exporter.runs.overview.panels import DEFAULT, PanelFile
-from exporter.runs.processes.gpu_processes import RunGPUs
 from exporter.runs.registrations.api import Api, Token
 from exporter.runs.registrations.registry import Registry, Store
 from exporter.runs.serve import metrics

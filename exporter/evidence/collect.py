@@ -16,8 +16,8 @@ from exporter.evidence import machine, run, stack
 from exporter.evidence.archive import Archive, unwritable
 from exporter.evidence.bounded import Item, Task, document, run_all
 from exporter.evidence.run import RunLogs
+from exporter.runs.logs.processes import Process
 from exporter.runs.model.run import Options
-from exporter.runs.processes.proc import Process
 from exporter.runs.remote import web
 from exporter.runs.serve.endpoints import unknown
 from exporter.secret_shapes import scrubbed

@@ -13,10 +13,9 @@ from pathlib import Path
 
 from exporter.evidence.bounded import Item, document
 from exporter.evidence.run import tail_of
+from exporter.runs.logs import processes as proc
+from exporter.runs.logs.processes import GPUProcesses, Process
 from exporter.runs.model.run_source import Place
-from exporter.runs.processes import proc as files
-from exporter.runs.processes.gpu_processes import GPUProcesses
-from exporter.runs.processes.proc import Process
 
 PROC = "/proc"
 CGROUPS = Path("/sys/fs/cgroup")
@@ -49,9 +48,9 @@ def holders(wanted: Collection[Path]) -> Iterator[str]:
     """Yield the ids of the processes that have one of these files open for writing."""
     paths = {os.path.realpath(path) for path in wanted}
     own = str(os.getpid())
-    for pid in files.pids(PROC):
+    for pid in proc.pids(PROC):
         if pid != own and any(
-            target in paths and _writes(pid, number) for number, target in files.open_files(PROC, pid)
+            target in paths and _writes(pid, number) for number, target in proc.open_files(PROC, pid)
         ):
             yield pid
 
@@ -109,7 +108,7 @@ def threads(processes: Sequence[Process]) -> Iterator[Item]:
         return
     parts = []
     for process in processes:
-        words = files.command(PROC, process.pid).decode("utf-8", "replace").split("\0")
+        words = proc.command(PROC, process.pid).decode("utf-8", "replace").split("\0")
         parts.append(f"== {process.pid} {process.name}\ncommand: {' '.join(words).strip()}\n")
         parts.append(_text(Path(PROC, str(process.pid), "status")))
         parts.append(f"oom_score: {_text(Path(PROC, str(process.pid), 'oom_score')).strip()}\n")
@@ -127,11 +126,11 @@ def all_processes(own: Collection[int]) -> Iterator[Item]:
     """All processes by name, and those of the run with their command lines."""
     rows = ["pid\tparent\tstate\tmemory MB\tname\tcommand, of the run only\n"]
     page = os.sysconf("SC_PAGE_SIZE")
-    for pid in sorted(files.pids(PROC), key=int):
-        if process := files.process(PROC, pid):
+    for pid in sorted(proc.pids(PROC), key=int):
+        if process := proc.process(PROC, pid):
             resident = _text(Path(PROC, pid, "statm")).split()[1:2]
             megabytes = int(resident[0]) * page >> 20 if resident else 0
-            words = files.command(PROC, pid).decode("utf-8", "replace").replace("\0", " ").strip()
+            words = proc.command(PROC, pid).decode("utf-8", "replace").replace("\0", " ").strip()
             shown = words.replace("\n", " ") if process.pid in own else ""
             rows.append(f"{pid}\t{process.parent}\t{process.state}\t{megabytes}\t{process.name}\t{shown}\n")
     yield Item("machine/processes.txt", PROC, "".join(rows).encode("utf-8", "replace"))

@@ -14,8 +14,8 @@ from exporter.runs.discovery.address import AddressMap, Allowlist
 from exporter.runs.discovery.file_targets import RAY_FILE, VERL_FILE, FileSource, RayFile, VerlFiles
 from exporter.runs.discovery.http_sd import Discovery
 from exporter.runs.discovery.log_targets import LogTargets
-from exporter.runs.files.verdicts import VerdictLog
 from exporter.runs.light.site import Light
+from exporter.runs.light.verdicts import VerdictLog
 from exporter.runs.model.lifecycle import Silence
 from exporter.runs.model.raw_keys import RawRule
 from exporter.runs.model.run import Options

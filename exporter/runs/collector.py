@@ -16,14 +16,13 @@ from exporter.runs.files.mounts import HungError, Mount, Mounts
 from exporter.runs.files.state_file import StateFolder
 from exporter.runs.logs.collection import Logs
 from exporter.runs.logs.log import Log
-from exporter.runs.logs.texts import unstarted
+from exporter.runs.logs.processes import GPUProcesses, RunGPUs, Writers
+from exporter.runs.logs.states import unstarted
 from exporter.runs.model.lifecycle import Silence
 from exporter.runs.model.run import Options
 from exporter.runs.model.run_limit import MOST_RUNS, RunLimit
 from exporter.runs.model.run_set import RunSet
 from exporter.runs.model.run_source import Judge, Place, RunSource
-from exporter.runs.processes.gpu_processes import GPUProcesses, RunGPUs
-from exporter.runs.processes.writers import Writers
 from exporter.runs.remote import Target
 from exporter.runs.remote.page import MonitorPage
 from exporter.runs.remote.polled import Feed, Polling, RegisteredPages

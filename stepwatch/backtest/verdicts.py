@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from exporter.runs.files.verdicts import WORDS, Verdict
+from exporter.runs.light.verdicts import WORDS, Verdict
 from stepwatch.backtest.command import prepared
 from stepwatch.backtest.replay import find
 from stepwatch.backtest.server import Progress

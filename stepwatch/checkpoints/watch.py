@@ -14,8 +14,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from exporter.runs.files import checkpoints as noted
-from exporter.runs.files.checkpoints import MOST, SavedStep
+from exporter.runs.files import launch
+from exporter.runs.files.launch import MOST_CHECKPOINTS, SavedStep
 from stepwatch.checkpoints import layouts
 from stepwatch.checkpoints.layouts import Checkpoint
 from stepwatch.checkpoints.order import ROOT, Order
@@ -95,10 +95,10 @@ class Watcher:
         own = [SavedStep(each.name, each.step) for each in complete]
         names = {each.name for each in own}
         kept = [each for each in self._kept if each.name.rpartition("/")[2] not in names]
-        found = sorted([*kept, *own[-(MOST - len(kept)) :]], key=lambda each: each.step)
+        found = sorted([*kept, *own[-(MOST_CHECKPOINTS - len(kept)) :]], key=lambda each: each.step)
         if found != self._noted and (found or self._noted):
             with suppress(OSError):
-                noted.write(Path(self._order.log), found)
+                launch.write_checkpoints(Path(self._order.log), found)
                 self._noted = found
 
     def _keep(self, complete: Sequence[Checkpoint], *, ended: bool) -> None:

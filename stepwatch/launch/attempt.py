@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from exporter.runs.files import checkpoints
+from exporter.runs.files import launch
 from exporter.runs.files.launch import Answer, Request, Retry
 from stepwatch.launch.failures import classify
 from stepwatch.launch.keeper import GRACE_SECONDS, Keeper, Report, descendants, end_all
@@ -200,7 +200,7 @@ class Attempt:
         """Answer the request for a checkpoint, if one is complete that was not there before."""
         if self._saving:
             request, before = self._saving
-            names = (each.name for each in checkpoints.read(self._log))
+            names = (each.name for each in launch.read_checkpoints(self._log))
             if new := next((name for name in names if name not in before and "/" not in name), ""):
                 self._record.answer(replace(Answer.to(request), reason=new))
                 self._saving = None

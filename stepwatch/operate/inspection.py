@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from exporter.runs.logs import find
 from exporter.runs.logs.find import Found
-from exporter.runs.logs.grouping import STATE_FILE
-from exporter.runs.logs.names import printable, run_names
+from exporter.runs.logs.names import STATE_FILE, printable, run_names
 from exporter.runs.model.raw_keys import RawRule
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.model.run_set import RunSet

@@ -13,8 +13,8 @@ from exporter.runs.exporter_health import Health
 from exporter.runs.files.state_file import StateFolder
 from exporter.runs.logs import find
 from exporter.runs.logs.find import Found
-from exporter.runs.logs.grouping import gathered
 from exporter.runs.logs.log import Log
+from exporter.runs.logs.names import gathered
 from exporter.runs.model.run import Options
 from exporter.runs.model.run_set import RunSet, RunSets
 from exporter.runs.readers.follow import LAST_LINE_SECONDS

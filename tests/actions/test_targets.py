@@ -16,7 +16,7 @@ import pytest
 
 from exporter.actions.policy import Action, Attempt
 from exporter.actions.targets import Group, RayJob, Saving, TargetError, Wrapped, find
-from exporter.runs.files import checkpoints
+from exporter.runs.files import launch
 from stepwatch.system.environment import CHECKOUT
 from tests.real.ending import ended
 from tests.real.listening import Listening
@@ -141,7 +141,7 @@ def test_a_checkpoint_that_was_asked_for_is_waited_for(
     trainer = [sys.executable, "-c", SAVER, str(out), how]
     with ended() as started:
         started.append(subprocess.Popen([*run, "--checkpoints", str(out), "--", *trainer], cwd=CHECKOUT))
-        eventually(lambda: [each.name for each in checkpoints.read(log)] == ["checkpoint-10"])
+        eventually(lambda: [each.name for each in launch.read_checkpoints(log)] == ["checkpoint-10"])
         target = find("a", log, [])
         assert isinstance(target, Wrapped)
         with pytest.raises(TargetError, match=r"Fix: set actions\.checkpoint_signal"):

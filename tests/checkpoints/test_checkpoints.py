@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.files import checkpoints as noted
+from exporter.runs.files import launch
 from exporter.runs.model.run import Options
 from stepwatch.checkpoints import scores
 from stepwatch.checkpoints.keeping import keep
@@ -72,7 +72,7 @@ def go(folder: Path, *steps: int) -> None:
 
 
 def complete(folder: Path) -> list[str]:
-    return [each.name for each in noted.read(folder / "runs" / "a.log")]
+    return [each.name for each in launch.read_checkpoints(folder / "runs" / "a.log")]
 
 
 def kept(folder: Path) -> list[str]:
@@ -192,7 +192,7 @@ def test_what_is_being_written_or_deleted_is_not_complete(
     (place / "optimizer.pt").unlink()
     for _ in range(3):
         watcher.look()
-    assert noted.read(tmp_path / "a.log") == ()
+    assert launch.read_checkpoints(tmp_path / "a.log") == ()
     assert seen == [["checkpoint-5"]]
     saving.transformers(tmp_path / "e", 6)
     for _ in range(2):
@@ -203,21 +203,21 @@ def test_what_is_being_written_or_deleted_is_not_complete(
 def test_the_last_checkpoint_needs_no_second_look(tmp_path: Path, watcher: Watcher) -> None:
     saving.transformers(tmp_path / "e", 5)
     watcher.look(ended=True)
-    assert noted.read(tmp_path / "a.log") == (noted.SavedStep("checkpoint-5", 5),)
+    assert launch.read_checkpoints(tmp_path / "a.log") == (launch.SavedStep("checkpoint-5", 5),)
 
 
 def test_a_long_list_is_cut_at_its_old_end(tmp_path: Path, watcher: Watcher) -> None:
     for step in range(1, 31):
         saving.transformers(tmp_path / "e", step, size=1)
     watcher.look(ended=True)
-    steps = [each.step for each in noted.read(tmp_path / "a.log")]
+    steps = [each.step for each in launch.read_checkpoints(tmp_path / "a.log")]
     assert steps == list(range(11, 31))
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"complete": 3}', '{"complete": [["a", "b"]]}'])
 def test_a_damaged_note_says_nothing(tmp_path: Path, content: str) -> None:
     (tmp_path / "a.log.checkpoints").write_text(content)
-    assert noted.read(tmp_path / "a.log") == ()
+    assert launch.read_checkpoints(tmp_path / "a.log") == ()
 
 
 def log(folder: Path, values: dict[int, dict[str, float]]) -> Path:

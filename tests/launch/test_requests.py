@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.files import checkpoints, launch
+from exporter.runs.files import launch
 from tests.checkpoints import saving
 from tests.real.ending import end
 from tests.real.waiting import eventually
@@ -168,7 +168,7 @@ def test_a_trainer_that_handles_the_signal_is_asked_for_a_checkpoint_and_goes_on
     saving.transformers(run.folder / "out", 10)  # is being saved when another is asked for
     launch.ask(run.log, launch.Request("1", "checkpoint", 1, "stepwatch", "", "SIGUSR1"))
     eventually(lambda: (run.folder / "asked").exists() and (run.folder / "asked").read_text() == "x")
-    eventually(lambda: [each.step for each in checkpoints.read(run.log)] == [10])
+    eventually(lambda: [each.step for each in launch.read_checkpoints(run.log)] == [10])
     run.ask("continue")
     assert "1" not in launch.answers(run.log)
     saving.transformers(run.folder / "out", 11)

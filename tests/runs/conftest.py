@@ -8,8 +8,8 @@ import pytest
 
 from exporter.runs import collector as watch_module
 from exporter.runs.collector import Collector, Settings
+from exporter.runs.logs.processes import Writers
 from exporter.runs.model.run import Options
-from exporter.runs.processes.writers import Writers
 from tests.runs.scrape import Scrape
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from exporter.runs.collector import Collector, Settings
-from exporter.runs.processes.writers import Writers
+from exporter.runs.logs.processes import Writers
 from exporter.runs.readers import follow as follow_module
 from tests.real.waiting import HANG_SECONDS, in_time
 from tests.runs.conftest import Clock, Watched

@@ -7,6 +7,9 @@ compared, which another namespace or machine would number differently.
 For the same reason a wrapper is asked by a file: ``NAME.log.request`` holds one request as a JSON object. The
 wrapper takes it within a second, does what it asks, and answers in its own file. Exporters only read; the
 service `actions` asks.
+
+The file ``NAME.log.checkpoints`` lists the trainer's checkpoints. It is replaced as a whole, by a rename. The
+exporter reads it, and never the checkpoints: those may lie on a disk that it does not see.
 """
 
 from __future__ import annotations
@@ -18,20 +21,20 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import NoneType
-from typing import Any
-
-from exporter.runs.files import checkpoints
-from exporter.runs.files.checkpoints import SavedStep
+from typing import Any, NamedTuple
 
 SUFFIX = ".launch"
 REQUEST_SUFFIX = ".request"
+CHECKPOINTS_SUFFIX = ".checkpoints"
+MOST_CHECKPOINTS = 20
+"""That are listed: the last ones, and those that are kept."""
 MOST_BYTES = 65536
-"""Of the end of the file: the last start and its end are far shorter."""
+"""Read of a file. Of the launch file these are the last: a start and its end are far shorter."""
 ACTIONS = {
     "stop": "stopped",
     "kill": "killed",
@@ -123,6 +126,18 @@ class Retry:
     def fields(self) -> dict[str, object]:
         """As the file has it."""
         return {"retry": self.number, "max_retries": self.of, "cause": self.cause, "at": self.at}
+
+
+class SavedStep(NamedTuple):
+    """A complete checkpoint.
+
+    Attributes:
+        name: Its folder, below the trainer's, or beside it where it is one that is kept.
+        step: The training step after which it was saved.
+    """
+
+    name: str
+    step: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +257,7 @@ def read(log: Path) -> Launch | None:
                 known["paused"] = answer if answer.action == "pause" else None
     if known.keys() < _START.keys():
         return None
-    return Launch(**known, held=held, log=str(log), checkpoints=checkpoints.read(log))
+    return Launch(**known, held=held, log=str(log), checkpoints=read_checkpoints(log))
 
 
 def _retry(line: Mapping[str, Any]) -> Retry | None:
@@ -329,3 +344,27 @@ def _is_locked(file: int) -> bool | None:
     except OSError as error:
         return True if error.errno in (errno.EWOULDBLOCK, errno.EACCES) else None
     return False
+
+
+def read_checkpoints(log: Path) -> tuple[SavedStep, ...]:
+    """Return the checkpoints of a log, the oldest first; none where nothing of use is noted."""
+    with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
+        file = os.open(f"{log}{CHECKPOINTS_SUFFIX}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            found = json.loads(os.read(file, MOST_BYTES))["complete"]
+        finally:
+            os.close(file)
+        return tuple(SavedStep(str(name)[:200], int(step)) for name, step in found[:MOST_CHECKPOINTS])
+    return ()
+
+
+def write_checkpoints(log: Path, checkpoints: Sequence[SavedStep]) -> None:
+    """Note the checkpoints of a log.
+
+    Raises:
+        OSError: The folder of the log cannot be written to.
+    """
+    path = Path(f"{log}{CHECKPOINTS_SUFFIX}")
+    written = path.with_name(f".{path.name}.new")
+    written.write_text(f"{json.dumps({'complete': checkpoints})}\n", encoding="utf-8")
+    written.replace(path)

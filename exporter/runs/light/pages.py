@@ -16,9 +16,8 @@ from markupsafe import Markup
 
 from exporter.drawing import pages, svg
 from exporter.drawing.chart import Chart, rank, thinned
-from exporter.runs.files.verdicts import WORDS, Verdict
 from exporter.runs.light import formatting
-from exporter.runs.light.verdicts import NOTE_CHARACTERS
+from exporter.runs.light.verdicts import NOTE_CHARACTERS, WORDS, Verdict
 from exporter.runs.overview.models import (
     Firing,
     Health,

@@ -13,9 +13,8 @@ import orjson
 
 from exporter.http.message import Answer, Request, text
 from exporter.http.routes import Table
-from exporter.runs.files.verdicts import Verdict, VerdictLog
 from exporter.runs.light import formatting
-from exporter.runs.light.verdicts import Verdicts
+from exporter.runs.light.verdicts import Verdict, VerdictLog, Verdicts
 from exporter.runs.logs.names import nearest
 from exporter.runs.overview.models import Firing, RunId, RunSummary, meant, ordered
 from exporter.runs.overview.overview import Overview

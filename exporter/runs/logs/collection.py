@@ -18,13 +18,13 @@ from exporter.runs.files.notice import Notice, Refusal, refusal
 from exporter.runs.files.state_file import About, StateFolder
 from exporter.runs.logs.find import Found
 from exporter.runs.logs.log import Log
+from exporter.runs.logs.processes import Writers
 from exporter.runs.logs.searcher import DISCOVER_SECONDS, Branch, Searcher, Starts, Time
 from exporter.runs.logs.states import RunStates
 from exporter.runs.model.run import Options
 from exporter.runs.model.run_limit import Followed, LeftOut, Priority, RunLimit
 from exporter.runs.model.run_set import RunSet
 from exporter.runs.model.run_source import Judge, Sighting
-from exporter.runs.processes.writers import Writers
 
 READ_SECONDS = 1.0
 """How long one look reads at most: runs are shown, and SIGTERM takes effect, during a cold start too."""

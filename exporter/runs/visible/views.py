@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from exporter.runs.files.launch import Launch
 from exporter.runs.logs.names import printable, run_name, run_names
-from exporter.runs.logs.texts import explains
+from exporter.runs.logs.processes import RunGPUs
+from exporter.runs.logs.states import explains
 from exporter.runs.model.run import Run
 from exporter.runs.model.run_source import Place, Sighting
-from exporter.runs.processes.gpu_processes import RunGPUs
 from exporter.runs.signals.candidates import ENOUGH_RECORDS
 from exporter.runs.stats.catalogue import JUDGED
 from exporter.runs.visible.duplicates import merged

@@ -6,8 +6,8 @@ import pytest
 
 from exporter.http.routes import Routes
 from exporter.http.server import Server, ServerThread
-from exporter.runs.files.verdicts import VerdictLog
 from exporter.runs.light.site import Light
+from exporter.runs.light.verdicts import VerdictLog
 from tests.runs.light.browser import Browser, started
 from tests.runs.light.stories import Reported
 

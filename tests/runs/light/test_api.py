@@ -10,8 +10,8 @@ import pytest
 
 from exporter.http.message import Answer, Request
 from exporter.http.routes import Routes
-from exporter.runs.files.verdicts import VerdictLog
 from exporter.runs.light.site import Light
+from exporter.runs.light.verdicts import VerdictLog
 from exporter.runs.overview.models import Omitted
 from tests.runs.light.stories import EXPLOSION, HEALTHS, Reported, sick, summary
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from exporter.http.message import Answer, Request
 from exporter.http.routes import Routes
-from exporter.runs.files import verdicts
-from exporter.runs.files.verdicts import FullError, Verdict, VerdictLog
+from exporter.runs.light import verdicts
 from exporter.runs.light.site import Light
+from exporter.runs.light.verdicts import FullError, Verdict, VerdictLog
 from tests.real.disk import fill, small_disk
 from tests.runs.light.stories import Reported, sick
 

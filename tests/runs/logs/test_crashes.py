@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.processes.writers import Writers
+from exporter.runs.logs.processes import Writers
 from exporter.runs.signals.record import TotalSteps
 from exporter.runs.sources.console import preamble
 from tests.runs.conftest import Clock, Watched

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from exporter.runs.logs import find
-from exporter.runs.logs.grouping import gathered
-from exporter.runs.logs.names import run_names
+from exporter.runs.logs.names import gathered, run_names
 
 Make = Callable[..., Path]
 

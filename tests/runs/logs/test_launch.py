@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.files import checkpoints, launch
-from exporter.runs.files.checkpoints import SavedStep
+from exporter.runs.files import launch
+from exporter.runs.files.launch import SavedStep
 from stepwatch.launch.keeper import descendants
 from tests.runs.conftest import Watched
 from tests.runs.lines import append, console, measured, verl_json
@@ -63,13 +63,15 @@ def test_its_complete_checkpoints_are_served_as_they_come_and_go(folder: Path, w
     page, process = watched(proc=Path("/proc")), wrapped(folder, "true")
     found = until(page, lambda found: found.value("rl_step", run="a") == 5)
     assert found.all("rl_run_checkpoint_step") == {}
-    checkpoints.write(folder / "a.log", [SavedStep("e.best/global_step_2", 2), SavedStep("global_step_4", 4)])
+    launch.write_checkpoints(
+        folder / "a.log", [SavedStep("e.best/global_step_2", 2), SavedStep("global_step_4", 4)]
+    )
 
     found = page.look(2.0)
     assert found.value("rl_run_checkpoint_step", run="a", checkpoint="e.best/global_step_2") == 2
     assert found.value("rl_run_checkpoint_step", run="a", checkpoint="global_step_4") == 4
     assert found.runs() == {"a"}
-    checkpoints.write(folder / "a.log", [SavedStep("global_step_4", 4)])
+    launch.write_checkpoints(folder / "a.log", [SavedStep("global_step_4", 4)])
     go(folder)
     process.wait(60)
     found = page.look(2.0)

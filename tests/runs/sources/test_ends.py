@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from exporter.runs.collector import Collector, Settings
-from exporter.runs.processes.writers import Writers
+from exporter.runs.logs.processes import Writers
 from tests.real.waiting import eventually
 from tests.runs.conftest import Clock, Watched
 from tests.runs.scrape import Scrape

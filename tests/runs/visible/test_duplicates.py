@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.runs.logs.processes import CONFIRMATIONS
 from exporter.runs.model.fingerprint import AGREEING_STEPS, STEPS, TIME, Fingerprint
-from exporter.runs.processes.writers import CONFIRMATIONS
 from exporter.runs.visible.duplicates import COMPARE_SECONDS
 from tests.runs.conftest import Clock, Watched
 from tests.runs.fake_proc import pretend

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from exporter.pid_namespace import pid_namespace
-from exporter.runs.processes.gpu_processes import MOST_PROCESSES, GPUProcesses, RunGPUs
+from exporter.runs.logs.processes import MOST_PROCESSES, GPUProcesses, RunGPUs
 from tests.runs.conftest import Watched
 from tests.runs.fake_proc import pretend
 from tests.runs.lines import console, measured, verl_json

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.processes import proc as process_files
-from exporter.runs.processes.writers import CONFIRMATIONS, SEARCH_SECONDS, Writers
+from exporter.runs.logs import processes as process_files
+from exporter.runs.logs.processes import CONFIRMATIONS, SEARCH_SECONDS, Writers
 from tests.runs.fake_proc import pretend
 
 Start = Callable[[str], "subprocess.Popen[str]"]
