@@ -27,9 +27,9 @@ from exporter.runs.registrations.api import Api, Token
 from exporter.runs.registrations.registry import Registry, Store
 from exporter.runs.serve import metrics
 from exporter.runs.serve.metrics import FAMILIES, RunText, page
+from exporter.runs.serve.views import View
 from exporter.runs.signals.record import Record, TotalSteps
 from exporter.runs.stats.catalogue import MOST_SERIES, STATISTIC_HELP, STATISTICS, Hold
-from exporter.runs.visible.views import View
 from exporter.watchdog import finding
 from stepwatch.alerts.model.runs import CLOCK_RATIO, RECORDED
 from stepwatch.operate import logfiles

@@ -23,13 +23,11 @@ from exporter.runs.model.run import Options
 from exporter.runs.model.run_limit import MOST_RUNS, RunLimit
 from exporter.runs.model.run_set import RunSet
 from exporter.runs.model.run_source import Judge, Place, RunSource
-from exporter.runs.remote import Target
 from exporter.runs.remote.page import MonitorPage
-from exporter.runs.remote.polled import Feed, Polling, RegisteredPages
+from exporter.runs.remote.polled import Feed, Polling, RegisteredPages, Target
 from exporter.runs.serve.endpoints import UnknownRunError
 from exporter.runs.serve.metrics import RunText, page
-from exporter.runs.visible.duplicates import Duplicates
-from exporter.runs.visible.views import Selection, Unmapped, View, select
+from exporter.runs.serve.views import Duplicates, Selection, Unmapped, View, select
 
 Listener = Callable[[Iterable[View], Iterable[Log]], None]
 """Gets the runs that are shown and all logs, after each look, while the lock is held."""

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from exporter.runs.discovery.address import Allowlist
 from exporter.runs.discovery.target_registry import ROLLOUT, Target
 from exporter.runs.logs.log import Log
+from exporter.runs.serve.views import View
 from exporter.runs.signals.record import Servers
-from exporter.runs.visible.views import View
 
 
 class _Mention(NamedTuple):

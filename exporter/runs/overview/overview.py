@@ -32,9 +32,9 @@ from exporter.runs.overview.models import (
 from exporter.runs.overview.panels import Limit, Line, Panel, PanelFile, Panels, Query
 from exporter.runs.overview.pollers import Actions, Silences, Watchdog
 from exporter.runs.overview.prometheus import NO_PAST, Past, Prometheus, Span
+from exporter.runs.serve.views import View
 from exporter.runs.signals.candidates import ENOUGH_RECORDS
 from exporter.runs.stats.statistics import is_measured
-from exporter.runs.visible.views import View
 
 Views = Callable[[], AbstractContextManager[Collection[View]]]
 """Gives the runs that are shown, which do not change while the context lasts."""

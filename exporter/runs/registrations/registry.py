@@ -24,7 +24,7 @@ from exporter.runs.registrations.registration import (
     RefusedError,
     RegistrationRequest,
 )
-from exporter.runs.visible.views import View
+from exporter.runs.serve.views import View
 
 logger = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ from exporter.http.exposition import Family, Sample, escape, header, lines, numb
 from exporter.runs import signals
 from exporter.runs.files.launch import Launch
 from exporter.runs.model.run import Run
+from exporter.runs.serve.views import View
 from exporter.runs.stats.catalogue import (
     MOST_SERIES,
     RUN_FAMILIES,
@@ -18,7 +19,6 @@ from exporter.runs.stats.catalogue import (
     Statistic,
 )
 from exporter.runs.stats.statistics import is_measured
-from exporter.runs.visible.views import View
 
 FAMILIES: tuple[Family, ...] = (
     *RUN_FAMILIES,

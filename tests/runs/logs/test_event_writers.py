@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.runs.logs.test_writers import looked
 
 from exporter.runs.logs.processes import CONFIRMATIONS, Writers
 from tests.runs.conftest import Watched
+from tests.runs.logs.test_writers import looked
 
 Watching = Callable[..., Watched]
 

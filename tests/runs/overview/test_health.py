@@ -9,7 +9,7 @@ from exporter.runs.overview.models import Firing, Health, Range, RunAction, RunI
 from exporter.runs.overview.overview import RunHistory, summary
 from exporter.runs.overview.panels import BARE, Panels, Query
 from exporter.runs.overview.prometheus import Answers, Past
-from exporter.runs.visible.views import View
+from exporter.runs.serve.views import View
 from tests.backtest.conftest import exploding_kl, wavering
 from tests.runs.overview.conftest import Values, asked, limit, panels, run
 

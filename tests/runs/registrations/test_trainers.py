@@ -18,8 +18,8 @@ from exporter.runs.model.run_limit import MOST_RUNS, RunLimit
 from exporter.runs.model.run_source import Judge
 from exporter.runs.remote.polled import AWAY_SECONDS, MOST_PAGES, Polling, RegisteredPages
 from exporter.runs.remote.web import PollError
+from exporter.runs.serve.views import View
 from exporter.runs.signals.record import Event, Record
-from exporter.runs.visible.views import View
 from tests.real import eventually
 from tests.runs.polled import FakeTarget
 

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.remote import mlflow, tracking
-from exporter.runs.remote.mlflow import History, Mlflow
-from exporter.runs.remote.tracking import Entry
+from exporter.runs.remote import mlflow
+from exporter.runs.remote.mlflow import Entry, History, Mlflow
 from exporter.runs.remote.web import Answer, PollError
 from exporter.runs.signals.numbers import number
 from exporter.runs.signals.record import Ended, Event, Record, is_step
@@ -72,13 +71,13 @@ def _experiment(client: MlflowClient, server: str, request: pytest.FixtureReques
 def _asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The methods of the requests that go out."""
     asked: list[str] = []
-    get = tracking.web.get
+    get = mlflow.web.get
 
     def listening(url: str, *rest: Any) -> Answer:
         asked.append(url.partition("/mlflow/")[2].partition("?")[0])
         return get(url, *rest)
 
-    monkeypatch.setattr(tracking.web, "get", listening)
+    monkeypatch.setattr(mlflow.web, "get", listening)
     return asked
 
 
@@ -177,7 +176,7 @@ def test_a_full_page_is_not_an_end_of_the_history(experiment: Experiment) -> Non
 def test_more_runs_than_one_answer_holds_are_all_found(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracking, "_RUNS", 2)
+    monkeypatch.setattr(mlflow, "_RUNS", 2)
     for name in "abcde":
         experiment.log(experiment.run(name), 1, reward=0.5)
 
@@ -352,7 +351,7 @@ def test_a_poll_that_fails_half_way_loses_nothing(
     for name, started in (("a", NOW), ("b", NOW + 1)):
         experiment.log(experiment.run(name, started), 1, 2, reward=0.5, kl=0.1)
     watch = experiment.watch()
-    get, left = tracking.web.get, 6  # an experiment, two searches, three of four histories
+    get, left = mlflow.web.get, 6  # an experiment, two searches, three of four histories
 
     def failing(url: str, *rest: Any) -> Answer:
         nonlocal left
@@ -362,7 +361,7 @@ def test_a_poll_that_fails_half_way_loses_nothing(
         return get(url, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(tracking.web, "get", failing)
+        patch.setattr(mlflow.web, "get", failing)
         with pytest.raises(PollError, match="gone"):
             watch.poll()
 
@@ -438,7 +437,7 @@ def test_arbitrary_answers_give_events_or_an_error_and_nothing_else(
         return Answer(left.pop(0), "")
 
     with monkeypatch.context() as patch:
-        patch.setattr(tracking.web, "get", get)
+        patch.setattr(mlflow.web, "get", get)
         watch = Mlflow("http://tracking", experiments=("e",), run_ids=("r",))
         for _ in range(3):
             with suppress(PollError):
@@ -465,7 +464,7 @@ def test_a_run_with_arbitrary_numbers_gives_records_of_steps(
         return Answer(json.dumps(answers[url.partition("/mlflow/")[2].partition("?")[0]]).encode(), "")
 
     with monkeypatch.context() as patch, suppress(PollError):
-        patch.setattr(tracking.web, "get", get)
+        patch.setattr(mlflow.web, "get", get)
         events = Mlflow("http://tracking", run_ids=("r",), since=1e300).poll()
         assert all(is_step(step) for step in steps(events))
 
@@ -487,7 +486,7 @@ def test_a_server_that_has_always_the_same_next_page_comes_to_an_end(monkeypatch
         "next_page_token": "again",
         "experiment": {"experiment_id": "1", "name": "e"},
     }
-    monkeypatch.setattr(tracking.web, "get", lambda *_: Answer(json.dumps(answer).encode(), ""))
+    monkeypatch.setattr(mlflow.web, "get", lambda *_: Answer(json.dumps(answer).encode(), ""))
 
     assert Mlflow("http://tracking", experiments=("e",)).poll() == [
         Record(1, {"reward": 0.5}, NOW / 1000, run="e/r")

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from exporter.runs.remote import poller as module
+from exporter.runs.remote import polled as module
 from exporter.runs.remote.page import Page
-from exporter.runs.remote.poller import Poller
+from exporter.runs.remote.polled import Poller
 from exporter.runs.remote.web import PollError
 from exporter.runs.signals.record import Event, Record
 from tests.real.waiting import HANG_SECONDS, eventually, in_time

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from exporter.runs.exporter_health import Health
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.serve.metrics import FAMILIES, RunText, page
+from exporter.runs.serve.views import View
 from exporter.runs.signals.record import Ended, Record, TotalSteps
 from exporter.runs.stats.catalogue import STATISTICS
-from exporter.runs.visible.views import View
 from tests.runs.conftest import Watched
 from tests.runs.lines import KEYS, append, console, measured
 from tests.runs.scrape import Scrape

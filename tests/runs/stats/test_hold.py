@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.serve.metrics import Chunks, RunText
+from exporter.runs.serve.views import View
 from exporter.runs.signals.record import Record
 from exporter.runs.stats.catalogue import STATISTICS, Hold, Statistic
 from exporter.runs.stats.statistics import Held
-from exporter.runs.visible.views import View
 from tests.runs.lines import KEYS
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.serve.metrics import RunText
+from exporter.runs.serve.views import View
 from exporter.runs.signals.record import Record
 from exporter.runs.stats.catalogue import (
     NOT_FINITE_SIGNALS,
@@ -23,7 +24,6 @@ from exporter.runs.stats.catalogue import (
     Statistic,
 )
 from exporter.runs.stats.statistics import SignalStatistics, by_signal
-from exporter.runs.visible.views import View
 from tests.runs import naive
 from tests.runs.lines import KEYS
 

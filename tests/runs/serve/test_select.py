@@ -9,14 +9,14 @@ import pytest
 
 from exporter.runs.collector import Collector
 from exporter.runs.remote.polled import Feed
+from exporter.runs.serve.views import Selection, select
 from exporter.runs.signals.record import Event, Record
-from exporter.runs.visible.views import Selection, select
 from tests.real.waiting import eventually
 from tests.runs.conftest import Clock, Watched
 from tests.runs.lines import append, console, measured, verl_json
 from tests.runs.logs.test_crashes import TOTAL, TRACEBACK
 from tests.runs.polled import FakeTarget
-from tests.runs.visible.test_duplicates import reported
+from tests.runs.serve.test_duplicates import reported
 
 DAY = 24 * 3600.0
 

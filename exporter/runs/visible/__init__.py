@@ -1,1 +1,0 @@
-"""Runs as they are shown: which, under which name, once each."""
