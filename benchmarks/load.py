@@ -12,7 +12,7 @@ from threading import Event, Thread
 
 from benchmarks import logs
 from benchmarks.measure import RunExporter, memory, python, shares, table
-from exporter.runs.model.run_limit import MOST_RUNS
+from exporter.runs.model.run_set import MOST_RUNS
 
 OLD, LIVE = 10_000, 100
 STEP_SECONDS, SCRAPE_SECONDS, SCRAPES = 10.0, 5.0, 12

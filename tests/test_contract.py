@@ -16,17 +16,16 @@ from exporter.runs import signals
 from exporter.runs.collector import Collector, Settings
 from exporter.runs.discovery.address import AddressMap, Allowed, Allowlist
 from exporter.runs.discovery.http_sd import Discovery
-from exporter.runs.exporter_health import Health, Polled, Samples
 from exporter.runs.files.launch import Answer, Launch, Retry, SavedStep
 from exporter.runs.logs.processes import RunGPUs
-from exporter.runs.model.overrides import Override, Overrides
+from exporter.runs.model.exporter_health import Health, Polled, Samples
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.overview.overview import Overview
 from exporter.runs.overview.panels import DEFAULT, PanelFile
 from exporter.runs.registrations.api import Api, Token
 from exporter.runs.registrations.registry import Registry, Store
 from exporter.runs.serve import metrics
-from exporter.runs.serve.metrics import FAMILIES, RunText, page
+from exporter.runs.serve.metrics import FAMILIES, Override, Overrides, RunText, page
 from exporter.runs.serve.views import View
 from exporter.runs.signals.record import Record, TotalSteps
 from exporter.runs.stats.catalogue import MOST_SERIES, STATISTIC_HELP, STATISTICS, Hold
@@ -225,10 +224,7 @@ def test_the_runbook_says_of_each_alert_what_it_means_and_what_to_do() -> None:
 
 def _full_run(*more: str, broken: Collection[str] = ("grad_norm",)) -> Run:
     """A run whose trainer logs every signal, keys of its own and ``more``, with a resume and NaN."""
-    overrides = Overrides([Override.read({"runs": ".*", "limits": {"KL": {"warning.above": 0.5}}})])
-    run = Run(
-        "json_list", "trl", Options(15.0, {name: [name] for name in signals.NAMES}, overrides=overrides)
-    )
+    run = Run("json_list", "trl", Options(15.0, {name: [name] for name in signals.NAMES}))
     run.take(TotalSteps(1000), Clock(0.0, 0.0, live=True))
     others = ("rewards/format/mean", "rewards/format/std", "eval_gsm8k_runtime", "env/depth", *more)
     run.mark(1.0, "new data")
@@ -262,7 +258,8 @@ def _exported(run: Run) -> str:
     retry = Retry(1, 3, "network error", 90.0)
     waiting = Launch(1, 1.0, 73.0, exit_code=1, held=True, paused=paused, retry=retry, waits=True)
     waits = View("c", Run("verl_console", "", Options()), "running", writer=None, launch=waiting)
-    chunks = [RunText().chunks(each, 73.0) for each in (view, unread, waits)]
+    overrides = Overrides([Override.read({"runs": view.name, "limits": {"KL": {"warning.above": 0.5}}})])
+    chunks = [RunText(overrides).chunks(each, 73.0) for each in (view, unread, waits)]
     return page(chunks, health.samples()).decode()
 
 

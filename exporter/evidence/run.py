@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from exporter.evidence.bounded import Item
-from exporter.runs.exporter_health import Health
 from exporter.runs.files import launch
 from exporter.runs.files.state_file import StateFolder
 from exporter.runs.logs import find
 from exporter.runs.logs.find import Found
 from exporter.runs.logs.log import Log
 from exporter.runs.logs.names import gathered, printable, run_name
+from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.model.run_set import RunSet
 from exporter.runs.readers.content import content

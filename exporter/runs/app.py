@@ -16,9 +16,9 @@ from exporter.runs.discovery.http_sd import Discovery
 from exporter.runs.discovery.log_targets import LogTargets
 from exporter.runs.light.site import Light
 from exporter.runs.light.verdicts import VerdictLog
-from exporter.runs.model.lifecycle import Silence
 from exporter.runs.model.raw_keys import RawRule
 from exporter.runs.model.run import Options
+from exporter.runs.model.run_source import Silence
 from exporter.runs.overview.models import Omitted
 from exporter.runs.overview.overview import Overview
 from exporter.runs.overview.panels import PanelFile
@@ -99,12 +99,8 @@ def _settings(options: Namespace, registry: Registry) -> Settings:
         state_folder=options.state_dir,
         forget_after=options.forget_after,
         silence=Silence(options.silence, options.silence_intervals),
-        options=Options(
-            options.hold,
-            options.signals,
-            RawRule(options.raw_allow, options.raw_limit),
-            overrides=options.overrides,
-        ),
+        options=Options(options.hold, options.signals, RawRule(options.raw_allow, options.raw_limit)),
+        overrides=options.overrides,
         targets=(*options.pages, *options.mlflow),
         registered=registry.trainers,
         reached=AddressMap(options.loopback).of_prometheus,

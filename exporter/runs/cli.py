@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 from exporter.options import CommandLine, not_negative, number, port, positive, switch, text
 from exporter.runs.discovery.address import Allowed
-from exporter.runs.model.overrides import Override, Overrides
 from exporter.runs.overview import panels
 from exporter.runs.remote.mlflow import Mlflow
 from exporter.runs.remote.page import Page
 from exporter.runs.remote.web import is_usable
+from exporter.runs.serve.metrics import Override, Overrides
 from exporter.runs.signals import NAMES
 from exporter.secret_shapes import masked, masked_url
 

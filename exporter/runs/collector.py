@@ -11,22 +11,20 @@ from pathlib import Path
 from threading import Lock
 from urllib.parse import urlsplit
 
-from exporter.runs.exporter_health import Health
 from exporter.runs.files.mounts import HungError, Mount, Mounts
 from exporter.runs.files.state_file import StateFolder
 from exporter.runs.logs.collection import Logs
 from exporter.runs.logs.log import Log
 from exporter.runs.logs.processes import GPUProcesses, RunGPUs, Writers
 from exporter.runs.logs.states import unstarted
-from exporter.runs.model.lifecycle import Silence
+from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Options
-from exporter.runs.model.run_limit import MOST_RUNS, RunLimit
-from exporter.runs.model.run_set import RunSet
-from exporter.runs.model.run_source import Judge, Place, RunSource
+from exporter.runs.model.run_set import MOST_RUNS, RunLimit, RunSet
+from exporter.runs.model.run_source import Judge, Place, RunSource, Silence
 from exporter.runs.remote.page import MonitorPage
 from exporter.runs.remote.polled import Feed, Polling, RegisteredPages, Target
 from exporter.runs.serve.endpoints import UnknownRunError
-from exporter.runs.serve.metrics import RunText, page
+from exporter.runs.serve.metrics import NO_OVERRIDES, Overrides, RunText, page
 from exporter.runs.serve.views import Duplicates, Selection, Unmapped, View, select
 
 Listener = Callable[[Iterable[View], Iterable[Log]], None]
@@ -45,7 +43,8 @@ class Settings:
 
     ``targets`` are polled every ``poll_targets``, and so are the pages at the addresses that ``registered``
     gives, which may be others at each call; ``reached`` says what to write for an address. Logs are
-    looked at every ``poll``. Of more than ``most_runs`` (``None`` for ``MOST_RUNS``) the oldest are left out.
+    looked at every ``poll``. ``overrides`` are limits that some runs have. Of more than ``most_runs``
+    (``None`` for ``MOST_RUNS``) the oldest are left out.
     """
 
     paths: tuple[str, ...]
@@ -53,6 +52,7 @@ class Settings:
     forget_after: float = 12 * 3600.0
     silence: Silence = field(default_factory=Silence)
     options: Options = field(default_factory=Options)
+    overrides: Overrides = NO_OVERRIDES
     targets: tuple[Target, ...] = ()
     registered: Callable[[], Sequence[str]] = tuple
     reached: Callable[[str], str] = str
@@ -177,7 +177,9 @@ class Collector:
         now = time.monotonic()
         with self._lock:
             views = self._shown.views
-            self._texts = {place: self._texts.get(place) or RunText() for place in views}
+            self._texts = {
+                place: self._texts.get(place) or RunText(self.settings.overrides) for place in views
+            }
             chunks = [self._texts[place].chunks(view, now) for place, view in views.items()]
             return page(chunks, self.health.samples())
 

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from exporter.runs.exporter_health import Health
 from exporter.runs.files.state_file import StateFolder
 from exporter.runs.logs import find
 from exporter.runs.logs.find import Found
 from exporter.runs.logs.log import Log
 from exporter.runs.logs.names import gathered
+from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Options
 from exporter.runs.model.run_set import RunSet, RunSets
 from exporter.runs.readers.follow import LAST_LINE_SECONDS

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.model.lifecycle import Silence
+from exporter.runs.model.run_source import Silence
 from exporter.runs.signals.keys import FRAMEWORKS
 from tests.runs.conftest import Clock, Watched
 from tests.runs.lines import append, console, measured, scoped, verl_json

@@ -12,7 +12,6 @@ from operator import attrgetter
 from pathlib import Path, PurePath
 from time import monotonic
 
-from exporter.runs.exporter_health import Health
 from exporter.runs.files.mounts import PATIENCE_SECONDS, HungError, Mount, Mounts
 from exporter.runs.files.notice import Notice, Refusal, refusal
 from exporter.runs.files.state_file import About, StateFolder
@@ -21,9 +20,9 @@ from exporter.runs.logs.log import Log
 from exporter.runs.logs.processes import Writers
 from exporter.runs.logs.searcher import DISCOVER_SECONDS, Branch, Searcher, Starts, Time
 from exporter.runs.logs.states import RunStates
+from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Options
-from exporter.runs.model.run_limit import Followed, LeftOut, Priority, RunLimit
-from exporter.runs.model.run_set import RunSet
+from exporter.runs.model.run_set import Followed, LeftOut, Priority, RunLimit, RunSet
 from exporter.runs.model.run_source import Judge, Sighting
 
 READ_SECONDS = 1.0

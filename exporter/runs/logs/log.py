@@ -9,17 +9,16 @@ from itertools import chain
 from pathlib import Path
 from time import monotonic
 
-from exporter.runs.exporter_health import Health
 from exporter.runs.files import launch
 from exporter.runs.files.launch import Launch
 from exporter.runs.files.mounts import HungError, Mount
 from exporter.runs.files.notice import Refusal
 from exporter.runs.files.state_file import RunSnapshots, Saved, StateFolder
 from exporter.runs.logs.find import Found
-from exporter.runs.model.lifecycle import GONE_SECONDS, TRACEBACK_SECONDS
+from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Clock, Options, Run
-from exporter.runs.model.run_limit import LIVE_SECONDS, LeftOut, Priority
-from exporter.runs.model.run_set import RunSet, RunSets
+from exporter.runs.model.run_set import LIVE_SECONDS, LeftOut, Priority, RunSet, RunSets
+from exporter.runs.model.run_source import GONE_SECONDS, TRACEBACK_SECONDS
 from exporter.runs.readers.content import Reader, content, reader_of
 from exporter.runs.readers.follow import Block
 from exporter.runs.signals.record import Ended, Event, Servers

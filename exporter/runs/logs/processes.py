@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from exporter.pid_namespace import pid_namespace
-from exporter.runs.model.lifecycle import GONE_SECONDS
-from exporter.runs.model.run_source import Place
+from exporter.runs.model.run_source import GONE_SECONDS, Place
 
 
 class Process(NamedTuple):

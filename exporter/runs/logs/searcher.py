@@ -11,7 +11,7 @@ from exporter.runs.files.mounts import Call, Mount, Mounts
 from exporter.runs.files.notice import Refusals
 from exporter.runs.logs.find import Found, Scope, Seen, Start, fixed_part, search, start_of
 from exporter.runs.logs.names import gathered, is_part
-from exporter.runs.model.run_limit import LeftOut
+from exporter.runs.model.run_set import LeftOut
 
 
 class Starts:

@@ -14,7 +14,7 @@ from exporter.runs.logs.log import Log
 from exporter.runs.logs.names import home, printable
 from exporter.runs.logs.processes import Writer, Writers
 from exporter.runs.model.run import Run
-from exporter.runs.model.run_limit import OF_STATE, Priority
+from exporter.runs.model.run_set import OF_STATE, Priority
 from exporter.runs.model.run_source import ENDED_BADLY, Judge, Sighting, Signs, Text, is_shown
 
 WRITER_SECONDS = 24 * 3600.0

@@ -1,4 +1,4 @@
-"""Progress of each part of a trainer: its last logged step, and which steps were counted.
+"""Progress of a run: the last logged step of each part of its trainer, the steps that count, and its marks.
 
 Trainers log a step in several records, log steps again after a resume, and repeat unchanged
 numbers. This module decides which of a record's signals are new measurements.
@@ -6,10 +6,10 @@ numbers. This module decides which of a record's signals are new measurements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any
+from typing import Any, NamedTuple
 
 from exporter.runs.signals.numbers import number
 from exporter.runs.signals.record import Record
@@ -187,3 +187,55 @@ def _unchanged(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
 def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers of a record as they were written: NaN equals NaN there."""
     return {key: value for key, value in values.items() if key not in STEP_KEYS and number(value) is not None}
+
+
+MOST_MARKS = 5
+"""Marks of a run that are remembered. Only the last one decides; the others are there to be seen."""
+
+Place = tuple[int, int]
+"""How often the run had been started again, and the last step since."""
+
+
+class Mark(NamedTuple):
+    """An operator's mark: after an intended change, levels are re-baselined from the next step on.
+
+    It lies behind a step of an attempt, and was made at a time (seconds since the epoch), with a note.
+    """
+
+    attempt: int
+    step: int
+    time: float
+    note: str
+
+    @property
+    def place(self) -> Place:
+        """The place after which levels are re-baselined."""
+        return self.attempt, self.step
+
+
+class Marks:
+    """The last marks of one run, oldest first; notes are unique, since they distinguish marks.
+
+    A mark is known by its place in the run, not in the file: a log that is read again from its beginning
+    passes the same places, and one that was emptied never passes them again.
+    """
+
+    def __init__(self, saved: Iterable[Iterable[Any]] = ()) -> None:
+        self.all = [Mark(*mark) for mark in saved]
+
+    def add(self, mark: Mark) -> None:
+        """Remember a mark; one with the same note gives way."""
+        others = [other for other in self.all if other.note != mark.note]
+        self.all = [*others, mark][-MOST_MARKS:]
+
+    def passed(self, before: Place, after: Place) -> bool:
+        """Whether the way from one place of the run to the next leads past a mark."""
+        return any(before <= mark.place < after for mark in self.all)
+
+    def forget(self, before: int) -> None:
+        """The run began from scratch with this attempt: marks of earlier ones mean nothing any more."""
+        self.all = [mark for mark in self.all if mark.attempt >= before]
+
+    def snapshot(self) -> list[list[Any]]:
+        """All marks, as plain JSON values."""
+        return [list(mark) for mark in self.all]

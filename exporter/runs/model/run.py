@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import isfinite
+from statistics import median
 from typing import Any
 
-from exporter.runs.model.extremes import Detail
 from exporter.runs.model.fingerprint import Fingerprint
-from exporter.runs.model.history import History
-from exporter.runs.model.lifecycle import Pace
-from exporter.runs.model.marks import Mark, Marks, Place
-from exporter.runs.model.overrides import Overrides
-from exporter.runs.model.progress import Kind, Progress, SignalSources, Stream
+from exporter.runs.model.history import Detail, History
+from exporter.runs.model.progress import Kind, Mark, Marks, Place, Progress, SignalSources, Stream
 from exporter.runs.model.raw_keys import RawKeys, RawRule
 from exporter.runs.signals.candidates import Candidate, candidates
 from exporter.runs.signals.reading import Reading
@@ -37,14 +35,13 @@ class Options:
 
     ``hold``: for how many seconds extremes are held. ``keys``: more keys by signal, the first first.
     ``raw``: which numbers are shown that no signal uses. ``detail``: how fine curves are.
-    ``overrides``: limits that some runs have. ``recorder`` is called with each record, whatever it counts as.
+    ``recorder`` is called with each record, whatever it counts as.
     """
 
     hold: float = 15.0
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
     raw: RawRule = field(default_factory=RawRule)
     detail: Detail = field(default_factory=Detail)
-    overrides: Overrides = field(default_factory=Overrides)
     recorder: Recorder | None = None
 
 
@@ -70,6 +67,32 @@ class Clock:
         """When a record of that time was logged, in seconds of the monotonic clock."""
         age = self.late if time is None else max(0.0, self.wall - time)
         return self.steady - min(age, self.late)
+
+
+@dataclass(slots=True)
+class Pace:
+    """Time between steps, in seconds."""
+
+    intervals: deque[float] = field(default_factory=lambda: deque(maxlen=64))
+    _typical: float | None = None
+
+    def add(self, seconds: float) -> None:
+        """Take the time from one step to the next."""
+        if seconds > 0:
+            self.intervals.append(seconds)
+            self._typical = None
+
+    def typical(self) -> float | None:
+        """The usual interval, or ``None`` before there is one.
+
+        The median of the last 64; a third of the longest of them if that is more, up to four
+        medians: steps with validation or a checkpoint take ten times as long, and five times the
+        typical interval must be longer than they are.
+        """
+        if self._typical is None and self.intervals:  # asked for at every look
+            usual = median(self.intervals)
+            self._typical = max(usual, min(max(self.intervals) / 3, 4 * usual))
+        return self._typical
 
 
 @dataclass(slots=True)

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from exporter.drawing.chart import Mark, Point
-from exporter.runs.model.extremes import Extremes
-from exporter.runs.model.history import ROWS, SMOOTHED, HistorySnapshot, Row
+from exporter.runs.model.history import ROWS, SMOOTHED, Extremes, HistorySnapshot, Row
 from exporter.runs.overview.models import RunId, RunSummary
 from exporter.runs.overview.panels import Line, Panels, Query
 

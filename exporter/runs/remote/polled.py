@@ -13,10 +13,10 @@ from threading import Lock, Thread
 from typing import Protocol
 
 from exporter.http.exposition import Metric, own
-from exporter.runs.exporter_health import Health, Polled
 from exporter.runs.files.state_file import Saved, StateFolder
+from exporter.runs.model.exporter_health import Health, Polled
 from exporter.runs.model.run import Clock, Options, Run
-from exporter.runs.model.run_limit import OF_STATE, PolledRunSet, Priority, RunLimit
+from exporter.runs.model.run_set import OF_STATE, PolledRunSet, Priority, RunLimit
 from exporter.runs.model.run_source import Judge, Sighting, Signs, is_shown
 from exporter.runs.remote.web import PollError
 from exporter.runs.serve.views import View

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from exporter.http.exposition import Family, Sample, escape, header, lines, number
 from exporter.runs import signals
@@ -40,11 +43,76 @@ LABELS = {
 Chunks = dict[str, str]
 """Lines of one run by metric name."""
 
+MOST_KNOWN = 1024
+"""Runs whose samples are remembered: a run is rendered at each of its steps."""
+
+
+@dataclass(frozen=True)
+class Override:
+    """Limits that ``overrides`` of config.yaml set for the runs of one pattern; rules compare with them.
+
+    Attributes:
+        runs: Fits the whole name of a run.
+        limits: By block and key, ``{"KL": {"warning.above": 0.5}}``; NaN takes a limit away.
+    """
+
+    runs: re.Pattern[str]
+    limits: Mapping[str, Mapping[str, float]]
+
+    @classmethod
+    def read(cls, found: Mapping[str, Any]) -> Override:
+        """Return the override that JSON describes, in which null is NaN.
+
+        Raises:
+            ValueError: It describes none.
+        """
+        try:
+            limits = {
+                str(block): {
+                    str(key): float("nan" if value is None else value) for key, value in keys.items()
+                }
+                for block, keys in found["limits"].items()
+            }
+            return cls(re.compile(found["runs"], re.DOTALL), limits)
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError, re.error) as problem:
+            raise ValueError(
+                f'{found!r} is not an override. Expected one such as {{"runs": "sft-.*", "limits": '
+                f'{{"KL": {{"enabled": 0}}}}}} ({problem!r})'
+            ) from problem
+
+
+class Overrides:
+    """All overrides; of those that fit a run and name a block, the first one counts."""
+
+    def __init__(self, overrides: Sequence[Override] = ()) -> None:
+        self._overrides = tuple(overrides)
+        self._known: dict[str, list[Sample]] = {}
+
+    def samples(self, run: str) -> list[Sample]:
+        """Return the samples of ``rl_limit_override`` of a run, by its name."""
+        if run not in self._known:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            found: dict[str, Mapping[str, float]] = {}
+            for override in self._overrides:
+                if override.runs.fullmatch(run):
+                    found = {**override.limits, **found}
+            self._known[run] = [
+                ({"limit": f"{block}.{key}"}, value)
+                for block, limits in found.items()
+                for key, value in limits.items()
+            ]
+        return self._known[run]
+
+
+NO_OVERRIDES = Overrides()
+
 
 class RunText:
     """The text of one run, kept until it changes."""
 
-    def __init__(self) -> None:
+    def __init__(self, overrides: Overrides = NO_OVERRIDES) -> None:
+        self._overrides = overrides
         self._key: tuple[object, ...] = ()
         self._until = float("inf")
         self._chunks: Chunks = {}
@@ -55,14 +123,15 @@ class RunText:
         facts = (view.name, view.state, view.writer, view.unread, view.gpus, view.launch)
         key = (run.version, run.times.last, run.watched, *facts)
         if key != self._key or now > self._until:
-            self._chunks, self._until = _render(view, now)
+            self._chunks, self._until = _render(view, now, self._overrides)
             self._key = key
         return self._chunks
 
 
-def _render(view: View, now: float) -> tuple[Chunks, float]:
+def _render(view: View, now: float, overrides: Overrides) -> tuple[Chunks, float]:
     run, label = view.run, f'run="{escape(view.name)}"'
     chunks = {family: lines(family, label, samples) for family, samples in _facts(view)}
+    chunks["rl_limit_override"] = lines("rl_limit_override", label, overrides.samples(view.name))
     for metric, value in latest(run):
         chunks[metric] = f"{metric}{{{label}}} {number(value)}\n"
     expiry = float("inf")
@@ -116,7 +185,6 @@ def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
     yield "rl_run_unread_since_timestamp_seconds", _maybe(view.unread)
     yield "rl_run_start_timestamp_seconds", _maybe(times.start)
     yield "rl_step_interval_typical_seconds", _maybe(times.pace.typical())
-    yield "rl_limit_override", run.options.overrides.samples(view.name)
     namespace = {"pid_namespace": view.gpus.namespace}
     yield "rl_run_gpu_process_info", [({"pid": str(pid), **namespace}, 1) for pid in view.gpus.processes]
     yield "rl_run_node_gpu_info", [({"uuid": uuid}, 1) for uuid in view.gpus.node]

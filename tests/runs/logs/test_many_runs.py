@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.model.run_limit import MOST_RUNS
+from exporter.runs.model.run_set import MOST_RUNS
 from tests.runs.conftest import Watched
 from tests.runs.lines import append, measured, verl_json
 from tests.runs.test_main import Exporter, _start  # noqa: F401  (a fixture)

@@ -10,8 +10,8 @@ import pytest
 
 from exporter.runs import collector
 from exporter.runs.logs import collection
-from exporter.runs.model import extremes
-from exporter.runs.model.run_limit import LIVE_SECONDS, LeftOut, Priority
+from exporter.runs.model import history
+from exporter.runs.model.run_set import LIVE_SECONDS, LeftOut, Priority
 from exporter.runs.remote.polled import Feed
 from exporter.runs.signals.record import Ended, Event, Record
 from tests.real.waiting import eventually
@@ -290,7 +290,7 @@ def test_a_new_file_that_was_not_read_yet_is_not_dropped_for_an_older_text(
 def test_the_more_runs_there_are_the_coarser_are_their_curves(
     folder: Path, watched: Watching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extremes, "ALL_STRETCHES", 3 * extremes.LEAST_STRETCHES)
+    monkeypatch.setattr(history, "ALL_STRETCHES", 3 * history.LEAST_STRETCHES)
     page = watched()
     for run in "abc":
         append(folder / f"{run}.jsonl", verl_json(1, measured(1, reward=ord(run))))
@@ -303,4 +303,4 @@ def test_the_more_runs_there_are_the_coarser_are_their_curves(
         for view in views:
             curve = view.run.history.snapshot().curves["reward"]
             points = [point for piece in curve.pieces() for point in piece]
-            assert 50 < len(points) <= 2 * extremes.LEAST_STRETCHES + 2
+            assert 50 < len(points) <= 2 * history.LEAST_STRETCHES + 2

@@ -9,7 +9,7 @@ import pytest
 
 from exporter import __version__
 from exporter.http import process
-from exporter.runs.exporter_health import LOOK_SECONDS, Health
+from exporter.runs.model.exporter_health import LOOK_SECONDS, Health
 from exporter.runs.serve.metrics import page
 from tests.runs.scrape import Scrape
 

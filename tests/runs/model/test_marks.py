@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.model.marks import MOST
+from exporter.runs.model.progress import MOST_MARKS
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.serve.endpoints import UnknownRunError
 from exporter.runs.signals.record import Record
@@ -142,7 +142,7 @@ def test_the_last_marks_are_shown_each_note_once(folder: Path, watched: Watching
     append(folder / "a.jsonl", *lines(1, 3))
     page = watched()
     page.look()
-    for number in range(MOST + 2):
+    for number in range(MOST_MARKS + 2):
         page.clock.advance(1.0)
         page.watch.mark("a", f"note {number}")
     page.watch.mark("a", "note 5")

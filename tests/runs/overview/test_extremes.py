@@ -6,7 +6,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.model.extremes import MOST_STRETCHES, Extremes
+from exporter.runs.model.history import MOST_STRETCHES, Extremes
 
 NUMBERS = st.floats(-1e9, 1e9)
 

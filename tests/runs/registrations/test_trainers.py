@@ -9,13 +9,12 @@ from threading import Lock
 
 import pytest
 
-from exporter.runs.exporter_health import Health
 from exporter.runs.files.state_file import StateFolder
 from exporter.runs.model import run_set
-from exporter.runs.model.lifecycle import Silence
+from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Options
-from exporter.runs.model.run_limit import MOST_RUNS, RunLimit
-from exporter.runs.model.run_source import Judge
+from exporter.runs.model.run_set import MOST_RUNS, RunLimit
+from exporter.runs.model.run_source import Judge, Silence
 from exporter.runs.remote.polled import AWAY_SECONDS, MOST_PAGES, Polling, RegisteredPages
 from exporter.runs.remote.web import PollError
 from exporter.runs.serve.views import View
@@ -220,7 +219,7 @@ def test_a_run_that_no_one_reports_is_forgotten_after_its_time(cluster: Cluster,
 def test_names_that_change_forever_fill_no_memory(
     cluster: Cluster, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_set, "MOST", 3)
+    monkeypatch.setattr(run_set, "MOST_OF_LOG", 3)
     (page,) = cluster.has("10.0.0.7:9092")
     for number in range(8):
         page.tells(f"maths/{number}", 1)

@@ -11,13 +11,12 @@ from threading import Lock
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
-from exporter.runs.exporter_health import Health
 from exporter.runs.files.state_file import StateFolder
 from exporter.runs.model import run_set
-from exporter.runs.model.lifecycle import Silence
+from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Options
-from exporter.runs.model.run_limit import MOST_RUNS, RunLimit
-from exporter.runs.model.run_source import Judge
+from exporter.runs.model.run_set import MOST_RUNS, RunLimit
+from exporter.runs.model.run_source import Judge, Silence
 from exporter.runs.remote.polled import Feed, Polling
 from exporter.runs.remote.web import PollError
 from exporter.runs.signals.record import Event, Record
@@ -312,7 +311,7 @@ class Renamed(FakeTarget):
 
 
 def test_names_that_change_forever_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_set, "MOST", 3)
+    monkeypatch.setattr(run_set, "MOST_OF_LOG", 3)
     target = Renamed()
     feed = Feed(target, polling())
     feed.start()

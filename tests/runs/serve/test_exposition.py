@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.runs.exporter_health import Health
+from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.serve.metrics import FAMILIES, RunText, page
 from exporter.runs.serve.views import View

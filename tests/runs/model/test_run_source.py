@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.model.lifecycle import Evidence, Pace, Silence, state
+from exporter.runs.model.run import Pace
+from exporter.runs.model.run_source import Evidence, Silence, state
 from exporter.runs.signals.record import Ended
 from exporter.runs.stats.catalogue import STATES
 

@@ -7,7 +7,7 @@ from math import isnan
 
 import pytest
 
-from exporter.runs.model.overrides import MOST_KNOWN, Override, Overrides
+from exporter.runs.serve.metrics import MOST_KNOWN, Override, Overrides
 
 OVERRIDES = Overrides(
     [
