@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from exporter.runs.signals.axes import AXES, step_key, time_key
 from exporter.runs.signals.keys.generic import KEYS
 from exporter.runs.signals.keys.key import Key, normal
+from exporter.runs.signals.record import AXES, step_key, time_key
 from exporter.runs.stats.catalogue import STATISTICS
 from stepwatch.config import Config
 from stepwatch.operate.inspection import inspect

@@ -16,7 +16,6 @@ from exporter.runs.discovery.http_sd import Discovery
 from exporter.runs.discovery.log_targets import LogTargets
 from exporter.runs.light.site import Light
 from exporter.runs.light.verdicts import VerdictLog
-from exporter.runs.model.raw_keys import RawRule
 from exporter.runs.model.run import Options
 from exporter.runs.model.run_source import Silence
 from exporter.runs.overview.models import Omitted
@@ -25,6 +24,7 @@ from exporter.runs.overview.panels import PanelFile
 from exporter.runs.registrations.api import Api, Token
 from exporter.runs.registrations.registry import Registry, Store
 from exporter.runs.serve import endpoints
+from exporter.runs.signals.unmapped import RawRule
 
 MOST_BODY = 1 << 16
 """Bytes of a request's body."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.drawing.chart import Chart
-from exporter.runs.model.raw_keys import RawRule
 from exporter.runs.model.run import Options
+from exporter.runs.signals.unmapped import RawRule
 from stepwatch.alerts.incidents import PAIRS
 from stepwatch.backtest import server
 from stepwatch.backtest.judge import Judged, Results, inhibitions, judge

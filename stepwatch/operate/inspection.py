@@ -10,11 +10,11 @@ from typing import NamedTuple
 from exporter.runs.logs import find
 from exporter.runs.logs.find import Found
 from exporter.runs.logs.names import STATE_FILE, printable, run_names
-from exporter.runs.model.raw_keys import RawRule
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.model.run_set import RunSet
 from exporter.runs.remote.page import Page
 from exporter.runs.remote.web import PollError
+from exporter.runs.signals.unmapped import RawRule
 from exporter.secret_shapes import masked_url
 from stepwatch.config import Config
 from stepwatch.operate import logfiles

@@ -12,8 +12,7 @@ from pathlib import Path, PurePosixPath
 from exporter.runs.collector import Collector, Settings
 from exporter.runs.model.run import Clock, Run
 from exporter.runs.serve.views import View
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Record
+from exporter.runs.signals.record import Record, number
 from stepwatch.schema.errors import Refused
 from stepwatch.system.files import lock
 from stepwatch.system.terminal import Say

@@ -19,8 +19,7 @@ from zlib import crc32
 
 import orjson
 
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Record
+from exporter.runs.signals.record import Record, number
 from exporter.runs.sources.verl_console import VerlConsole
 
 ROOT = Path(__file__).parents[2]

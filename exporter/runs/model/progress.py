@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Record
+from exporter.runs.signals.record import Record, number
 from exporter.runs.stats.catalogue import ZERO_MEANS_NOT_MEASURED
 
 AHEAD = 2

@@ -13,11 +13,10 @@ from typing import Any
 from exporter.runs.model.fingerprint import Fingerprint
 from exporter.runs.model.history import Detail, History
 from exporter.runs.model.progress import Kind, Mark, Marks, Place, Progress, SignalSources, Stream
-from exporter.runs.model.raw_keys import RawKeys, RawRule
-from exporter.runs.signals.candidates import Candidate, candidates
+from exporter.runs.signals.keys.verl import Truncation
 from exporter.runs.signals.reading import Reading
 from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, Servers, TotalSteps
-from exporter.runs.signals.truncation import Truncation
+from exporter.runs.signals.unmapped import Candidate, RawKeys, RawRule, candidates
 from exporter.runs.stats.catalogue import Hold, Statistic
 from exporter.runs.stats.statistics import Held, SignalStatistics, by_signal, rebaselined
 

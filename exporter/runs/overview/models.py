@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from exporter.drawing.chart import SEVERITIES, Chart, Point, rank
 from exporter.http.exposition import escape
 from exporter.runs.model.history import Row
-from exporter.runs.signals.candidates import Candidate
+from exporter.runs.signals.unmapped import Candidate
 
 
 class RunId(NamedTuple):

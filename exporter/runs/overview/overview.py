@@ -33,7 +33,7 @@ from exporter.runs.overview.panels import Limit, Line, Panel, PanelFile, Panels,
 from exporter.runs.overview.pollers import Actions, Silences, Watchdog
 from exporter.runs.overview.prometheus import NO_PAST, Past, Prometheus, Span
 from exporter.runs.serve.views import View
-from exporter.runs.signals.candidates import ENOUGH_RECORDS
+from exporter.runs.signals.unmapped import ENOUGH_RECORDS
 from exporter.runs.stats.statistics import is_measured
 
 Views = Callable[[], AbstractContextManager[Collection[View]]]

@@ -23,7 +23,7 @@ from exporter.runs.logs.processes import RunGPUs
 from exporter.runs.logs.states import explains
 from exporter.runs.model.run import Run, Times
 from exporter.runs.model.run_source import Place, Sighting
-from exporter.runs.signals.candidates import ENOUGH_RECORDS
+from exporter.runs.signals.unmapped import ENOUGH_RECORDS
 from exporter.runs.stats.catalogue import JUDGED
 
 logger = logging.getLogger(__name__)

@@ -1,13 +1,11 @@
 """Signals: which key of which framework carries what, in order of preference, in base units.
 
-``keys`` (one table a framework) -> ``table`` (in normal forms)
--> ``reading`` (the records of one run). ``keys.catalogue`` names the signals.
+``keys`` (one table a framework) -> ``reading`` (the records of one run). ``keys.catalogue`` names the signals.
 """
 
 from exporter.runs.signals.keys.catalogue import NAMES, PART_SIGNALS, SIGNALS, PartSignal, Signal
-from exporter.runs.signals.reading import Reading
-from exporter.runs.signals.table import measurements
-from exporter.runs.signals.truncation import Truncation
+from exporter.runs.signals.keys.verl import Truncation
+from exporter.runs.signals.reading import Reading, measurements
 
 __all__ = [
     "NAMES",

@@ -1,4 +1,4 @@
-"""Reading the records of one run: what its keys mean."""
+"""Reading the records of one run: which framework's keys they have, and what these mean."""
 
 from __future__ import annotations
 
@@ -6,27 +6,155 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from exporter.runs.signals.axes import AXES
-from exporter.runs.signals.keys import FRAMEWORKS
-from exporter.runs.signals.keys.key import normal
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.table import (
-    GUESSED,
-    HOME_MADE,
-    LONGEST_KEY,
-    Additions,
-    Table,
-    carried,
-    completed,
-    holds,
-    needed,
-    spellings,
-    table,
-)
+from exporter.runs.signals.keys import FRAMEWORKS, SELF_DESCRIBING
+from exporter.runs.signals.keys.key import Key, Keys, joined, normal
+from exporter.runs.signals.record import AXES, number
 from exporter.runs.stats.catalogue import ZERO_MEANS_NOT_MEASURED
+
+Table = tuple[tuple[str, tuple[Key, ...]], ...]
+"""Signals with what they are read from, best first; all names in normal form."""
+
+Additions = tuple[tuple[str, tuple[str, ...]], ...]
+"""A user's own keys: (signal, its keys), best first."""
+
+HOME_MADE = "generic"
+"""The table of home-made loops."""
+
+_SETTINGS = frozenset({"epoch", "learning_rate", "critic_learning_rate", "kl_coefficient"})
+"""Signals that stand in files of settings as well."""
+
+LONGEST_KEY = 300
+"""In characters; what is longer is text and no key."""
+
+GUESSED = tuple(name for name in FRAMEWORKS if name not in SELF_DESCRIBING)
+"""Frameworks that a log may turn out to be of."""
+
+
+@lru_cache(maxsize=128)
+def table(framework: str, additions: Additions = ()) -> Table:
+    """The signals of one framework; additions come before its own keys."""
+    keys: Keys = joined(dict(additions), FRAMEWORKS[framework].keys)
+    return tuple((signal, tuple(map(_normalised, found))) for signal, found in keys.items())
+
+
+@lru_cache(maxsize=256)
+def completed(framework: str, additions: Additions, known: frozenset[str]) -> Table:
+    """The table, with what home-made loops call the signals that are not ``known`` by it.
+
+    Loops around a trainer's parts log under its names and under their own. A key that the framework
+    has means what it means there.
+    """
+    own = table(framework, additions)
+    taken = {name for _, keys in own for key in keys for name in key.names}
+    others = {
+        signal: tuple(key for key in keys if taken.isdisjoint(key.names))
+        for signal, keys in table(HOME_MADE)
+        if signal not in known
+    }
+    return tuple(joined(dict(own), others).items())  # type: ignore[arg-type]
+
+
+def _normalised(key: str | Key) -> Key:
+    if isinstance(key, str):
+        return Key((normal(key),))
+    names, when, unless = (tuple(map(normal, names)) for names in (key.names, key.when, key.unless))
+    return replace(key, names=names, when=when, unless=unless)
+
+
+def spellings(framework: str, keys: Iterable[str]) -> dict[str, str]:
+    """Normal form -> key as it was logged; of two that look alike the first one counts."""
+    logged = [key for key in keys if len(key) <= LONGEST_KEY]
+    found: dict[str, str] = {}
+    for key in logged:
+        found.setdefault(normal(key), key)
+    for prefix in FRAMEWORKS[framework].prefixes:
+        for key in logged:
+            if key.startswith(prefix):
+                found.setdefault(normal(key[len(prefix) :]), key)
+    for start, usual in FRAMEWORKS[framework].variants:
+        for key in logged:
+            if other := start.match(key):
+                found.setdefault(normal(usual + key[other.end() :]), key)
+    return found
+
+
+def needed(key: Key, present: Mapping[str, str]) -> tuple[str, ...]:
+    """The logged keys that this one is read from; none if some are missing."""
+    if key.pattern:
+        return tuple(
+            raw
+            for name, raw in present.items()
+            if re.fullmatch(key.pattern, name) and re.search(key.spelled, raw)
+        )
+    try:
+        return tuple([present[name] for name in key.names])
+    except KeyError:
+        return ()
+
+
+def holds(key: Key, seen: AbstractSet[str]) -> bool:
+    """Whether the key means this signal in a run that logged these names."""
+    return (not key.when or not seen.isdisjoint(key.when)) and seen.isdisjoint(key.unless)
+
+
+def carried(framework: str, keys: Iterable[str], additions: Additions = ()) -> frozenset[str]:
+    """The signals of the framework that these keys carry."""
+    present = spellings(framework, keys)
+    seen = present.keys()
+    return frozenset(
+        signal
+        for signal, found in table(framework, additions)
+        if any(holds(key, seen) and needed(key, present) for key in found)
+    )
+
+
+REWARD = frozenset({"reward", "rewards", "rew", "score", "scores", "return", "returns"})
+KL = frozenset({"kl", "kld", "kls", "kldiv"})
+ENTROPY = frozenset({"entropy", "entropies"})
+"""Words of keys that look like a reward, a KL divergence or an entropy, whatever their framework."""
+
+_TELLING = REWARD - {"score", "scores", "return", "returns"} | KL | ENTROPY
+"""Words that stand in no table but that of a training: others measure scores and lengths as well."""
+
+
+def words_of(key: str) -> frozenset[str]:
+    """The words that a key is made of."""
+    return frozenset(normal(key).split("_"))
+
+
+@lru_cache(maxsize=256)
+def measurements(keys: tuple[str, ...]) -> int:
+    """How many signals that are measured some framework finds among these keys.
+
+    One, if none does but a key looks like a reward, a KL divergence or an entropy: the user of the run
+    learns how to name it.
+    """
+    known, found = _all_names(), 0
+    # asked for every line of text that could be the head of a table: a quick look first
+    short = (key for key in keys if len(key) <= LONGEST_KEY)
+    if any(normal(key) in known or normal(key.partition("/")[2]) in known for key in short):
+        found = max(len(carried(framework, keys) - _SETTINGS) for framework in GUESSED)
+    return found or int(any(map(may_be_measured, keys)))
+
+
+def may_be_measured(key: str) -> bool:
+    """Whether a log that no table of keys fits measures something of reinforcement learning by this key.
+
+    Words of a sentence and deeply nested values do not.
+    """
+    return " " not in key and key.count("/") < 2 and not words_of(key).isdisjoint(_TELLING)
+
+
+@lru_cache(maxsize=1)
+def _all_names() -> frozenset[str]:
+    tables = (table(framework) for framework in GUESSED)
+    return frozenset(name for found in tables for _, keys in found for key in keys for name in key.names)
+
 
 Part = tuple[str, str]
 """A signal, and the name of one of its parts."""
@@ -35,7 +163,7 @@ _AS_WRITTEN = frozenset({float, int, str})
 """Types whose values are nearly always numbers; a boolean is none."""
 
 
-class Source(NamedTuple):
+class BoundKey(NamedTuple):
     """A key of the table, bound to the spelling of its names in this log.
 
     ``gathered``: its keys are as many as happened to match.
@@ -55,9 +183,6 @@ class Source(NamedTuple):
         return None if found is None else found * self.scale
 
 
-Sources = tuple[Source, ...]
-
-
 class Plan:
     """Signals, parts and other keys of records that all hold the same keys.
 
@@ -67,11 +192,11 @@ class Plan:
     """
 
     def __init__(self, table: Table, present: Mapping[str, str], seen: AbstractSet[str]) -> None:
-        self._sources: dict[str, Sources] = {}
+        self._sources: dict[str, tuple[BoundKey, ...]] = {}
         for signal, candidates in table:
             bound = ((key, needed(key, present)) for key in candidates if holds(key, seen))
             if found := tuple(
-                Source(keys, key.formula, key.scale, bool(key.pattern)) for key, keys in bound if keys
+                BoundKey(keys, key.formula, key.scale, bool(key.pattern)) for key, keys in bound if keys
             ):
                 self._sources[signal] = found
         plain = {  # one key's value, whatever that is
@@ -139,7 +264,7 @@ def _numbered(written: list[Any]) -> list[float | None]:
     return list(map(number, written))
 
 
-def _read(bound: Mapping[str, Sources], values: Mapping[str, Any]) -> dict[str, float]:
+def _read(bound: Mapping[str, tuple[BoundKey, ...]], values: Mapping[str, Any]) -> dict[str, float]:
     """The first source of each signal that is a number; a zero that says nothing gives way."""
     read: dict[str, float] = {}
     for signal, found in bound.items():

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Event, Record, TotalSteps
+from exporter.runs.signals.record import Event, Record, TotalSteps, number
 from exporter.runs.sources.base import Source
 from exporter.runs.sources.console import ending, pieces
 

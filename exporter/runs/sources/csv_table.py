@@ -8,10 +8,17 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from exporter.runs.signals import measurements
-from exporter.runs.signals.axes import AXES, sensible_seconds, step, step_key, time_key
 from exporter.runs.signals.keys.key import normal
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Event, Record
+from exporter.runs.signals.record import (
+    AXES,
+    Event,
+    Record,
+    number,
+    sensible_seconds,
+    step,
+    step_key,
+    time_key,
+)
 from exporter.runs.sources.base import Source
 
 _SEPARATORS = ",;\t"

@@ -7,10 +7,21 @@ from dataclasses import replace
 from typing import Any
 
 from exporter.runs.signals import measurements
-from exporter.runs.signals.axes import AXES, PROGRESS, WANDB_STEPS, sensible_seconds, step, step_key, time_key
 from exporter.runs.signals.keys.key import normal
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
+from exporter.runs.signals.record import (
+    AXES,
+    PROGRESS,
+    WANDB_STEPS,
+    Ended,
+    Event,
+    Record,
+    TotalSteps,
+    number,
+    sensible_seconds,
+    step,
+    step_key,
+    time_key,
+)
 
 
 class MixedDigits:

@@ -8,8 +8,7 @@ from typing import Any
 
 import orjson
 
-from exporter.runs.signals.axes import seconds
-from exporter.runs.signals.record import Event, Record, is_step
+from exporter.runs.signals.record import Event, Record, is_step, seconds
 from exporter.runs.sources.base import Source, load_json
 from exporter.runs.sources.flat import FlatRecords, flattened, is_record, is_sample
 

@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Ended, Event, Record, is_step
+from exporter.runs.signals.record import Ended, Event, Record, is_step, number
 from exporter.runs.sources.base import Source, load_json
 from exporter.runs.sources.console import ending
 

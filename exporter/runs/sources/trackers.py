@@ -9,9 +9,16 @@ from struct import Struct
 from typing import Any
 
 from exporter.runs.signals import measurements
-from exporter.runs.signals.axes import seconds
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import STEP_LIMIT, Ended, Event, Record, TotalSteps, is_step
+from exporter.runs.signals.record import (
+    STEP_LIMIT,
+    Ended,
+    Event,
+    Record,
+    TotalSteps,
+    is_step,
+    number,
+    seconds,
+)
 from exporter.runs.sources.base import Source, load_json
 from exporter.runs.sources.console import ending, servers
 from exporter.runs.sources.flat import FlatRecords, flattened, is_record

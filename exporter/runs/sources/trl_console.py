@@ -10,9 +10,7 @@ import re
 from collections import deque
 from collections.abc import Generator, Iterator
 
-from exporter.runs.signals.axes import PROGRESS
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
+from exporter.runs.signals.record import PROGRESS, Ended, Event, Record, TotalSteps, number
 from exporter.runs.sources.base import Source
 from exporter.runs.sources.console import HINTS, drawn, ending
 from exporter.runs.sources.progress_bar import ProgressBars, is_torn

@@ -13,9 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from exporter.runs.signals.axes import sensible_seconds
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Ended, Event, Record, is_step
+from exporter.runs.signals.record import Ended, Event, Record, is_step, number, sensible_seconds
 from exporter.runs.sources.base import Source, load_json
 
 MOST_PARTITIONS = 256

@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, TotalSteps
+from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, TotalSteps, number
 from exporter.runs.sources.base import Source
 from exporter.runs.sources.console import HINTS, ending, servers
 

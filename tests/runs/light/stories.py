@@ -22,7 +22,7 @@ from exporter.runs.overview.models import (
     SeriesLimit,
 )
 from exporter.runs.overview.overview import Overview
-from exporter.runs.signals.candidates import Candidate
+from exporter.runs.signals.unmapped import Candidate
 
 NONE = Range()
 ALL_SHOWN = Omitted()

@@ -18,7 +18,7 @@ from exporter.runs.light import formatting
 from exporter.runs.light.site import Light
 from exporter.runs.light.verdicts import VerdictLog
 from exporter.runs.overview.models import Firing, Omitted, Range, causes_first
-from exporter.runs.signals.candidates import Candidate
+from exporter.runs.signals.unmapped import Candidate
 from tests.runs.light.stories import EXPLOSION, HEALTHS, Reported, chart, sick, summary
 
 NAMES = (

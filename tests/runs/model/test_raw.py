@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.collector import Collector, Settings
-from exporter.runs.model.raw_keys import RawKeys, RawRule
 from exporter.runs.model.run import Options
 from exporter.runs.signals import Reading
+from exporter.runs.signals.unmapped import RawKeys, RawRule
 from tests.runs.conftest import Watched
 from tests.runs.lines import append, measured, verl_json
 from tests.runs.scrape import Scrape

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Record
+from exporter.runs.signals.record import Record, number
 from tests.runs.sources import test_nemo_rl, test_slime
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from exporter.runs.readers.content import content
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Record
+from exporter.runs.signals.record import Record, number
 from exporter.runs.sources import recognise
 from exporter.runs.sources.verl_console import VerlConsole
 from tests.runs.sources.test_sources import independent

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Ended, Record, TotalSteps
+from exporter.runs.signals.record import Ended, Record, TotalSteps, number
 from exporter.runs.sources.trl_console import TrlConsole
 from tests.runs.sources.test_trl_console import steps
 from tests.runs.sources.test_trl_logs import naive, of_log, read_log

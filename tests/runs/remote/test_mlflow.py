@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from exporter.runs.remote import mlflow
 from exporter.runs.remote.mlflow import Entry, History, Mlflow
 from exporter.runs.remote.web import Answer, PollError
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Ended, Event, Record, is_step
+from exporter.runs.signals.record import Ended, Event, Record, is_step, number
 from tests.real.mlflow import MlflowClient, MlflowServer
 from tests.runs.speaking import Speaking, says
 from tests.runs.test_main import Exporter, _start, has  # noqa: F401  (a fixture)

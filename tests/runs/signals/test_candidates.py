@@ -10,7 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.signals.candidates import MOST_KEYS, Candidate, candidates, may_be_measured
+from exporter.runs.signals.reading import may_be_measured
+from exporter.runs.signals.unmapped import MOST_CANDIDATES, Candidate, candidates
 from exporter.runs.sources.json_lines import FlatJsonl
 from stepwatch.config import Config
 from tests.runs.conftest import Watched
@@ -63,7 +64,7 @@ def test_the_likeliest_keys_come_first_and_they_are_few() -> None:
     (found,) = candidates(keys, ())
 
     assert found.keys[:2] == ("env/reward_mean", "env/all/reward/mean")
-    assert len(found.keys) == MOST_KEYS
+    assert len(found.keys) == MOST_CANDIDATES
 
 
 @given(st.lists(st.text(min_size=1, max_size=30).map(lambda text: f"reward/{text}"), min_size=1, max_size=3))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import number
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from exporter.runs.signals import NAMES, Reading
 from exporter.runs.signals.keys import FRAMEWORKS
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.table import table
+from exporter.runs.signals.reading import table
+from exporter.runs.signals.record import number
 
 ANYTHING = st.one_of(
     st.floats(), st.integers(-(2**63), 2**63), st.none(), st.booleans(), st.text(max_size=20), st.just([1])

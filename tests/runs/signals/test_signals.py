@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from exporter.runs import signals
 from exporter.runs.signals.keys import FRAMEWORKS
+from exporter.runs.signals.reading import table
 from exporter.runs.signals.record import Record, ResponseLimit
-from exporter.runs.signals.table import table
 from exporter.runs.sources.verl_console import VerlConsole
 from exporter.runs.stats.catalogue import STATISTICS
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.signals import Reading
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
+from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
 from exporter.runs.sources.areal import Areal
 
 LOGGER = "(AReaL) 20260521-10:11:12.345 StatsLogger INFO: "

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.signals import Reading
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
+from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
 from exporter.runs.sources import recognise_first
 from exporter.runs.sources.deepspeed_chat import DeepSpeedChat
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
+from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
 from exporter.runs.sources.nemo_rl import NemoRl
 
 RESULTS = ["📊 Training Results:", "  • Loss: -0.0021", "  • Avg Reward: {}"]

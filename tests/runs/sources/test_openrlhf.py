@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Ended, Event, Record
+from exporter.runs.signals.record import Ended, Event, Record, number
 from exporter.runs.sources.dict_consoles import OpenRlhf
 
 VALUES = "{'policy_loss': -0.0021, 'reward': 0.53, 'kl': nan, 'timing/step_total': 99.5}"

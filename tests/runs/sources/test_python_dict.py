@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.signals.numbers import number
+from exporter.runs.signals.record import number
 from exporter.runs.sources.console import pieces
 from exporter.runs.sources.python_dict import LONGEST, MOST_LINES, Dicts, Values
 

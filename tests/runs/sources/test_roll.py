@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.signals import Reading
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Ended, Event, Record
+from exporter.runs.signals.record import Ended, Event, Record, number
 from exporter.runs.sources import recognise
 from exporter.runs.sources.roll import Roll
 from tests.runs.conftest import Watched

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
+from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
 from exporter.runs.sources import recognise, recognise_first
 from exporter.runs.sources.dict_consoles import SkyRl
 from tests.runs.conftest import Watched

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Ended, Event, Record
+from exporter.runs.signals.record import Ended, Event, Record, number
 from exporter.runs.sources.dict_consoles import OpenRlhf, Slime
 
 ROLLOUT = "train_metric_utils.py:135 - rollout 11: {'rollout/rewards': 0.0, 'rollout/raw_reward': 0.53}"

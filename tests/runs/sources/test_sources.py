@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from exporter.runs.readers.content import content
 from exporter.runs.signals.keys import FRAMEWORKS
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Record
+from exporter.runs.signals.record import Record, number
 from exporter.runs.sources import SOURCES, recognise, recognise_first
 from exporter.runs.sources.verl_console import VerlConsole
 from tests.own_logs import CONSOLES, LOGS

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
+from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
 from exporter.runs.sources.trl_console import TrlConsole
 from tests.own_logs import TRL, VERL
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, TotalSteps
+from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, TotalSteps, number
 from exporter.runs.sources.verl_console import VerlConsole
 from tests.runs.lines import console
 

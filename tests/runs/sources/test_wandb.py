@@ -16,8 +16,7 @@ from exporter.runs.readers.content import content
 from exporter.runs.readers.follow import BLOCK as LONGEST
 from exporter.runs.readers.follow import Follower
 from exporter.runs.readers.frames import LevelDbRecords
-from exporter.runs.signals.numbers import number
-from exporter.runs.signals.record import Ended, Event, Record, Servers, TotalSteps
+from exporter.runs.signals.record import Ended, Event, Record, Servers, TotalSteps, number
 from exporter.runs.sources import recognise_first
 from exporter.runs.sources.trackers import WandbFile
 from tests.runs.conftest import Watched

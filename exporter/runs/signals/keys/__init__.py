@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from exporter.runs.signals.keys import areal, generic, nemo_rl, trainers, trl, verl
+from exporter.runs.signals.keys import generic, trainers, trl, verl
 from exporter.runs.signals.keys.key import Keys
 
 
@@ -29,9 +29,9 @@ FRAMEWORKS: dict[str, Framework] = {
     "verl": Framework(verl.KEYS, parts=verl.PARTS),
     "trl": Framework(trl.KEYS, trl.PREFIXES, trl.PARTS, named=trl.NAMED),
     "openrlhf": Framework(trainers.OPENRLHF, trainers.OPENRLHF_PREFIXES, trainers.OPENRLHF_PARTS),
-    "nemo_rl": Framework(nemo_rl.KEYS),
+    "nemo_rl": Framework(trainers.NEMO_RL),
     "slime": Framework(trainers.SLIME, parts=trainers.SLIME_PARTS),
-    "areal": Framework(areal.KEYS, variants=areal.VARIANTS),
+    "areal": Framework(trainers.AREAL, variants=trainers.AREAL_VARIANTS),
     "generic": Framework(generic.KEYS, generic.PREFIXES, generic.PARTS),
     "roll": Framework(trainers.ROLL, parts=trainers.ROLL_PARTS),
     "prime_rl": Framework(trainers.PRIME_RL, parts=trainers.PRIME_RL_PARTS),

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import re
 
-from exporter.runs.signals.keys.key import GIB, Keys, difference, mean_of, scaled, total
+from exporter.runs.signals.keys.key import (
+    GIB,
+    Key,
+    Keys,
+    difference,
+    mean_of,
+    rest_of_one,
+    scaled,
+    sum_of,
+    total,
+)
 
 # OpenRLHF.
 
@@ -249,4 +259,145 @@ DEEPSPEED_CHAT: Keys = {
     "value_loss": ("critic_loss",),
     "step_seconds": ("end_to_end_latency",),
     "rollout_seconds": ("generation_latency",),
+}
+
+# AReaL.
+#
+# The actor's statistics stand below the scope of its class: ``ppo_actor/`` (AReaL 1.0,
+# ``areal/trainer/ppo/actor.py``), ``grpo_actor/`` before, another name in a class of one's own. What an
+# update measures stands below ``update/`` there since 1.0.
+
+AREAL_VARIANTS = ((re.compile(r"\w+_actor/"), "ppo_actor/"),)
+
+
+def _of_update(name: str) -> tuple[str, str]:
+    """What an update measures, by its present and its old name."""
+    return f"ppo_actor/update/{name}", f"ppo_actor/{name}"
+
+
+def _negative(name: str) -> tuple[Key, ...]:
+    """New minus old, where all other trainers take old minus new."""
+    return tuple(scaled(key, -1) for key in _of_update(name))
+
+
+AREAL: Keys = {
+    "step_tokens": ("ppo_actor/n_tokens",),
+    "reward": ("ppo_actor/task_reward/avg", "rollout/reward"),
+    "reward_max": ("ppo_actor/task_reward/max",),
+    "reward_min": ("ppo_actor/task_reward/min",),
+    "advantage_mean": ("ppo_actor/advantages/avg",),
+    "advantage_max": ("ppo_actor/advantages/max",),
+    "advantage_min": ("ppo_actor/advantages/min",),
+    "return_mean": ("ppo_critic/target_value/avg",),
+    "kl_engine": ("ppo_actor/update/compute_logp/kl_div_direct/avg", *_negative("behave_approx_kl/avg")),
+    "policy_kl": _negative("approx_kl/avg"),
+    "entropy": _of_update("entropy/avg"),
+    "policy_loss": _of_update("actor_loss/avg"),
+    "grad_norm": _of_update("grad_norm"),
+    "policy_clip_ratio": _of_update("clip_ratio/avg"),
+    "policy_clip_lower_ratio": _of_update("dual_clip_ratio/avg"),
+    "importance_weight": _of_update("importance_weight/avg"),
+    "learning_rate": _of_update("lr"),
+    "update_skipped_ratio": tuple(map(rest_of_one, _of_update("update_successful"))),
+    "value_loss": ("ppo_critic/critic_loss/avg",),
+    "value_mean": ("ppo_critic/new_value/avg",),
+    "value_clip_ratio": ("ppo_critic/clip_ratio/avg",),
+    "critic_grad_norm": ("ppo_critic/grad_norm",),
+    "critic_learning_rate": ("ppo_critic/lr",),
+    "preference_reward_chosen": ("dpo/chosen_reward/avg",),
+    "preference_reward_rejected": ("dpo/rejected_reward/avg",),
+    "preference_reward_margin": ("dpo/reward_margin/avg",),
+    "preference_accuracy": ("dpo/reward_accuracy/avg",),
+    "response_length": (difference("ppo_actor/seq_len/avg", "ppo_actor/prompt_len/avg"),),
+    "truncated_ratio": ("ppo_actor/no_eos_ratios/avg",),
+    "prompt_length": ("ppo_actor/prompt_len/avg",),
+    "prompt_length_max": ("ppo_actor/prompt_len/max",),
+    "prompt_length_min": ("ppo_actor/prompt_len/min",),
+    "validation_score": ("eval-rollout/reward",),
+    # there is no total; validation counts in no other trainer's step either
+    "step_seconds": (sum_of(r"timeperf_(?!eval$).+"),),
+    "rollout_seconds": ("timeperf/rollout",),
+    "old_log_prob_seconds": ("timeperf/recompute_logp",),
+    "ref_log_prob_seconds": ("timeperf/ref_logp",),
+    "values_seconds": ("timeperf/critic_values",),
+    "advantage_seconds": ("timeperf/compute_advantage",),
+    "update_actor_seconds": ("timeperf/train_step",),
+    "update_critic_seconds": ("timeperf/critic_train_step",),
+    "weight_sync_seconds": ("timeperf/update_weights",),
+    "save_checkpoint_seconds": ("timeperf/save",),
+    "validation_seconds": ("timeperf/eval",),
+    "staleness": ("ppo_actor/update/version_stats/sample_staleness_theta_avg",),
+    "staleness_max": ("ppo_actor/update/version_stats/sample_staleness_theta_max",),
+    "engine_importance_weight": _of_update("behave_imp_weight/avg"),
+}
+
+# NeMo-RL, as in TensorBoard.
+
+NEMO_RL: Keys = {
+    "step_tokens": ("train/total_num_tokens",),
+    "reward": ("train/reward",),
+    "reward_max": ("train/total_reward/max", "train/max_total_reward"),
+    "reward_min": ("train/total_reward/min", "train/min_total_reward"),
+    "reward_std": ("train/total_reward/stddev",),
+    # percentages of groups in which all failed and in which all succeeded
+    "zero_std_ratio": (
+        total("train/baseline_reward/pct_0", "train/baseline_reward/pct_1", scale=0.01),
+        scaled("train/baseline_reward/pct_0", 0.01),
+    ),
+    "advantage_mean": ("train/advantages/mean",),
+    "advantage_max": ("train/advantages/max",),
+    "advantage_min": ("train/advantages/min",),
+    "return_mean": ("train/critic/returns_mean",),
+    "kl": ("train/kl_penalty",),
+    "kl_engine": ("train/gen_kl_error", "train/policy_kl_error"),
+    "entropy": ("train/approx_entropy",),
+    "policy_loss": ("train/loss",),
+    "loss": ("train/loss",),
+    "grad_norm": ("train/grad_norm",),
+    "importance_weight": ("train/probs_ratio",),
+    "learning_rate": ("train/lr",),
+    "value_loss": ("train/critic/loss",),
+    "value_mean": ("train/critic/values_mean",),
+    "value_clip_ratio": ("train/critic/vf_clipfrac",),
+    "explained_variance": ("train/critic/explained_var",),
+    "critic_grad_norm": ("train/critic/grad_norm",),
+    "critic_learning_rate": ("train/critic/lr",),
+    "preference_reward_chosen": ("train/rewards_chosen_mean",),
+    "preference_reward_rejected": ("train/rewards_rejected_mean",),
+    "preference_reward_margin": (difference("train/rewards_chosen_mean", "train/rewards_rejected_mean"),),
+    "preference_accuracy": ("train/accuracy",),
+    "response_length": ("train/mean_gen_tokens_per_sample",),
+    "response_length_max": ("train/max_gen_tokens_per_sample", "train/gen_tokens_per_sample/max"),
+    "response_length_min": ("train/gen_tokens_per_sample/min",),
+    "truncated_ratio": ("train/truncation_rate",),
+    "prompt_length": ("train/mean_prompt_length",),
+    "turns": ("train/avg_turns_per_sample", "train/turns_per_sample/mean"),
+    "validation_score": ("validation/accuracy", "validation/pass_k"),
+    "validation_response_length": ("validation/avg_length",),
+    "step_seconds": ("timing/train/total_step_time",),
+    # the async trainer logs only what training did not hide
+    "rollout_seconds": ("timing/train/generation", "timing/train/exposed_generation"),
+    "reward_seconds": ("timing/train/reward_calculation",),
+    # with those of the reference model
+    "old_log_prob_seconds": ("timing/train/policy_and_reference_logprobs",),
+    "values_seconds": ("timing/train/value_inference",),
+    "advantage_seconds": ("timing/train/advantage_calculation",),
+    "update_actor_seconds": ("timing/train/policy_training",),
+    "update_critic_seconds": ("timing/train/value_training",),
+    "weight_sync_seconds": ("timing/train/weight_sync", "timing/train/prepare_for_generation/total"),
+    "save_checkpoint_seconds": ("timing/train/checkpointing",),
+    "validation_seconds": ("timing/validation/total_validation_time",),
+    "wait_seconds": ("timing/train/idle/buffer_starvation",),
+    "tokens_per_second": ("performance/tokens_per_sec",),
+    "tokens_per_second_per_gpu": (
+        "performance/tokens_per_sec_per_gpu",
+        "timing/train/valid_tokens_per_sec_per_gpu",
+    ),
+    "rollout_tokens_per_second_per_gpu": ("performance/generation_tokens_per_sec_per_gpu",),
+    "mfu_ratio": ("performance/train_fp_utilization",),
+    "staleness": ("train/avg_trajectory_age",),
+    "rollout_queue_size": ("train/buffer_size",),
+    "trainer_idle_ratio": ("performance/training_worker_idle_time_ratio",),
+    "engine_prob_error": ("train/token_mult_prob_error",),
+    "engine_importance_weight": ("train/sampling_importance_ratio",),
 }
