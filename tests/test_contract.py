@@ -15,15 +15,15 @@ from exporter.http.server import Server
 from exporter.runs import signals
 from exporter.runs.collector import Collector, Settings
 from exporter.runs.discovery.address import AddressMap, Allowed, Allowlist
-from exporter.runs.discovery.http_sd import Discovery
+from exporter.runs.discovery.registration_api import Api, Token
+from exporter.runs.discovery.registrations import Registry, Store
+from exporter.runs.discovery.targets import Discovery
 from exporter.runs.files.launch import Answer, Launch, Retry, SavedStep
 from exporter.runs.logs.processes import RunGPUs
 from exporter.runs.model.exporter_health import Health, Polled, Samples
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.overview.overview import Overview
 from exporter.runs.overview.panels import DEFAULT, PanelFile
-from exporter.runs.registrations.api import Api, Token
-from exporter.runs.registrations.registry import Registry, Store
 from exporter.runs.serve import metrics
 from exporter.runs.serve.metrics import FAMILIES, Override, Overrides, RunText, page
 from exporter.runs.serve.views import View

@@ -11,9 +11,17 @@ from exporter.http.routes import Routes
 from exporter.http.server import Server, ServerThread
 from exporter.runs.collector import Collector, Settings
 from exporter.runs.discovery.address import AddressMap, Allowlist
-from exporter.runs.discovery.file_targets import RAY_FILE, VERL_FILE, FileSource, RayFile, VerlFiles
-from exporter.runs.discovery.http_sd import Discovery
-from exporter.runs.discovery.log_targets import LogTargets
+from exporter.runs.discovery.registration_api import Api, Token
+from exporter.runs.discovery.registrations import Registry, Store
+from exporter.runs.discovery.target_sources import (
+    RAY_FILE,
+    VERL_FILE,
+    FileSource,
+    LogTargets,
+    RayFile,
+    VerlFiles,
+)
+from exporter.runs.discovery.targets import Discovery
 from exporter.runs.light.site import Light
 from exporter.runs.light.verdicts import VerdictLog
 from exporter.runs.model.run import Options
@@ -21,8 +29,6 @@ from exporter.runs.model.run_source import Silence
 from exporter.runs.overview.models import Omitted
 from exporter.runs.overview.overview import Overview
 from exporter.runs.overview.panels import PanelFile
-from exporter.runs.registrations.api import Api, Token
-from exporter.runs.registrations.registry import Registry, Store
 from exporter.runs.serve import endpoints
 from exporter.runs.signals.unmapped import RawRule
 

@@ -1,1 +1,1 @@
-"""Discovery: servers that a run starts and ends, found where it names them, as targets of Prometheus."""
+"""Discovery: servers that a run starts and ends, found where they are named or registered, for Prometheus."""

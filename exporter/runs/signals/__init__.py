@@ -1,6 +1,6 @@
 """Signals: which key of which framework carries what, in order of preference, in base units.
 
-``keys`` (one table a framework) -> ``reading`` (the records of one run). ``keys.catalogue`` names the signals.
+``keys`` (one table a framework) -> ``reading`` (the records of one run). ``keys.catalogue`` names signals.
 """
 
 from exporter.runs.signals.keys.catalogue import NAMES, PART_SIGNALS, SIGNALS, PartSignal, Signal

@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from exporter.http.message import Request
-from exporter.runs.discovery import http_sd as module
-from exporter.runs.discovery import prober
+from exporter.runs.discovery import targets as module
 from exporter.runs.discovery.address import AddressMap
-from exporter.runs.discovery.http_sd import Discovery
-from exporter.runs.discovery.target_registry import Target
+from exporter.runs.discovery.targets import Discovery, Target
 from tests.real import eventually
 from tests.runs.discovery.verl import Engine
 
@@ -40,8 +38,8 @@ def target(address, source="a", **more):
 def _quick(monkeypatch):
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(module, "TURN_SECONDS", 0.02)
-    monkeypatch.setattr(prober, "PROBE_SECONDS", 0.01)
-    monkeypatch.setattr(prober, "TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(module, "PROBE_SECONDS", 0.01)
+    monkeypatch.setattr(module, "TIMEOUT_SECONDS", 0.2)
 
 
 @pytest.fixture(name="discover")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.discovery.document import real_path
+from exporter.runs.discovery.target_sources import real_path
 
 
 @pytest.fixture(name="host")

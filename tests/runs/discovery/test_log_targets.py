@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.runs.discovery.log_targets import LogTargets
-from exporter.runs.discovery.target_registry import Target
+from exporter.runs.discovery.target_sources import LogTargets
+from exporter.runs.discovery.targets import Target
 from exporter.runs.signals.record import Servers
 from exporter.runs.sources.console import servers
 from tests.runs.conftest import Clock, Watched

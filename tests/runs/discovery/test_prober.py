@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from exporter.runs.discovery import prober as module
-from exporter.runs.discovery.prober import PROBE_SECONDS, Outcome, Probe, Prober, Schedule
+from exporter.runs.discovery import targets as module
+from exporter.runs.discovery.targets import PROBE_SECONDS, Outcome, Probe, Prober, Schedule
 from tests.real.waiting import eventually
 
 
@@ -42,7 +42,7 @@ def test_a_server_that_listens_takes_the_connection_and_one_that_does_not_refuse
         prober.start(server.address, "127.0.0.1", server.port, "", time.monotonic())
 
     assert outcome(prober, 2) == {there.address: True, gone.address: False}
-    assert prober.room == module.MOST
+    assert prober.room == module.MOST_PROBES
 
 
 def test_a_server_that_says_nothing_is_given_up_after_a_while(prober, monkeypatch):
@@ -85,7 +85,7 @@ def test_without_files_to_spare_nothing_is_known_of_a_server(prober, monkeypatch
     monkeypatch.setattr(module.socket, "socket", none_left)
     prober.start("a", "127.0.0.1", 1, "", 0.0)
 
-    assert prober.room == module.MOST
+    assert prober.room == module.MOST_PROBES
 
 
 def test_one_that_cannot_be_watched_is_closed_and_costs_no_other_its_probe(prober, listener, monkeypatch):
@@ -98,7 +98,7 @@ def test_one_that_cannot_be_watched_is_closed_and_costs_no_other_its_probe(probe
     there = listener()
     prober.start(there.address, "127.0.0.1", there.port, "", time.monotonic())
 
-    assert prober.room == module.MOST - 1
+    assert prober.room == module.MOST_PROBES - 1
     assert outcome(prober, 1) == {there.address: True}
 
 

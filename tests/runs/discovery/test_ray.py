@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.discovery.document import DamagedError
-from exporter.runs.discovery.file_targets import STALE_SECONDS, RayFile, ray_addresses
+from exporter.runs.discovery.target_sources import STALE_SECONDS, DamagedError, RayFile, ray_addresses
 
 NODE, DASHBOARD = "10.0.0.7:43517", "10.0.0.7:44227"
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from exporter.runs.discovery.address import MOST
-from exporter.runs.discovery.prober import Outcome
-from exporter.runs.discovery.target_registry import PROVE_SECONDS, Target, TargetRegistry
+from exporter.runs.discovery.targets import PROVE_SECONDS, Outcome, Target, TargetRegistry
 from stepwatch.config import Config
 
 FORGET = 600.0

@@ -11,8 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.discovery.document import DamagedError
-from exporter.runs.discovery.file_targets import MOST_FILES, VerlFiles, verl_addresses
+from exporter.runs.discovery.target_sources import MOST_FILES, DamagedError, VerlFiles, verl_addresses
 from tests.real.waiting import eventually
 
 RAY_JOB = {

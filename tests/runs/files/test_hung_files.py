@@ -14,10 +14,10 @@ import pytest
 from exporter.runs.__main__ import _changed
 from exporter.runs.cli import command_line
 from exporter.runs.discovery.address import Allowed, Allowlist
-from exporter.runs.discovery.file_targets import RayFile
+from exporter.runs.discovery.registration_api import Token
+from exporter.runs.discovery.registrations import RefusedError
+from exporter.runs.discovery.target_sources import RayFile
 from exporter.runs.files.mounts import PATIENCE_SECONDS, Mount
-from exporter.runs.registrations.api import Token
-from exporter.runs.registrations.registration import RefusedError
 from tests.real import hung_mount
 from tests.real.waiting import eventually, in_time
 

@@ -14,9 +14,9 @@ from exporter.http.routes import Routes
 from exporter.http.server import Server, ServerThread
 from exporter.runs.app import MOST_BODY
 from exporter.runs.discovery.address import Allowed
+from exporter.runs.discovery.registration_api import RESULTS, Api, Token
+from exporter.runs.discovery.registrations import Registry, Store
 from exporter.runs.files import notice
-from exporter.runs.registrations.api import RESULTS, Api, Token
-from exporter.runs.registrations.registry import Registry, Store
 
 TARGETS = "/api/v1/prometheus/targets"
 ORDER = {"job_name": "vllm", "targets": [{"target": "10.0.0.7:8000", "labels": {"replica": "0"}}]}

@@ -7,7 +7,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from exporter.runs.registrations.registry import ASIDE, NAME
+from exporter.runs.discovery.registrations import ASIDE, NAME
 from tests.runs.conftest import _folder  # noqa: F401  (a fixture)
 from tests.runs.lines import append, measured, verl_json
 from tests.runs.registrations.test_page import Hub, _hub  # noqa: F401  (a fixture)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exporter.runs.registrations.api import RateLimit
+from exporter.runs.discovery.registration_api import RateLimit
 
 
 def passed(rate: RateLimit, client: str, requests: int, now: float = 0.0) -> int:

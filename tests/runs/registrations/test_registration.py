@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.runs.discovery import registrations
 from exporter.runs.discovery.address import Allowed
-from exporter.runs.registrations import registration
-from exporter.runs.registrations.registration import RefusedError
+from exporter.runs.discovery.registrations import RefusedError
 
 ALLOWED = Allowed()
 
 
-def read(**asked: Any) -> registration.RegistrationRequest:
-    return registration.read(json.dumps(asked).encode(), ALLOWED)
+def read(**asked: Any) -> registrations.RegistrationRequest:
+    return registrations.read_request(json.dumps(asked).encode(), ALLOWED)
 
 
 def test_servers_are_taken_as_the_client_writes_them() -> None:
@@ -33,7 +33,7 @@ def test_servers_are_taken_in_every_way_that_the_server_of_rl_insight_takes_them
         more="what a later version may say",
     )
 
-    assert found.job == registration.TRAINERS
+    assert found.job == registrations.TRAINERS
     assert found.servers == (
         ("127.0.0.1:9092", {"rack": "1", "site": "a"}),
         ("[fd00::7]:8000", {"rack": "2", "site": "a"}),
@@ -124,7 +124,7 @@ def test_what_is_not_to_be_read_is_refused_with_its_place(
 )
 def test_a_body_that_is_not_the_json_expected_is_refused(body: bytes, words: str) -> None:
     with pytest.raises(RefusedError, match="Expected: ") as refused:
-        registration.read(body, ALLOWED)
+        registrations.read_request(body, ALLOWED)
 
     assert words in str(refused.value)
 
@@ -140,15 +140,15 @@ TARGETS = st.lists(JSON | st.fixed_dictionaries({"target": st.just("10.0.0.7:1")
 @given(st.fixed_dictionaries({"targets": TARGETS | JSON, "labels": JSON, "job_name": JSON}))
 def test_whatever_json_comes_is_taken_whole_or_refused_in_words(asked: dict[str, Any]) -> None:
     try:
-        servers = registration.read(json.dumps(asked).encode(), ALLOWED).servers
+        servers = registrations.read_request(json.dumps(asked).encode(), ALLOWED).servers
     except RefusedError:
         return
     for server in servers:
-        assert not server.labels.keys() & registration.OURS
-        assert all(len(value) <= registration.LONGEST_VALUE for value in server.labels.values())
+        assert not server.labels.keys() & registrations.OURS
+        assert all(len(value) <= registrations.LONGEST_VALUE for value in server.labels.values())
 
 
 @given(st.binary())
 def test_whatever_bytes_come_are_refused_in_words(body: bytes) -> None:
     with pytest.raises(RefusedError):
-        registration.read(body, ALLOWED)
+        registrations.read_request(body, ALLOWED)

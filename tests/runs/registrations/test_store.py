@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.runs.discovery import registrations
 from exporter.runs.discovery.address import Allowed
-from exporter.runs.registrations import registration
-from exporter.runs.registrations.registration import LONGEST_JOB
-from exporter.runs.registrations.registry import ASIDE, MOST, NAME, Registration, Store
+from exporter.runs.discovery.registrations import ASIDE, LONGEST_JOB, MOST, NAME, Registration, Store
 
 KNOWN = [
     Registration("10.0.0.7:8000", "vllm", {"replica": "0"}, 1795325287.8),
@@ -39,8 +38,8 @@ def test_all_that_may_be_registered_is_there_after_a_restart(
     tmp_path: Path, sign: str, logged: list[str]
 ) -> None:
     reported = {
-        f"{number}".rjust(registration.LONGEST_NAME, "x"): sign * registration.LONGEST_VALUE
-        for number in range(registration.MOST_LABELS)
+        f"{number}".rjust(registrations.LONGEST_NAME, "x"): sign * registrations.LONGEST_VALUE
+        for number in range(registrations.MOST_LABELS)
     }
     full = [
         Registration(

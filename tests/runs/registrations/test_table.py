@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.runs.registrations.registration import RefusedError, RegistrationRequest, Server
-from exporter.runs.registrations.registry import FORGOTTEN_SECONDS, GONE_SECONDS, MOST, MOST_OF_JOB, Table
+from exporter.runs.discovery.registrations import (
+    FORGOTTEN_SECONDS,
+    GONE_SECONDS,
+    MOST,
+    MOST_OF_JOB,
+    RefusedError,
+    RegistrationRequest,
+    Server,
+    Table,
+)
 
 
 def request(*ports: int, job: str = "vllm", node: str = "10.0.0.7") -> RegistrationRequest:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.registrations.api import Token
-from exporter.runs.registrations.registration import RefusedError
+from exporter.runs.discovery.registration_api import Token
+from exporter.runs.discovery.registrations import RefusedError
 
 SECRET = "open:sesame"
 

@@ -12,9 +12,9 @@ import pytest
 
 from exporter.runs import cli
 from exporter.runs.cli import command_line
+from exporter.runs.discovery import registrations
 from exporter.runs.discovery.address import AddressError, Allowed
-from exporter.runs.registrations import registration
-from exporter.runs.registrations.registration import RefusedError
+from exporter.runs.discovery.registrations import RefusedError
 from exporter.runs.remote import web
 from exporter.runs.remote.mlflow import Mlflow
 from exporter.runs.remote.page import Page
@@ -113,7 +113,7 @@ def test_no_refused_address_of_a_server_repeats_one(address: str) -> None:
 @pytest.mark.parametrize("given", [{"api_token": "hunter2"}, {"password": "hunter2"}, {"site": SLACK}])
 def test_a_label_that_holds_one_is_refused_at_registration(given: dict[str, str]) -> None:
     with pytest.raises(RefusedError) as caught:
-        registration.checked_labels(given, "labels", {})
+        registrations.checked_labels(given, "labels", {})
 
     assert "Expected: labels without secrets" in str(caught.value)
     assert not any(value in str(caught.value) for value in given.values())

@@ -17,14 +17,13 @@ from typing import Any
 from exporter.http.exposition import Metric, by_label, own
 from exporter.http.message import Answer, Request
 from exporter.http.routes import Table
+from exporter.runs.discovery import registrations
 from exporter.runs.discovery.address import Allowed
+from exporter.runs.discovery.registrations import RefusedError, Registry
 from exporter.runs.files import token_files
 from exporter.runs.files.mounts import HungError, Mount
 from exporter.runs.files.notice import Once
 from exporter.runs.files.token_files import TokenFileError
-from exporter.runs.registrations import registration
-from exporter.runs.registrations.registration import RefusedError
-from exporter.runs.registrations.registry import Registry
 
 logger = logging.getLogger(__name__)
 
@@ -175,7 +174,7 @@ class Api:
     def _register(self, request: Request) -> Answer:
         try:
             self._admit(request)
-            asked = registration.read(request.body, self._allowed)
+            asked = registrations.read_request(request.body, self._allowed)
             count = self._registry.add(asked)
         except RefusedError as refusal:
             self._results[refusal.result] += 1
