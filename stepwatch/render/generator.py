@@ -10,10 +10,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-from exporter.alert_labels import ABOUT
+from exporter.alert_labels import ABOUT, ONSET, ONSET_STEP
 from exporter.gpu.contract import CLOCK_EVENTS
 from exporter.installation import INSTALLED, adapt
-from exporter.runs.overview.onset import ONSET, ONSET_STEP
 from stepwatch.alerts import gpu_health, gpu_load, host, incidents
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.alerts.model.runs import SHOWN_STATE, SHOWN_STATES

@@ -8,8 +8,8 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import NamedTuple
 
+from exporter.alert_labels import ONSET_STEP
 from exporter.runs.overview.models import Firing, RunId
-from exporter.runs.overview.onset import ONSET_STEP
 from exporter.runs.overview.prometheus import Client, Span
 from exporter.runs.remote.web import PollError
 

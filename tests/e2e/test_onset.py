@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from exporter.alert_labels import ONSET, ONSET_STEP
 from exporter.runs.light import formatting
-from exporter.runs.overview.onset import ONSET, ONSET_STEP
 from stepwatch.backtest.server import Progress
 from tests.e2e.stack import PAIRS, Stack
 from tests.grafana.queries import Json, View, ask, marks_of, panels_of

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from exporter.alert_labels import ONSET
 from exporter.gpu.backend import OK, Event, Extras, Report
 from exporter.gpu.demo import Demo
 from exporter.gpu.state import State
 from exporter.gpu.worker import message
-from exporter.runs.overview.onset import ONSET
 from exporter.runs.signals import SIGNALS
 from exporter.runs.stats.catalogue import RUN_FAMILIES, STATES, STATISTICS
 from stepwatch.alerts.model.runs import SHOWN_STATE, onset_rules

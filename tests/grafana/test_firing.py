@@ -11,9 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
-from exporter.alert_labels import ABOUT
+from exporter.alert_labels import ABOUT, ONSET, ONSET_STEP
 from exporter.runs.overview.models import RunId
-from exporter.runs.overview.onset import ONSET, ONSET_STEP
 from exporter.runs.overview.prometheus import Client
 from stepwatch.alerts.model.runs import SHOWN_STATE, SHOWN_STATES, onset_rules
 from stepwatch.rules.messages import SUBJECTS

@@ -94,7 +94,7 @@ class Firing:
     """An alert that fires now.
 
     ``action`` is what to do first, without a full stop. ``since`` and ``step`` are its onset
-    (``exporter.runs.overview.onset``). ``silenced_until`` is the end of its last silence.
+    (``exporter.alert_labels``). ``silenced_until`` is the end of its last silence.
     ``book`` is what the runbook says of it, by heading. ``inhibited_by`` names the alert for which
     Alertmanager keeps it back. ``labels`` are all of its labels, by which Alertmanager knows it.
     ``passed`` is when its condition ceased to hold, if the alert outlasts that now; ``ends`` is when it

@@ -17,13 +17,12 @@ from urllib.parse import urlencode
 
 import orjson
 
-from exporter.alert_labels import ABOUT
+from exporter.alert_labels import ABOUT, ONSET, ONSET_STEP
 from exporter.drawing.chart import Point, rank
 from exporter.runs.files.notice import Once
 from exporter.runs.overview import agents
 from exporter.runs.overview.agents import AgentRun
 from exporter.runs.overview.models import Episode, Firing, RunId
-from exporter.runs.overview.onset import ONSET, ONSET_STEP
 from exporter.runs.overview.panels import RUN, Query, book_of
 from exporter.runs.overview.pollers import Poller
 from exporter.runs.remote import web

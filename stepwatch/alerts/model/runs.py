@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from exporter.alert_labels import ABOUT
-from exporter.runs.overview.onset import ONSET, ONSET_STEP
+from exporter.alert_labels import ABOUT, ONSET, ONSET_STEP
 from stepwatch.alerts.model.alert import Fact
 from stepwatch.alerts.model.expression import (
     Expression,
