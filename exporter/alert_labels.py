@@ -10,9 +10,9 @@ In the order in which tables show them.
 """
 
 # The onset is the first evaluation at which the rule's condition held, of the unbroken stretch since which it
-# has held or the alert has fired: not when the alert began to fire, which is later by its ``for``. Its step is
-# the run's step at that evaluation. In an old log, where each record is an evaluation, it is the first record
-# at which the condition holds.
+# has held or the alert has fired: not when the alert began to fire, which is later by its ``for``. Its step
+# is the run's step at that evaluation. In an old log, where each record is an evaluation, it is the first
+# record at which the condition holds.
 
 ONSET = "rl_alert_onset_timestamp_seconds"
 """The onset of each alert that is pending or fires, in seconds since the epoch."""

@@ -20,7 +20,7 @@ from zlib import crc32
 import orjson
 
 from exporter.runs.signals.record import Record, number
-from exporter.runs.sources.verl_console import VerlConsole
+from exporter.runs.sources.line_consoles import VerlConsole
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,7 +14,7 @@ import pytest
 
 from exporter.runs.signals import Reading
 from exporter.runs.signals.record import Record, TotalSteps
-from exporter.runs.sources.json_lines import FlatJsonl
+from exporter.runs.sources.json_logs import FlatJsonl
 from stepwatch.__main__ import main
 from tests import formats
 from tests.own_logs import TRL

@@ -1,7 +1,7 @@
 """Sources: one class for each format that trainers write, distinguished by content, not by name.
 
-``base`` is what they have in common; ``console``, ``flat``, ``python_dict``, ``progress_bar`` and
-``protobuf`` are what several of them parse with.
+``base`` is what they have in common; ``console``, ``flat``, ``progress_bar`` and ``protobuf`` are what they
+parse with.
 """
 
 from __future__ import annotations
@@ -10,21 +10,23 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from exporter.runs.signals.record import Record
-from exporter.runs.sources.areal import Areal
 from exporter.runs.sources.base import Source
+from exporter.runs.sources.block_consoles import Areal, DeepSpeedChat, NemoRl
 from exporter.runs.sources.csv_table import CsvTable
-from exporter.runs.sources.deepspeed_chat import DeepSpeedChat
 from exporter.runs.sources.dict_consoles import OpenRlhf, SkyRl, Slime
-from exporter.runs.sources.json_document import JsonList, MetricTable, TrainerState
-from exporter.runs.sources.json_lines import FlatJsonl, ScopedJsonl, VerlJsonl
-from exporter.runs.sources.nemo_rl import NemoRl
-from exporter.runs.sources.prime_rl import PrimeRl
-from exporter.runs.sources.roll import Roll
+from exporter.runs.sources.json_logs import (
+    FlatJsonl,
+    JsonList,
+    MetricTable,
+    ScopedJsonl,
+    TrainerState,
+    TwinkleEvents,
+    VerlJsonl,
+)
+from exporter.runs.sources.line_consoles import PrimeRl, Roll, VerlConsole
 from exporter.runs.sources.tensorboard import TensorBoard
 from exporter.runs.sources.trackers import SwanLab, Trackio, WandbFile
 from exporter.runs.sources.trl_console import TrlConsole
-from exporter.runs.sources.twinkle import TwinkleEvents
-from exporter.runs.sources.verl_console import VerlConsole
 
 __all__ = ["SOURCES", "Source", "recognise", "recognise_first"]
 

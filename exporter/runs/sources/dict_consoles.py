@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
 from exporter.runs.sources.base import Source
-from exporter.runs.sources.console import ending, pieces, servers
-from exporter.runs.sources.python_dict import Dicts, Values
+from exporter.runs.sources.console import Dicts, Values, ending, pieces, servers
 
 
 def _has_numbers(values: Values) -> bool:

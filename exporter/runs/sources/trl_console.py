@@ -12,9 +12,8 @@ from collections.abc import Generator, Iterator
 
 from exporter.runs.signals.record import PROGRESS, Ended, Event, Record, TotalSteps, number
 from exporter.runs.sources.base import Source
-from exporter.runs.sources.console import HINTS, drawn, ending
+from exporter.runs.sources.console import HINTS, Dicts, Values, drawn, ending
 from exporter.runs.sources.progress_bar import ProgressBars, is_torn
-from exporter.runs.sources.python_dict import Dicts, Values
 
 COUNTERS = ("num_tokens", "epoch")
 """They only grow, until the training restarts."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from exporter.runs.signals import Reading
 from exporter.runs.signals.record import Ended, Record, TotalSteps
-from exporter.runs.sources.json_document import JsonList, TrainerState
+from exporter.runs.sources.json_logs import JsonList, TrainerState
 from tests.runs.sources.test_json_document import read
 
 

@@ -9,7 +9,7 @@ import pytest
 from exporter.runs.readers.content import content
 from exporter.runs.signals.record import Record, number
 from exporter.runs.sources import recognise
-from exporter.runs.sources.verl_console import VerlConsole
+from exporter.runs.sources.line_consoles import VerlConsole
 from tests.runs.sources.test_sources import independent
 
 CONSOLE_LOGS = 16

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from exporter.runs.signals.reading import may_be_measured
 from exporter.runs.signals.unmapped import MOST_CANDIDATES, Candidate, candidates
-from exporter.runs.sources.json_lines import FlatJsonl
+from exporter.runs.sources.json_logs import FlatJsonl
 from stepwatch.config import Config
 from tests.runs.conftest import Watched
 from tests.runs.lines import append

@@ -13,7 +13,7 @@ from exporter.runs import signals
 from exporter.runs.signals.keys import FRAMEWORKS
 from exporter.runs.signals.reading import table
 from exporter.runs.signals.record import Record, ResponseLimit
-from exporter.runs.sources.verl_console import VerlConsole
+from exporter.runs.sources.line_consoles import VerlConsole
 from exporter.runs.stats.catalogue import STATISTICS
 
 GIB = 1024**3

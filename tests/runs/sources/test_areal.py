@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from exporter.runs.signals import Reading
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
-from exporter.runs.sources.areal import Areal
+from exporter.runs.sources.block_consoles import Areal
 
 LOGGER = "(AReaL) 20260521-10:11:12.345 StatsLogger INFO: "
 HEADER = f"{LOGGER}Epoch 1/5 Step 12/100 Train step 12/500 done."

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from exporter.runs.signals import Reading
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
 from exporter.runs.sources import recognise_first
-from exporter.runs.sources.deepspeed_chat import DeepSpeedChat
+from exporter.runs.sources.block_consoles import DeepSpeedChat
 
 RULE = "-" * 85
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from exporter.runs.signals import Reading
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
-from exporter.runs.sources.json_lines import FlatJsonl
+from exporter.runs.sources.json_logs import FlatJsonl
 
 
 def events(*lines: bytes) -> list[Event]:

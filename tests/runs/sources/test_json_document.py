@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from exporter.runs.signals import Reading
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
-from exporter.runs.sources.json_document import JsonDocument, JsonList, MetricTable, TrainerState
+from exporter.runs.sources.json_logs import JsonDocument, JsonList, MetricTable, TrainerState
 from tests.own_logs import TRL
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
-from exporter.runs.sources.nemo_rl import NemoRl
+from exporter.runs.sources.block_consoles import NemoRl
 
 RESULTS = ["📊 Training Results:", "  • Loss: -0.0021", "  • Avg Reward: {}"]
 

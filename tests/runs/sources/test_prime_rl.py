@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from exporter.runs.signals import Reading
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
 from exporter.runs.sources import recognise
-from exporter.runs.sources.prime_rl import PrimeRl
+from exporter.runs.sources.line_consoles import PrimeRl
 from tests.runs.conftest import Watched
 from tests.runs.lines import append
 

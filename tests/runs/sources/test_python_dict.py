@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.signals.record import number
-from exporter.runs.sources.console import pieces
-from exporter.runs.sources.python_dict import LONGEST, MOST_LINES, Dicts, Values
+from exporter.runs.sources.console import LONGEST, MOST_LINES, Dicts, Values, pieces
 
 
 def read(*lines: str) -> list[tuple[str, Values]]:

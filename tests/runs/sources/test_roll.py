@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from exporter.runs.signals import Reading
 from exporter.runs.signals.record import Ended, Event, Record, number
 from exporter.runs.sources import recognise
-from exporter.runs.sources.roll import Roll
+from exporter.runs.sources.line_consoles import Roll
 from tests.runs.conftest import Watched
 from tests.runs.lines import append
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.signals.record import Record, number
-from exporter.runs.sources.json_lines import ScopedJsonl
+from exporter.runs.sources.json_logs import ScopedJsonl
 
 
 def read(line: bytes) -> Record:

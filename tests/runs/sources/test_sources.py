@@ -13,7 +13,7 @@ from exporter.runs.readers.content import content
 from exporter.runs.signals.keys import FRAMEWORKS
 from exporter.runs.signals.record import Record, number
 from exporter.runs.sources import SOURCES, recognise, recognise_first
-from exporter.runs.sources.verl_console import VerlConsole
+from exporter.runs.sources.line_consoles import VerlConsole
 from tests.own_logs import CONSOLES, LOGS
 from tests.runs.lines import console, measured, scoped, verl_json
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from exporter.runs.signals import Reading
 from exporter.runs.signals.record import Ended, Event, Record
 from exporter.runs.sources import recognise_first
-from exporter.runs.sources.twinkle import MOST_PARTITIONS, TwinkleEvents
+from exporter.runs.sources.json_logs import MOST_PARTITIONS, TwinkleEvents
 
 CONTEXT = "tenant/gsm8k/lora"
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, TotalSteps, number
-from exporter.runs.sources.verl_console import VerlConsole
+from exporter.runs.sources.line_consoles import VerlConsole
 from tests.runs.lines import console
 
 RECORD = "step:12 - actor/entropy:0.41 - actor/lr:1e-06 - critic/score/mean:0.53125"

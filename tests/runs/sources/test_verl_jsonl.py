@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.signals.record import Record, number
-from exporter.runs.sources.json_lines import VerlJsonl
+from exporter.runs.sources.json_logs import VerlJsonl
 from tests.runs.lines import verl_json
 
 

@@ -1,0 +1,255 @@
+"""Consoles that print each record over several lines: AReaL, DeepSpeed-Chat, NeMo-RL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
+from exporter.runs.sources.base import Source
+from exporter.runs.sources.console import Dicts, Values, ending, pieces
+
+MOST_KEYS = 5000
+"""No trainer has more in a step: what comes then is no table, or list, of its results."""
+
+_WALL = "│"
+_BOTTOM = re.compile("[╘└╰][═─]")
+_AREAL_HEADER = re.compile(r"Epoch \d+/\d+ Step \d+/\d+ Train step (\d{1,15})/(\d{1,15}) done")
+_AREAL_RECORD = re.compile(_AREAL_HEADER.pattern.encode())
+
+
+class Areal(Source):
+    """AReaL's console output and its log files. Steps are counted from 1 there.
+
+    AReaL's log: a line with the step, and a table of its statistics, drawn in boxes.
+
+    ``Epoch 1/5 Step 12/100 Train step 12/500 done.``, then rows of several keys and values each: ``│
+    ppo_actor/task_reward/avg │ 5.3125e-01 │ timeperf/rollout │ 5.5200e+01 │``.
+    """
+
+    name = "areal_console"
+    framework = "areal"
+
+    def __init__(self) -> None:
+        self._step: int | None = None
+        self._values: dict[str, str] = {}
+
+    @classmethod
+    def recognises(cls, line: bytes) -> bool:
+        return _AREAL_RECORD.search(line) is not None
+
+    def parse(self, line: bytes) -> Iterator[Event]:
+        for piece in pieces(line):
+            if _WALL in piece:
+                # a row that was cut has no wall at its end, and its last cell is not trusted
+                cells = [cell.strip() for cell in piece.split(_WALL)[1:-1]]
+                for key, value in zip(cells[::2], cells[1::2], strict=False):
+                    if key and number(value) is not None and len(self._values) < MOST_KEYS:
+                        self._values[key] = value
+            elif header := _AREAL_HEADER.search(piece):
+                yield from self.flush()
+                self._step = int(header[1])
+                yield TotalSteps(int(header[2]))
+            elif _BOTTOM.search(piece):  # a collector of logs may have put its time before the line
+                yield from self.flush()
+        if ended := ending(line):
+            yield ended
+
+    def flush(self) -> Iterator[Event]:
+        """What the table of the step holds so far."""
+        if self._step is not None and self._values:
+            yield Record(self._step, self._values)
+        self._values = {}
+
+
+_NUMBER = r"([-+]?(?:[\d.]+(?:e[-+]?\d+)?|nan|inf))(?![\d.])"
+_NEXT = r"\s*[|,]\s*"
+_DEEPSPEED_STEP = re.compile(
+    rf"[Ee]poch: (\d{{1,9}}){_NEXT}[Ss]tep: (\d{{1,15}}){_NEXT}(?:ppo_ep|PPO Epoch): \d+{_NEXT}"
+    rf"(?:act_loss|Actor Loss): {_NUMBER}{_NEXT}(?:cri_loss|Critic Loss): {_NUMBER}"
+)
+_DEEPSPEED_EPOCH = re.compile(r"Beginning of Epoch (\d{1,9})/(\d{1,9}), Total Generation Batches (\d{1,9})")
+_MEASURED = {
+    "reward": re.compile(rf"[Aa]verage reward score: {_NUMBER}"),
+    "end_to_end_latency": re.compile(rf"(?:E2E latency=|End-to-End => Latency: ){_NUMBER}s"),
+    "generation_latency": re.compile(rf"(?:Generate time=|Generation => Latency: ){_NUMBER}s"),
+    "training_latency": re.compile(rf"(?:Training time=|Training\s+=> Latency: ){_NUMBER}s"),
+}
+_FAILED = re.compile(r"exits with return code = -?[1-9]")
+"""What DeepSpeed's launcher prints of the trainer."""
+
+
+class DeepSpeedChat(Source):
+    """Steps count on over the epochs, from 0.
+
+    DeepSpeed-Chat's console: a few lines a step, of the third stage of its training.
+
+    ``Epoch: 0 | Step: 12 | PPO Epoch: 1 | Actor Loss: 0.21 | Critic Loss: 0.12 | Unsupervised Loss:
+    0.0``, then how long the step took, then ``Average reward score: 0.55 | EMA reward score: 0.53``.
+    Until 2023-09 the words were others: ``epoch: 0|step: 12|ppo_ep: 1|act_loss: 0.21|...``.
+
+    Source: ``training/step3_rlhf_finetuning/main.py`` and ``dschat/utils/perf.py`` of DeepSpeedExamples
+    (6eb5247, the newest).
+    """
+
+    name = "deepspeed_chat_console"
+    framework = "deepspeed_chat"
+
+    def __init__(self) -> None:
+        self._step: int | None = None
+        self._epoch = self._before = 0
+        self._batches: int | None = None
+        self._values: dict[str, str] = {}
+
+    @classmethod
+    def recognises(cls, line: bytes) -> bool:
+        return b"poch: " in line and any(map(_DEEPSPEED_STEP.search, pieces(line)))
+
+    def parse(self, line: bytes) -> Iterator[Event]:
+        for piece in pieces(line):
+            if step := _DEEPSPEED_STEP.search(piece):
+                yield from self.flush()
+                epoch = int(step[1])
+                if self._batches is not None:
+                    self._before = epoch * self._batches
+                elif epoch != self._epoch:
+                    self._before = 0 if self._step is None else self._step + 1
+                self._epoch, self._step = epoch, self._before + int(step[2])
+                self._values = {"actor_loss": step[3], "critic_loss": step[4]}
+            elif begun := _DEEPSPEED_EPOCH.search(piece):
+                self._batches = int(begun[3])
+                yield TotalSteps(int(begun[2]) * self._batches)
+            elif piece.startswith("saving model ..."):
+                yield from self.flush()
+                yield Ended("finished")
+            elif _FAILED.search(piece):
+                yield Ended("failed")
+            else:
+                found = ((key, pattern.search(piece)) for key, pattern in _MEASURED.items())
+                self._values.update({key: match[1] for key, match in found if match})
+        if ended := ending(line):
+            yield ended
+
+    def flush(self) -> Iterator[Event]:
+        """What is known of the step so far; more of it may come."""
+        if self._step is not None and self._values:
+            yield Record(self._step, self._values)
+        self._values = {}
+
+
+NEMO_SECTIONS = {
+    "Training Results": "train/",
+    "Timing": "timing/train/",
+    "Validation Results": "validation/",
+    "Validation Timing": "timing/validation/",
+}
+
+NEMO_KEYS = {
+    "train/generation_kl_error": "train/gen_kl_error",
+    "train/avg_reward": "train/reward",
+    "train/avg_total_reward": "train/reward",
+    "train/avg_filtered_reward": "train/filtered_reward",
+    "train/mean_generation_length": "train/mean_gen_tokens_per_sample",
+    "validation/average_response_length": "validation/avg_length",
+}
+"""Where TensorBoard's key is not the bullet's words joined by underscores."""
+
+_NEMO_STEP = re.compile(r"=== Step (\d{1,15})/(\d{1,15}) ===")
+_NEMO_EPOCH = re.compile(r"=== Epoch (\d{1,9})/(\d{1,9}) ===")
+_SECTION = re.compile(r"\W*([A-Z][A-Za-z ]{2,40}):\s*$")
+_BULLET = re.compile(r"\s*•\s*([^\s:][^:]{0,99}):\s*([-+]?(?:[\d.]+(?:e[-+]?\d+)?|nan|inf))(?:s?\b|$)")
+_ENDED = "Max number of steps has been reached"
+_METRICS = "step_metrics="
+_STEP_BEFORE = re.compile(r"\b[Ss]tep[ =:]{1,3}(\d{1,15})\b")
+
+
+class NemoRl(Source):
+    """NeMo-RL's console output. The step counts on over the epochs, as it does in TensorBoard.
+
+    NeMo-RL's console: text for people, several lines a step.
+
+    A header ``=== Step 12/500 ===``, then sections of bullets: ``• Avg Reward: 0.5312`` below ``Training
+    Results:``. They are given the keys that NeMo-RL logs to TensorBoard.
+    """
+
+    name = "nemo_rl_console"
+    framework = "nemo_rl"
+
+    def __init__(self) -> None:
+        self._step = 0
+        self._epochs: int | None = None
+        self._epochs_done = 0
+        self._step_of_epoch = 0
+        self._has_header = self._has_results = False
+        self._dicts = Dicts()
+        self._section = ""
+        self._values: Values = {}
+
+    @classmethod
+    def recognises(cls, line: bytes) -> bool:
+        if b"Training Results:" not in line:
+            return False
+        sections = map(_SECTION.match, pieces(line))
+        return any(section is not None and section[1] == "Training Results" for section in sections)
+
+    def parse(self, line: bytes) -> Iterator[Event]:
+        for piece in pieces(line):
+            if bullet := _BULLET.match(piece):
+                if self._section and len(self._values) < MOST_KEYS:
+                    key = self._section + bullet[1].strip().lower().replace(" ", "_")
+                    self._values[NEMO_KEYS.get(key, key)] = bullet[2]
+            elif section := _SECTION.match(piece):
+                yield from self._begin_section(NEMO_SECTIONS.get(section[1], ""))
+            elif "===" in piece:
+                yield from self._header(piece)
+            elif _ENDED in piece:
+                yield from self.flush()
+                yield Ended("finished")
+            else:
+                yield from self._metrics(piece)
+        if ended := ending(line):
+            yield ended
+
+    def flush(self) -> Iterator[Event]:
+        """What is known of the step so far; more of it may come."""
+        if self._values:
+            yield Record(self._step, self._values)
+        self._values = {}
+
+    def _begin_section(self, section: str) -> Iterator[Event]:
+        self._section = section
+        if section == "train/":
+            if self._has_results:
+                yield from self.flush()
+            if self._has_results or not self._has_header:  # a log without headers: those of the next step
+                self._step += 1
+            self._has_results = True
+
+    def _header(self, piece: str) -> Iterator[Event]:
+        """``Step 12/500`` or ``Epoch 2/3``. A step that is sampled again has its header twice.
+
+        Where the log does not hold the epochs, 1 behind the last step is the next epoch.
+        """
+        if found := _NEMO_STEP.search(piece):
+            yield from self.flush()
+            step, steps = int(found[1]), int(found[2])
+            if self._epochs is None and step == 1 and self._step_of_epoch == steps and self._has_results:
+                self._epochs_done += 1
+            self._section, self._has_header, self._has_results = "", True, False
+            self._step_of_epoch, self._step = step, self._epochs_done * steps + step
+            if self._epochs == 1:
+                yield TotalSteps(steps)
+        elif epoch := _NEMO_EPOCH.search(piece):
+            self._epochs_done, self._epochs = max(0, int(epoch[1]) - 1), int(epoch[2])
+
+    def _metrics(self, piece: str) -> Iterator[Event]:
+        """The newer controller prints a dict a step; without a step near it, it is left out."""
+        for before, values in self._dicts.parse(piece):
+            if before.endswith(_METRICS):
+                found = _STEP_BEFORE.findall(before)
+                if found or self._step:
+                    step = int(found[-1]) if found else self._step
+                    named = {
+                        name if "/" in name else f"train/{name}": value for name, value in values.items()
+                    }
+                    yield Record(step, named)

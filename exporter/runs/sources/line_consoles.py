@@ -1,0 +1,232 @@
+"""Consoles that print each record in one line: verl, ROLL, prime-rl."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, TotalSteps, is_step, number
+from exporter.runs.sources.base import Source, load_json
+from exporter.runs.sources.console import HINTS, ending, pieces, servers
+
+TERMINAL_CUT = 4096
+_FOLDED = " [repeated "
+"""Ray adds that to a line which several processes printed."""
+
+_VERL_STEP = re.compile(rb"(?:^|[\s\]m)|])step:(\d{1,15}) - (?=[^\r\x1b\x00])")
+_BREAKS = b"\r\x1b\x00"
+"""Bytes at which the fields end: a bar redraws itself there, or a colour changes."""
+_MAY_MATTER = re.compile(
+    rb"[Tt]otal.training.steps|max_response_length|Training Progress: 100%|Final validation metrics"
+    rb"|Total time for train steps|" + HINTS
+)
+_VERL_TOTAL = re.compile(rb"(?:Total training steps: |'total_training_steps': )(\d{1,15})\b")
+_LIMIT = re.compile(rb"'max_response_length': (\d{1,15})\b")
+_FULL_BAR = re.compile(rb"Training Progress: 100%\|[^|]*\| (\d+)/\1 ")
+_VERL_FINISHED = re.compile(rb"Final validation metrics|Total time for train steps")
+
+
+class VerlConsole(Source):
+    """verl's console output, also as W&B's ``output.log``; all versions since 0.2.
+
+    verl's ``console`` logger: ``step:12 - actor/entropy:0.41 - ...`` amid everything else it prints.
+
+    The line may stand behind Ray's ``(TaskRunner pid=1)`` and colour codes, glued to tqdm bars by a
+    carriage return; values may be wrapped by numpy (``np.float64(0.5)``). A pseudo terminal cuts lines
+    after 4096 bytes: the last field of such a line is dropped, since its digits may be cut.
+    """
+
+    name = "verl_console"
+    framework = "verl"
+
+    @classmethod
+    def recognises(cls, line: bytes) -> bool:
+        found = _VERL_STEP.search(line)
+        return found is not None and _verl_record(found, _end(found)) is not None
+
+    def parse(self, line: bytes) -> Iterator[Event]:
+        found = _VERL_STEP.search(line)
+        if found and (record := _verl_record(found, end := _end(found))):
+            yield record
+            line = line[: found.start()] + line[end:]
+        if _MAY_MATTER.search(line):
+            if total := _VERL_TOTAL.search(line):
+                yield TotalSteps(int(total[1]))
+            if limit := _LIMIT.search(line):
+                yield ResponseLimit(int(limit[1]))
+            if _VERL_FINISHED.search(line) or _FULL_BAR.search(line):
+                yield Ended("finished")
+            elif ended := ending(line):
+                yield ended
+        if mention := servers(line):
+            yield mention
+
+
+def _end(found: re.Match[bytes]) -> int:
+    """Where the fields end that begin behind ``found``. A pattern would take ten times as long."""
+    breaks = [found.string.find(byte, found.end()) for byte in _BREAKS]
+    return min((at for at in breaks if at >= 0), default=len(found.string))
+
+
+def _verl_record(found: re.Match[bytes], end: int) -> Record | None:
+    fields = found.string[found.end() : end].decode("utf-8", "replace").split(" - ")
+    fields[-1] = fields[-1].partition(_FOLDED)[0]
+    if end == TERMINAL_CUT:
+        fields.pop()
+    try:
+        values = dict([field.rsplit(":", 1) for field in fields])
+    except ValueError:  # a key with " - " in it
+        values = dict([pair for field in fields if len(pair := field.rsplit(":", 1)) == 2])
+    if not any(number(value) is not None for value in values.values()):
+        return None
+    return Record(int(found[1]), values)
+
+
+_TRACKED = b'metrics_tag: {"step": '
+_ROLL_STEP = "system/global_step"
+_PLAIN = re.compile(rb'(?:^|[\]:\s])(\{(?=")[^{}]*"system/global_step": \d.*\})\s*$')
+_DONE = b"pipeline complete!"
+
+
+class Roll(Source):
+    """ROLL's console output, of every pipeline.
+
+    ROLL's console: ``metrics_tag: {"step": 12, "metrics": {"critic/score/mean": 0.5}}``.
+
+    That is its ``stdout`` tracker. With another one, each pipeline still logs the metrics as one JSON
+    object every ``logging_steps`` steps; that they are of step ``system/global_step`` stands among them.
+    Source: ``roll/utils/tracking.py`` and ``roll/pipeline`` (rlvr, agentic) of 2026-10. Steps start at 0.
+    """
+
+    name = "roll_console"
+    framework = "roll"
+
+    def __init__(self) -> None:
+        self._tracked = False
+
+    @classmethod
+    def recognises(cls, line: bytes) -> bool:
+        return _tracked(line) is not None or _plain(line) is not None
+
+    def parse(self, line: bytes) -> Iterator[Event]:
+        if record := _tracked(line):
+            self._tracked = True
+            yield record
+        elif not self._tracked and (record := _plain(line)):
+            yield record
+        elif _DONE in line:
+            yield Ended("finished")
+        elif ended := ending(line):
+            yield ended
+
+
+def _tracked(line: bytes) -> Record | None:
+    place = line.find(_TRACKED)
+    if place >= 0:
+        match load_json(_object(line[place + len(b"metrics_tag: ") :])):
+            case {"step": step, "metrics": dict(values)} if is_step(step):
+                return _roll_record(step, values)
+    return None
+
+
+def _plain(line: bytes) -> Record | None:
+    if b'"system/global_step": ' in line and (found := _PLAIN.search(_object(line))):
+        match load_json(found[1]):
+            case dict(values) if is_step(values.get(_ROLL_STEP)):
+                return _roll_record(values[_ROLL_STEP], values)
+    return None
+
+
+def _object(text: bytes) -> bytes:
+    """Up to the object's end: a colour code may follow it."""
+    return text[: text.rfind(b"}") + 1]
+
+
+def _roll_record(step: int, values: dict[str, Any]) -> Record | None:
+    """Keys may end in how they are reduced: ``actor/pg_loss@sum``."""
+    measured = {key.partition("@")[0]: value for key, value in values.items() if number(value) is not None}
+    measured.pop(_ROLL_STEP, None)
+    return Record(step, measured) if measured else None
+
+
+_TRAINER = {
+    "Loss": "loss/mean",
+    "Entropy": "entropy/all/mean",
+    "Mismatch KL": "mismatch_kl/all/mean",
+    "Grad. Norm": "optim/grad_norm",
+    "LR": "optim/lr",
+    "Throughput": "perf/throughput",
+    "MFU": "perf/mfu",
+    "Peak Mem.": "perf/peak_memory",
+    "Max Vio": "max_vio/mean",
+    "Routing Conf.": "routing_confidence/mean",
+}
+_ORCHESTRATOR = {
+    "Reward": "reward/all/mean",
+    "Val. Reward": "val_reward/all/mean",
+    "Seq. Length": "seq_len/all/mean",
+    "Turns": "num_turns/all/mean",
+    "Branches": "num_branches/all/mean",
+    "Max Off-Policy": "off_policy_level/all/max",
+    "Max. Off-Policy Level": "off_policy_level/all/max",
+    "Truncation": "is_truncated/all/mean",
+    "Error": "has_error/all/mean",
+    "Throughput": "perf/infer/throughput",
+}
+"""prime-rl's own keys for the words of its lines."""
+
+_TIMED = r"Step (\d{1,15}) \| (?:Time: )?\s*([\d.]+(?:ms|s|m|h)[\d.msh ]*?) \| "
+_PRIME_STEP = re.compile(rf"(?:^|[\s\])]){_TIMED}(.+)$")
+_RECOGNISED = re.compile(rf"{_TIMED}(?:Loss|Reward):? -?[\dn]".encode())
+_FIELD = re.compile(r"([A-Z][A-Za-z. -]{1,30}?):? (-?(?:\d[\d.]*(?:e[+-]?\d+)?|nan|inf))(%?)")
+_TIME = re.compile(r"([\d.]+)(ms|s|m|h)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PRIME_TOTAL = re.compile(rb"Starting (?:training|orchestrator) loop \(max_steps=(\d{1,15})\b")
+_PRIME_FINISHED = re.compile(rb"(?:RL trainer|Orchestrator) finished")
+
+
+class PrimeRl(Source):
+    """prime-rl's console output and log files. Where both parts write to one log, each has its stream.
+
+    prime-rl's lines of its trainer and its orchestrator, one a step.
+
+    ``Step 12 | 3.2s | Loss 0.0012 | Entropy 0.4127 | Mismatch KL 0.0003 | Grad. Norm 0.5312 | LR 1.00e-06
+    | Throughput 8123 tokens/s | MFU 31.2% | Peak Mem. 45.6 GiB``, and of the orchestrator ``Step 12 |
+    9.8s | Reward 0.5312 | Trainable 60/64 (93.8%) | ... | Truncation 1.6%``. Until 2026-05 the words were
+    followed by colons, and the time had one. Source: ``trainer/rl/train.py`` and ``orchestrator`` of
+    2026-10.
+    """
+
+    name = "prime_rl_console"
+    framework = "prime_rl"
+
+    @classmethod
+    def recognises(cls, line: bytes) -> bool:
+        return b" | " in line and _RECOGNISED.search(line) is not None
+
+    def parse(self, line: bytes) -> Iterator[Event]:
+        if b"Step " in line and b" | " in line:
+            for piece in pieces(line):
+                if found := _PRIME_STEP.search(piece):
+                    yield from _prime_record(int(found[1]), found[2], found[3])
+        elif total := _PRIME_TOTAL.search(line):
+            yield TotalSteps(int(total[1]))
+        elif _PRIME_FINISHED.search(line):
+            yield Ended("finished")
+        elif ended := ending(line):
+            yield ended
+
+
+def _prime_record(step: int, time: str, text: str) -> Iterator[Record]:
+    fields = list(filter(None, map(_FIELD.match, text.split(" | "))))
+    is_orchestrator = any(field[1] == "Reward" for field in fields)
+    keys = _ORCHESTRATOR if is_orchestrator else _TRAINER
+    values: dict[str, float] = {}
+    for field in fields:
+        if key := keys.get(field[1]):
+            # shares are logged in percent; elsewhere prime-rl logs the utilisation of FLOPs in percent, too
+            values[key] = float(field[2]) / (100 if field[3] and key != "perf/mfu" else 1)
+    if values:
+        values["time/step"] = sum(float(amount) * _SECONDS[unit] for amount, unit in _TIME.findall(time))
+        yield Record(step, values, stream="orchestrator" if is_orchestrator else "trainer")
