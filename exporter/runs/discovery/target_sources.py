@@ -376,12 +376,11 @@ class LogTargets:
         """Yield the servers of all mentions; those of a mention are checked once."""
         passed, self._passed = self._passed, {}
         for one in self._mentions:
-            self._passed[one] = passed[one] if one in passed else self._checked(one)
+            if one not in passed:
+                place = one.run or "a log without a step"
+                passed[one] = self._allowlist.passed(self.name, place, one.servers.addresses)
+            self._passed[one] = passed[one]
         for one, addresses in self._passed.items():
             labels = {"job": ROLLOUT, "role": ROLLOUT, **({"run": one.run} if one.run else {})}
             for address in addresses:
                 yield Target(address, labels, one.servers.path, self.name, one.over)
-
-    def _checked(self, mention: _Mention) -> tuple[str, ...]:
-        place = mention.run or "a log without a step"
-        return self._allowlist.passed(self.name, place, mention.servers.addresses)

@@ -179,8 +179,10 @@ class StateFolder:
         """
         if self.folder is None:
             return
-        path, about = self._file(self.folder, log), _about(log, file, mount, writer=bool(saved.writer))
-        body = b"\n".join(map(orjson.dumps, (_encoded(about), asdict(saved))))
+        path = self._file(self.folder, log)
+        about = About(_absolute(log), _absolute(file) if file else "", mount, bool(saved.writer))
+        names = (os.fsencode(each).decode("latin-1") for each in about[:3])  # of any bytes, as text
+        body = b"\n".join(map(orjson.dumps, ((*names, about.writer), asdict(saved))))
         self._call(lambda: write(path, TITLE, body))
         if self._known is not None:
             self._known[about.log] = about
@@ -209,7 +211,12 @@ def _opened(
     folder: Path, begun: float, mark_alive: Callable[[], None] = lambda: None
 ) -> tuple[dict[str, About], float]:
     """What the files of a folder are about, and since when it is used; a new one is from now on."""
-    known, path = dict(_listed(folder, mark_alive)), folder / SINCE_FILE
+    known, path = dict[str, About](), folder / SINCE_FILE
+    with suppress(OSError):
+        for each in folder.iterdir():
+            mark_alive()
+            if each.suffix == SUFFIX and (about := _read_about(each)):
+                known[about.log] = about
     with suppress(OSError, ValueError):
         if body := read(path, SINCE_TITLE, ABOUT_BYTES):
             return known, float(body)
@@ -217,15 +224,6 @@ def _opened(
     with suppress(OSError):  # the first state that cannot be saved is counted
         write(path, SINCE_TITLE, repr(since).encode())
     return known, since
-
-
-def _listed(folder: Path, mark_alive: Callable[[], None] = lambda: None) -> Iterator[tuple[str, About]]:
-    """What the files of a folder are about."""
-    with suppress(OSError):
-        for path in folder.iterdir():
-            mark_alive()
-            if path.suffix == SUFFIX and (about := _read_about(path)):
-                yield about.log, about
 
 
 def _read_about(path: Path) -> About | None:
@@ -241,15 +239,6 @@ def _read_about(path: Path) -> About | None:
     ):
         return None
     return About(_decoded(log), _decoded(read), _decoded(mount), writer is True)
-
-
-def _about(log: Path, file: Path | None, mount: str, *, writer: bool) -> About:
-    return About(_absolute(log), _absolute(file) if file else "", mount, writer)
-
-
-def _encoded(about: About) -> tuple[object, ...]:
-    """With names of any bytes as text that JSON can hold."""
-    return *(os.fsencode(each).decode("latin-1") for each in about[:3]), about.writer
 
 
 def _decoded(name: str) -> str:

@@ -95,8 +95,10 @@ def _health(core: Core, run: RunSummary, panels: Panels, answers: Answers, since
         default=None,
     )
     severities = {alert.severity for alert in alerts}
+    began = None
     if worst:
-        worst = worst._replace(since=since(core.signal, read.smooth, worst.limit))
+        began = since(core.signal, read.smooth, worst.limit)
+        worst = worst._replace(since=began)
         severities = severities or {worst.limit.severity}
     state = _state(read.value, severities, known=bool(bounds))
     named = [alert for alert in alerts if alert.severity == state]
@@ -110,16 +112,9 @@ def _health(core: Core, run: RunSummary, panels: Panels, answers: Answers, since
         _range(bounds, "warning"),
         _range(bounds, "critical"),
         " ".join(map(_message, alerts)) or _diagnosis(read, limits, bounds, worst, answers.problem),
-        _begun(named, worst),
+        min((each.step for each in named if each.step is not None), default=None) if named else began,
         tuple(dict.fromkeys(alert.name for alert in named)),
     )
-
-
-def _begun(alerts: Sequence[Firing], worst: _Bound | None) -> int | None:
-    """The step of the first onset of these alerts; without any, from which the value is beyond a limit."""
-    if alerts:
-        return min((alert.step for alert in alerts if alert.step is not None), default=None)
-    return worst.since if worst else None
 
 
 def _of_trainer(signal: str, run: RunSummary, panels: Panels) -> _Reading:

@@ -23,7 +23,7 @@ from exporter.config_file import ConfigFile
 from exporter.http.exposition import escape
 from exporter.runs.model.history import DRAWN
 from exporter.runs.overview.models import RunId
-from exporter.runs.overview.pollers import Poller
+from exporter.runs.remote.web import Poller
 from exporter.runs.signals import SIGNALS
 
 logger = logging.getLogger(__name__)

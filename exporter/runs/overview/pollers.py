@@ -1,13 +1,12 @@
-"""Threads that ask other programs and look at files, so that no page waits for a network or a disk."""
+"""What other programs say of alerts and the stack, asked in threads, so that no page waits for a network."""
 
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from threading import Event, Thread
 from typing import Any
 
 import orjson
@@ -15,6 +14,7 @@ import orjson
 from exporter.installation import adapt
 from exporter.runs.overview.models import Firing, RunAction
 from exporter.runs.remote import web
+from exporter.runs.remote.web import Poller
 
 INTERVAL_SECONDS = 5.0
 ANSWER_SECONDS = 5.0
@@ -23,57 +23,47 @@ SILENT_SECONDS = 30.0
 LARGEST_ANSWER = 2 << 20
 
 
-class Poller(ABC):
-    """Calls ``poll`` again and again from ``start`` on, in a thread of its own, if it is ``enabled``."""
+class _Api(Poller):
+    """The JSON API of another program; without a URL it is not asked."""
 
-    def __init__(self, name: str, *, enabled: bool = True) -> None:
-        self._enabled = enabled
-        self._wake, self._stop = Event(), Event()
-        # A daemon: a server or a disk that hangs must not keep the exporter from ending.
-        self._thread = Thread(target=self._run, name=name, daemon=True)
+    def __init__(self, name: str, url: str | None) -> None:
+        super().__init__(name, enabled=bool(url))
+        self._url = (url or "").rstrip("/")
+        self._answered = time.monotonic()
+
+    def poll(self) -> float:
+        """Ask; returns the seconds until the next time."""
+        try:
+            self._ask()
+            self._answered = time.monotonic()
+        except (web.PollError, ValueError, LookupError, TypeError, AttributeError) as problem:
+            if time.monotonic() - self._answered > SILENT_SECONDS:
+                self._lose(problem)
+        return INTERVAL_SECONDS
 
     @abstractmethod
-    def poll(self) -> float:
-        """Poll once; returns the seconds until the next time."""
+    def _ask(self) -> None:
+        """Take what it says now; any exception of an answer of another form is caught."""
 
-    def start(self) -> None:
-        """Begin to poll, in the background."""
-        if self._enabled:
-            self._thread.start()
+    def _lose(self, problem: Exception) -> None:
+        """It has not answered for long."""
 
-    def wake(self) -> None:
-        """Poll at once."""
-        self._wake.set()
-
-    def stop(self) -> None:
-        """Poll no more; a call that is under way ends by itself."""
-        self._stop.set()
-        self._wake.set()
-
-    @property
-    def stopped(self) -> bool:
-        """Whether ``stop`` was called."""
-        return self._stop.is_set()
-
-    def _run(self) -> None:
-        while not self.stopped:
-            self._wake.wait(self.poll())
-            self._wake.clear()
+    def _get(self, path: str) -> Any:
+        answer = web.get(f"{self._url}/{path}", {}, ANSWER_SECONDS, most=LARGEST_ANSWER)
+        return orjson.loads(answer.body)
 
 
-class Silences(Poller):
+class Silences(_Api):
     """Alertmanager's silences and inhibitions of alerts that fire; without a URL, none.
 
     ``external_labels`` are those of Prometheus: alerts that lack one have it when they are sent.
     """
 
     def __init__(self, url: str | None, external_labels: Mapping[str, str] | None = None) -> None:
-        super().__init__("silences", enabled=bool(url))
+        super().__init__("silences", url)
         self._external_labels = external_labels or {}
-        self._url = (url or "").rstrip("/")
         self._ends: Mapping[frozenset[tuple[str, str]], float] = {}
         self._causes: Mapping[frozenset[tuple[str, str]], str] = {}
-        self._answered = time.monotonic()
 
     def mark(self, alerts: Iterable[Firing]) -> tuple[Firing, ...]:
         """Return the alerts: silenced ones with when that ends, inhibited ones with the cause."""
@@ -90,61 +80,48 @@ class Silences(Poller):
 
         return tuple(map(marked, alerts))
 
-    def poll(self) -> float:
-        """Ask Alertmanager; returns the seconds until the next time."""
-        try:
-            alerts, silences = self._get("alerts"), self._get("silences")
-            # Python 3.10 does not read Z for UTC.
-            ends = {
-                silence["id"]: datetime.fromisoformat(silence["endsAt"].replace("Z", "+00:00")).timestamp()
-                for silence in silences
-            }
-            self._ends = {
-                frozenset(alert["labels"].items()): max(ends[each] for each in known)
-                for alert in alerts
-                if (known := ends.keys() & alert["status"]["silencedBy"])
-            }
-            names = {alert["fingerprint"]: alert["labels"]["alertname"] for alert in alerts}
-            self._causes = {
-                frozenset(alert["labels"].items()): names.get(inhibiting[0], "another alert")
-                for alert in alerts
-                if (inhibiting := alert["status"].get("inhibitedBy"))
-            }
-            self._answered = time.monotonic()
-        except (web.PollError, ValueError, LookupError, TypeError, AttributeError):
-            if time.monotonic() - self._answered > SILENT_SECONDS:
-                self._ends, self._causes = {}, {}  # they may have been deleted
-        return INTERVAL_SECONDS
+    def _ask(self) -> None:
+        alerts, silences = self._get("api/v2/alerts"), self._get("api/v2/silences")
+        # Python 3.10 does not read Z for UTC.
+        ends = {
+            silence["id"]: datetime.fromisoformat(silence["endsAt"].replace("Z", "+00:00")).timestamp()
+            for silence in silences
+        }
+        self._ends = {
+            frozenset(alert["labels"].items()): max(ends[each] for each in known)
+            for alert in alerts
+            if (known := ends.keys() & alert["status"]["silencedBy"])
+        }
+        names = {alert["fingerprint"]: alert["labels"]["alertname"] for alert in alerts}
+        self._causes = {
+            frozenset(alert["labels"].items()): names.get(inhibiting[0], "another alert")
+            for alert in alerts
+            if (inhibiting := alert["status"].get("inhibitedBy"))
+        }
 
-    def _get(self, what: str) -> Any:
-        answer = web.get(f"{self._url}/api/v2/{what}", {}, ANSWER_SECONDS, most=LARGEST_ANSWER)
-        return orjson.loads(answer.body)
+    def _lose(self, _problem: Exception) -> None:
+        self._ends, self._causes = {}, {}  # they may have been deleted
 
 
-class Watchdog(Poller):
+class Watchdog(_Api):
     """The watchdog's ``findings``: a text for each fault, or why there is no answer; without a URL, none."""
 
     def __init__(self, url: str | None) -> None:
-        super().__init__("watchdog", enabled=bool(url))
+        super().__init__("watchdog", url)
         self.findings: tuple[str, ...] = ()
-        self._url = f"{(url or '').rstrip('/')}/api/v1/findings"
-        self._answered = time.monotonic()
 
-    def poll(self) -> float:
-        """Ask the watchdog; returns the seconds until the next time."""
-        try:
-            answer = web.get(self._url, {}, ANSWER_SECONDS, most=LARGEST_ANSWER)
-            found = orjson.loads(answer.body)["findings"]
-            self.findings = tuple(f"{each['summary']}. {each['description']}" for each in found)
-            self._answered = time.monotonic()
-        except (web.PollError, ValueError, KeyError, TypeError) as problem:
-            if time.monotonic() - self._answered > SILENT_SECONDS:
-                self.findings = (adapt(f"The watchdog does not answer: {problem} Fix: `make up`."),)
-        return INTERVAL_SECONDS
+    def _ask(self) -> None:
+        found = self._get("api/v1/findings")["findings"]
+        self.findings = tuple(f"{each['summary']}. {each['description']}" for each in found)
+
+    def _lose(self, problem: Exception) -> None:
+        self.findings = (adapt(f"The watchdog does not answer: {problem} Fix: `make up`."),)
 
 
-class Actions(Poller):
+class Actions(_Api):
     """What the circuit breaker does and did, as it says; without a URL, nothing.
+
+    Without an answer the last one stays.
 
     Args:
         url: Its own.
@@ -152,26 +129,20 @@ class Actions(Poller):
     """
 
     def __init__(self, url: str | None, link: str) -> None:
-        super().__init__("actions", enabled=bool(url))
+        super().__init__("actions", url)
         self.found: tuple[RunAction, ...] = ()
-        self._url, self._link = f"{(url or '').rstrip('/')}/api/v1/actions", link.rstrip("/")
+        self._link = link.rstrip("/")
 
-    def poll(self) -> float:
-        """Ask it; returns the seconds until the next time. Without an answer the last one stays."""
-        try:
-            answer = web.get(self._url, {}, ANSWER_SECONDS, most=LARGEST_ANSWER)
-            self.found = tuple(
-                RunAction(
-                    run=each["run"],
-                    alert=each["alert"],
-                    steps=", ".join(each["steps"]) + " (dry run)" * each["dry_run"],
-                    state=each["state"],
-                    opened=float(each["opened"]),
-                    open=not each["outcome"],
-                    page=self._link + each["page"],
-                )
-                for each in orjson.loads(answer.body)["actions"]
+    def _ask(self) -> None:
+        self.found = tuple(
+            RunAction(
+                run=each["run"],
+                alert=each["alert"],
+                steps=", ".join(each["steps"]) + " (dry run)" * each["dry_run"],
+                state=each["state"],
+                opened=float(each["opened"]),
+                open=not each["outcome"],
+                page=self._link + each["page"],
             )
-        except (web.PollError, ValueError, LookupError, TypeError):
-            pass
-        return INTERVAL_SECONDS
+            for each in self._get("api/v1/actions")["actions"]
+        )

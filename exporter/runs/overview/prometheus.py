@@ -24,9 +24,8 @@ from exporter.runs.overview import agents
 from exporter.runs.overview.agents import AgentRun
 from exporter.runs.overview.models import Episode, Firing, RunId
 from exporter.runs.overview.panels import RUN, Query, book_of
-from exporter.runs.overview.pollers import Poller
 from exporter.runs.remote import web
-from exporter.runs.remote.web import PollError
+from exporter.runs.remote.web import Poller, PollError
 from exporter.secret_shapes import masked_url
 
 logger = logging.getLogger(__name__)

@@ -118,7 +118,10 @@ def _series(text: str) -> Iterator[tuple[str, dict[str, str], float | Total]]:
     if len(lines) > SERIES_LIMIT:
         raise ValueError(f"it has more than {SERIES_LIMIT} series")
     for family in text_string_to_metric_families("\n".join(lines)):
-        yield from _totals(family) if family.type in ("histogram", "summary") else _values(family)
+        if family.type in ("histogram", "summary"):
+            yield from _totals(family)
+        else:
+            yield from ((sample.name, dict(sample.labels), _float(sample.value)) for sample in family.samples)
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -133,11 +136,6 @@ def _lines(text: str) -> Iterator[str]:
             if not _SAMPLE.match(line):
                 raise ValueError(f"line {line[:60]!r} is not a metric")
             yield line
-
-
-def _values(family: Metric) -> Iterator[tuple[str, dict[str, str], float]]:
-    for sample in family.samples:
-        yield sample.name, dict(sample.labels), _float(sample.value)
 
 
 def _totals(family: Metric) -> Iterator[tuple[str, dict[str, str], Total]]:
@@ -268,17 +266,15 @@ def _step(value: float) -> int:
 
 
 def _means(totals: dict[str, Total], before: dict[str, Total] | None) -> dict[str, float]:
-    if before is None:
-        return {}
-    means = ((key, _mean(total, before.get(key, (0.0, 0.0)))) for key, total in totals.items())
-    return {key: mean for key, mean in means if mean is not None}
-
-
-def _mean(total: Total, before: Total) -> float | None:
-    """The mean of what was observed in between; a count that fell began again at 0."""
-    sum_before, count_before = before if total[1] >= before[1] else (0.0, 0.0)
-    count = total[1] - count_before
-    return (total[0] - sum_before) / count if count > 0 else None
+    """The means of what was observed in between; a count that fell began again at 0."""
+    means: dict[str, float] = {}
+    for key, (sum_now, count_now) in totals.items() if before is not None else ():
+        sum_before, count_before = (before or {}).get(key, (0.0, 0.0))
+        if not count_now >= count_before:  # NaN included
+            sum_before = count_before = 0.0
+        if count_now > count_before:
+            means[key] = (sum_now - sum_before) / (count_now - count_before)
+    return means
 
 
 SETTLE_SECONDS = 0.3

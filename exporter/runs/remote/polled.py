@@ -8,8 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from threading import Event as Flag
-from threading import Lock, Thread
+from threading import Lock
 from typing import Protocol
 
 from exporter.http.exposition import Metric, own
@@ -18,7 +17,7 @@ from exporter.runs.model.exporter_health import Health, Polled
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.model.run_set import OF_STATE, PolledRunSet, Priority, RunLimit
 from exporter.runs.model.run_source import Judge, Sighting, Signs, is_shown
-from exporter.runs.remote.web import PollError
+from exporter.runs.remote.web import Poller, PollError
 from exporter.runs.serve.views import View
 from exporter.runs.signals.record import Event
 
@@ -52,8 +51,8 @@ class Target(Protocol):
         """
 
 
-class Poller:
-    """Polls from ``start`` until ``stop``.
+class TargetPoller(Poller):
+    """Polls a target in a thread, so that a server that hangs holds up no other.
 
     ``problem`` says why the last attempt failed, ``answered`` is when one last succeeded, in seconds
     of the steady clock, ``answered_at`` the same since the epoch. ``answers`` and ``errors`` count both.
@@ -61,10 +60,12 @@ class Poller:
     Args:
         target: What is polled.
         interval: Seconds between two polls.
-        take: Gets the events of each poll that succeeds, also if there are none, in the thread that polls.
+        take: Gets the events of each poll that succeeds, also if there are none, in the thread that polls;
+            not those of a request that was under way when polling was stopped.
     """
 
     def __init__(self, target: Target, interval: float, take: Callable[[list[Event]], None]) -> None:
+        super().__init__(f"poll {target.name}")
         self.target = target
         self.problem: str | None = None
         self.answered: float | None = None
@@ -73,40 +74,27 @@ class Poller:
         self._logged: tuple[str, ...] = ()
         self._interval = interval
         self._take = take
-        self._stop = Flag()
         self._pause = interval
         self._retry = self._first = min(FIRST_PAUSE, interval)
-
-    def start(self) -> None:
-        """Begin to poll."""
-        # A daemon: a request that hangs must not keep the exporter from ending.
-        Thread(target=self._run, name=f"poll {self.target.name}", daemon=True).start()
-
-    def stop(self) -> None:
-        """Have it end, at once; a request that is under way ends by itself, and what it brings is dropped."""
-        self._stop.set()
 
     def polled(self) -> Polled:
         """How the polls went so far."""
         target = self.target
         return Polled(target.name, target.source, self.problem is None, self.errors, self.answered_at)
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            self._poll()
-            self._stop.wait(self._pause)
-
-    def _poll(self) -> None:
+    def poll(self) -> float:
+        """Poll once; returns the seconds until the next time."""
         try:
-            self._hand_over(self.target.poll())
+            events = self.target.poll()
+            if not self.stopped:
+                self._hand_over(events)
         except PollError as problem:
             self._failed(str(problem))
         except Exception as fault:  # noqa: BLE001  (an answer that no one thought of must not end the polls)
             self._failed(f"{self.target.name}: {type(fault).__name__}, an internal error of Stepwatch", fault)
+        return self._pause
 
     def _hand_over(self, events: list[Event]) -> None:
-        if self._stop.is_set():
-            return
         self.answered, self.answered_at = time.monotonic(), time.time()
         self.answers += 1
         self._take(events)
@@ -125,7 +113,7 @@ class Poller:
     def _log(self, problems: tuple[str, ...], fault: Exception | None = None) -> None:
         """Log why the target gives no answer, or not all of it, once for each reason."""
         for problem in problems:
-            if problem not in self._logged and not self._stop.is_set():
+            if problem not in self._logged and not self.stopped:
                 logger.warning("%s", problem, exc_info=fault)
         self._logged = problems
 
@@ -179,7 +167,7 @@ class PolledSource(ABC):
         self._saved = self._version()
 
     @abstractmethod
-    def pollers(self) -> Sequence[Poller]:
+    def pollers(self) -> Sequence[TargetPoller]:
         """Those of its targets."""
 
     @abstractmethod
@@ -269,14 +257,14 @@ class Feed(PolledSource):
         place = Path("/polled") / target.source / target.name
         super().__init__(target.name, target.source, place, polling, from_start=target.has_history)
         self.target = target
-        self.poller = Poller(target, polling.interval, self._take)
+        self.poller = TargetPoller(target, polling.interval, self._take)
         self._answered = 0.0
 
     def start(self) -> None:
         """Begin to poll."""
         self.poller.start()
 
-    def pollers(self) -> Sequence[Poller]:
+    def pollers(self) -> Sequence[TargetPoller]:
         """The only one."""
         return (self.poller,)
 
@@ -313,7 +301,7 @@ class _Page:
     ) -> None:
         self.address, self.target = address, target
         self.names: frozenset[str] = frozenset()
-        self.poller = Poller(target, interval, lambda events: take(self, events))
+        self.poller = TargetPoller(target, interval, lambda events: take(self, events))
 
 
 class RegisteredPages(PolledSource):
@@ -358,7 +346,7 @@ class RegisteredPages(PolledSource):
         self._forget()
         return False
 
-    def pollers(self) -> Sequence[Poller]:
+    def pollers(self) -> Sequence[TargetPoller]:
         """One for each page."""
         return [page.poller for page in self._pages.values()]
 

@@ -1,4 +1,7 @@
-"""Answers from servers that are not ours: small ones, in time, and from no other host than the one asked."""
+"""Requests to servers that are not ours, and threads that ask again and again.
+
+Answers are small, come in time, and from no other host than the one that was asked.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ import time
 import urllib.error
 import urllib.request
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from threading import Event, Thread
 from typing import IO, Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -188,3 +193,41 @@ def _reason(problem: Exception) -> str:
     reason = getattr(problem, "reason", None) or problem
     text = getattr(reason, "strerror", None) or str(reason) or type(problem).__name__
     return str(text).rstrip(".")
+
+
+class Poller(ABC):
+    """Calls ``poll`` again and again from ``start`` on, in a thread of its own, if it is ``enabled``."""
+
+    def __init__(self, name: str, *, enabled: bool = True) -> None:
+        self._enabled = enabled
+        self._wake, self._stop = Event(), Event()
+        # A daemon: a server or a disk that hangs must not keep the exporter from ending.
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+
+    @abstractmethod
+    def poll(self) -> float:
+        """Poll once; returns the seconds until the next time."""
+
+    def start(self) -> None:
+        """Begin to poll, in the background."""
+        if self._enabled:
+            self._thread.start()
+
+    def wake(self) -> None:
+        """Poll at once."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Poll no more; a call that is under way ends by itself."""
+        self._stop.set()
+        self._wake.set()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether ``stop`` was called."""
+        return self._stop.is_set()
+
+    def _run(self) -> None:
+        while not self.stopped:
+            self._wake.wait(self.poll())
+            self._wake.clear()

@@ -170,10 +170,8 @@ def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
     yield "rl_run_info", [({"framework": run.reading.framework, "source": run.source}, 1)]
     yield "rl_run_state", [({"state": state}, state == view.state) for state in STATES]
     yield "rl_run_writer_present", _maybe(view.writer)
-    yield "rl_run_exit_info", [(labels, 1) for labels in _exits(view)]
-    yield from _attempts(view.launch, view.state)
-    saved = view.launch.checkpoints if view.launch else ()
-    yield "rl_run_checkpoint_step", [({"checkpoint": each.name}, each.step) for each in saved]
+    if view.launch is not None:
+        yield from _of_wrapper(view.launch, view.state)
     yield from ((name, _maybe(value)) for name, value in progress(run))
     yield "rl_total_steps", _maybe(run.total)
     yield "rl_resumes_total", _maybe(run.resumes)
@@ -190,38 +188,38 @@ def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
     yield "rl_run_node_gpu_info", [({"uuid": uuid}, 1) for uuid in view.gpus.node]
 
 
-def _exits(view: View) -> Iterator[dict[str, str]]:
-    launch = view.launch
-    if launch is not None and launch.cause:
+def _of_wrapper(launch: Launch, state: str) -> Iterable[tuple[str, list[Sample]]]:
+    """What the wrapper of `stepwatch run` knows; of attempts, while the run is running."""
+    if launch.cause:
         code = "" if launch.exit_code is None else str(launch.exit_code)
-        requested = "true" if view.state == "stopped" else "false"
-        yield {"cause": launch.cause, "exit_code": code, "signal": launch.signal, "requested": requested}
-
-
-def _attempts(launch: Launch | None, state: str) -> Iterable[tuple[str, list[Sample]]]:
-    """The wrapper's state of the trainer while the run is running."""
-    goes_on = launch is not None and state == "running"
-    paused = launch.paused if launch and goes_on else None
-    retry = launch.retry if launch and goes_on else None
-    yield "rl_run_paused_info", [({"cause": paused.cause}, 1)] if paused else []
-    yield "rl_run_retry_info", [({"cause": retry.text}, 1)] if retry else []
-    yield "rl_run_retry_timestamp_seconds", _maybe(retry.at if retry and launch and launch.waits else None)
-    yield "rl_run_retries_total", _maybe(launch.retries if launch else None)
+        requested = "true" if state == "stopped" else "false"
+        labels = {"cause": launch.cause, "exit_code": code, "signal": launch.signal, "requested": requested}
+        yield "rl_run_exit_info", [(labels, 1)]
+    if state == "running":
+        if launch.paused:
+            yield "rl_run_paused_info", [({"cause": launch.paused.cause}, 1)]
+        if launch.retry:
+            yield "rl_run_retry_info", [({"cause": launch.retry.text}, 1)]
+            if launch.waits:
+                yield "rl_run_retry_timestamp_seconds", _maybe(launch.retry.at)
+    yield "rl_run_retries_total", _maybe(launch.retries)
+    yield "rl_run_checkpoint_step", [({"checkpoint": each.name}, each.step) for each in launch.checkpoints]
 
 
 def _others(run: Run, room: int) -> Iterable[tuple[str, list[Sample]]]:
     """What no rule looks at, first come first served: as many series as there is room for."""
     room = max(0, room - 1)  # keys that are left out are counted
-    for family, samples in (*_nonfinite(run), *_parts(run)):
+    counts = {name: signal.nonfinite for name, signal in run.statistics.items() if signal.nonfinite}
+    found: dict[str, list[Sample]] = {}
+    found["rl_nonfinite_steps_total"] = [({"signal": name}, count) for name, count in counts.items()]
+    for signal in signals.PART_SIGNALS:
+        of_signal = {part: value for (name, part), value in run.parts.items() if name == signal.name}
+        found[f"rl_{signal.name}"] = [({signal.label: part}, value) for part, value in of_signal.items()]
+    for family, samples in found.items():
         yield family, samples[:room]
         room -= len(samples[:room])
     yield "rl_raw", [({"key": key}, value) for key, value in run.raw.values(run.reading, room).items()]
     yield "rl_raw_keys_refused_total", [({}, run.raw.refused)]
-
-
-def _nonfinite(run: Run) -> Iterable[tuple[str, list[Sample]]]:
-    counts = {name: signal.nonfinite for name, signal in run.statistics.items() if signal.nonfinite}
-    yield "rl_nonfinite_steps_total", [({"signal": name}, count) for name, count in counts.items()]
 
 
 def progress(run: Run) -> Iterator[tuple[str, float]]:
@@ -233,12 +231,6 @@ def progress(run: Run) -> Iterator[tuple[str, float]]:
         yield "rl_steps_seen", at.highest - at.since + 1
     yield "rl_records_seen", at.seen
     yield "rl_records_total", run.records
-
-
-def _parts(run: Run) -> Iterable[tuple[str, list[Sample]]]:
-    for signal in signals.PART_SIGNALS:
-        of_signal = {part: value for (name, part), value in run.parts.items() if name == signal.name}
-        yield f"rl_{signal.name}", [({signal.label: part}, value) for part, value in of_signal.items()]
 
 
 def _maybe(value: float | None) -> list[Sample]:

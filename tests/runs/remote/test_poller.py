@@ -8,7 +8,7 @@ import pytest
 
 from exporter.runs.remote import polled as module
 from exporter.runs.remote.page import Page
-from exporter.runs.remote.polled import Poller
+from exporter.runs.remote.polled import TargetPoller
 from exporter.runs.remote.web import PollError
 from exporter.runs.signals.record import Event, Record
 from tests.real.waiting import HANG_SECONDS, eventually, in_time
@@ -43,7 +43,7 @@ def test_what_is_new_is_handed_over_at_each_interval_also_if_it_is_nothing() -> 
     record = Record(1, {"reward": 0.5})
     target = Scripted(lambda: [record], list, list)
     before = time.monotonic()
-    poller = Poller(target, 0.1, taken.append)
+    poller = TargetPoller(target, 0.1, taken.append)
 
     poller.start()
     eventually(lambda: len(target.times) > 3)
@@ -62,7 +62,7 @@ def test_a_target_that_fails_is_asked_ever_more_rarely_until_it_answers(
     monkeypatch.setattr(module, "LONGEST_PAUSE", 0.4)
     monkeypatch.setattr(module, "FIRST_PAUSE", 0.1)
     target = Scripted(fails, fails, fails, fails, list)
-    poller = Poller(target, 0.2, list)
+    poller = TargetPoller(target, 0.2, list)
 
     poller.start()
     eventually(lambda: poller.errors == 4)
@@ -80,7 +80,7 @@ def test_a_target_that_fails_is_asked_ever_more_rarely_until_it_answers(
 def test_the_first_failure_is_tried_again_within_a_second_however_long_the_interval() -> None:
     answers: list[list[Event]] = []
     target = Scripted(fails, list)
-    poller = Poller(target, 3600, answers.append)
+    poller = TargetPoller(target, 3600, answers.append)
 
     poller.start()
     eventually(lambda: bool(answers))
@@ -93,7 +93,7 @@ def test_what_a_target_lacks_is_logged_once_while_the_rest_of_it_is_taken(logged
     taken: list[list[Event]] = []
     target = Scripted(list)
     target.lacking = ("no experiment 'a'.", "no experiment 'b'.")
-    poller = Poller(target, 0.01, taken.append)
+    poller = TargetPoller(target, 0.01, taken.append)
     poller.start()
     eventually(lambda: len(taken) > 2)
     target.lacking = ("no experiment 'b'.",)
@@ -112,7 +112,7 @@ def test_what_cannot_be_taken_is_a_problem_and_no_end_of_the_polls() -> None:
         if faults:
             raise faults[0]
 
-    poller = Poller(Scripted(list), 0.01, take)
+    poller = TargetPoller(Scripted(list), 0.01, take)
 
     poller.start()
     eventually(lambda: poller.errors > 1)
@@ -127,7 +127,7 @@ def test_an_interval_longer_than_the_longest_pause_is_kept(monkeypatch: pytest.M
     monkeypatch.setattr(module, "LONGEST_PAUSE", 0.05)
     monkeypatch.setattr(module, "FIRST_PAUSE", 0.05)
     target = Scripted(fails)
-    poller = Poller(target, 0.2, list)
+    poller = TargetPoller(target, 0.2, list)
 
     poller.start()
     eventually(lambda: poller.errors == 5)
@@ -146,7 +146,7 @@ def test_stop_returns_at_once_while_a_request_hangs_and_drops_what_it_brings() -
         return [Record(1, {})]
 
     target = Scripted(late)
-    poller = Poller(target, 0.01, taken.append)
+    poller = TargetPoller(target, 0.01, taken.append)
     poller.start()
     assert begun.wait(HANG_SECONDS)
 
@@ -163,7 +163,7 @@ def test_stop_returns_at_once_while_a_request_hangs_and_drops_what_it_brings() -
 def test_a_server_that_never_answers_is_a_problem_after_the_timeout() -> None:
     released = threading.Event()
     with Speaking(lambda _: released.wait(20)) as server:
-        poller = Poller(Page(server.url, timeout=0.3), 0.1, list)
+        poller = TargetPoller(Page(server.url, timeout=0.3), 0.1, list)
         poller.start()
         eventually(lambda: poller.errors > 0)
         poller.stop()
