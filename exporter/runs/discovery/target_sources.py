@@ -14,20 +14,18 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
 from exporter.runs.discovery.address import Allowlist
 from exporter.runs.discovery.targets import RAY, ROLLOUT, Target
-from exporter.runs.files.mounts import HungError, Mount
+from exporter.runs.files.mounts import HungError, Mount, Resolution
 from exporter.runs.logs.log import Log
 from exporter.runs.serve.views import View
 from exporter.runs.signals.record import Servers
 
-MOST_LINKS = 40
-"""On the way to one file; then they lead in a circle."""
 MOST_BYTES = 1 << 20
 
 _Version = tuple[int, int, int]
@@ -37,25 +35,15 @@ def real_path(path: Path, root: Path) -> Path:
     """Return a path with its links followed as they are meant in the file system that is seen at ``root``.
 
     Ray's links are absolute, so that from a container they would lead to nowhere. A path that does not lie
-    below ``root`` stays as it is.
+    below ``root`` stays as it is, and so does one whose links lead in a circle.
     """
     if not path.is_relative_to(root):
         return path
-    ahead = list(reversed(path.relative_to(root).parts))
-    behind: list[str] = []
-    links = 0
-    while ahead and links < MOST_LINKS:
-        part = ahead.pop()
-        try:
-            linked = os.readlink(root.joinpath(*behind, part))  # noqa: PTH115  (text as it stands)
-        except OSError:
-            behind = behind[:-1] if part == ".." else [*behind, part]
-            continue
-        links += 1
-        ahead += [each for each in reversed(PurePath(linked).parts) if each != "/"]
-        if linked.startswith("/"):
-            behind = []
-    return root.joinpath(*behind, *reversed(ahead))
+    resolution = Resolution(str(path.relative_to(root)), str(root), str(root))
+    with suppress(OSError):
+        while not resolution.done:
+            resolution.step()
+    return Path(resolution.real) if resolution.done else path
 
 
 class DamagedError(Exception):

@@ -208,10 +208,14 @@ class Mounts:
 
 
 class Resolution:
-    """A path that is resolved step by step: ``real`` has no link, ``next`` is what is looked at then."""
+    """A path that is resolved step by step: ``real`` has no link, ``next`` is what is looked at then.
 
-    def __init__(self, path: str, real: str = "/") -> None:
+    Absolute links begin at ``root``, and nothing leads above it.
+    """
+
+    def __init__(self, path: str, real: str = "/", root: str = "/") -> None:
         self.real = real
+        self._root = root
         self._left: list[str] = []
         self._links = 0
         self._push(path)
@@ -229,7 +233,7 @@ class Resolution:
         """The path of the next step."""
         part = self._left[-1]
         if part == "..":
-            return os.path.dirname(self.real)  # noqa: PTH120
+            return self.real if self.real == self._root else os.path.dirname(self.real)  # noqa: PTH120
         return f"{self.real.rstrip('/')}/{part}"
 
     def step(self) -> None:
@@ -239,15 +243,16 @@ class Resolution:
             OSError: the links lead in a circle.
         """
         path = self.next
-        self._left.pop()
         try:
             target = os.readlink(path)  # noqa: PTH115  (the one call that must not follow anything)
         except OSError:  # not a link, or not there
             self.real = path
+            self._left.pop()
             return
         self._links += 1
         if self._links > MOST_LINKS:
             raise OSError(ELOOP, os.strerror(ELOOP), path)
+        self._left.pop()
         self._push(target)
         if target.startswith("/"):
-            self.real = "/"
+            self.real = self._root

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from exporter.drawing.chart import Mark, Point
@@ -52,36 +52,27 @@ _LATEST, _USUAL, _MEAN = "latest ", "usual ", "mean "
 
 @dataclass(frozen=True)
 class AgentRun:
-    """A run as Prometheus last had it.
+    """A run as Prometheus last had it; times are in seconds since the epoch.
 
     Attributes:
-        nodes: Where it is read.
-        state: As its exporter says.
-        framework: Whose keys it logs.
-        numbers: Values by metric, those of ``_NUMBERS``.
-        latest: The last value by signal, as for ``usual`` and ``means`` (``RunSummary``).
-        usual: The median of the last minutes.
-        means: Smoothed values.
-        marks: Operators' marks: time in seconds since the epoch, and note.
-        seen: When Prometheus last had it, in seconds since the epoch.
-        arrives: Whether it had it at the last question.
+        last_known: The run without its age, and without what alerts say of it. Its ``usual`` values are the
+            medians of the last minutes. It ``arrives`` if Prometheus had it at the last question.
+        start: When its first step was logged.
+        last: When its last step was logged.
+        marks: Operators' marks: time and note.
+        seen: When Prometheus last had it.
     """
 
-    nodes: tuple[str, ...] = ()
-    state: str = ""
-    framework: str = ""
-    numbers: Mapping[str, float] = field(default_factory=dict)
-    latest: Mapping[str, float] = field(default_factory=dict)
-    usual: Mapping[str, float] = field(default_factory=dict)
-    means: Mapping[str, float] = field(default_factory=dict)
-    marks: tuple[tuple[float, str], ...] = ()
-    seen: float = 0.0
-    arrives: bool = True
+    last_known: RunSummary
+    start: float | None
+    last: float | None
+    marks: tuple[tuple[float, str], ...]
+    seen: float
 
-    @property
-    def start(self) -> float | None:
-        """When its first step was logged."""
-        return self.numbers.get("rl_run_start_timestamp_seconds")
+    def summary(self, now: float) -> RunSummary:
+        """Return the run as it is now, without what alerts say of it."""
+        age = None if self.last is None else max(0.0, now - self.last)
+        return replace(self.last_known, age_seconds=age, state=self.last_known.state or "running")
 
 
 def asked(panels: Panels, signals: Iterable[str], window: str = "") -> str:
@@ -131,32 +122,46 @@ def read(result: Sequence[Mapping[str, Any]], now: float) -> tuple[dict[RunId, A
         else:
             run = RunId(labels["run"], labels.get("cluster", ""))
             found.setdefault(run, []).append((labels[_PART], labels, value))
-    return {run: _run(parts, now) for run, parts in found.items()}, total
+    return {run: _run(run, parts, now) for run, parts in found.items()}, total
 
 
-def _run(parts: Sequence[tuple[str, Mapping[str, str], float]], now: float) -> AgentRun:
+def _run(name: RunId, parts: Sequence[tuple[str, Mapping[str, str], float]], now: float) -> AgentRun:
     infos = [labels for part, labels, _ in parts if part == "rl_run_info"]
     values = {part: value for part, _, value in parts}
 
     def signals(kind: str) -> dict[str, float]:
         return {part.removeprefix(kind): value for part, value in values.items() if part.startswith(kind)}
 
-    return AgentRun(
-        tuple(sorted({labels.get("node", "") for labels in infos})),
+    def known(metric: str) -> float | None:
+        value = values.get(metric, math.nan)
+        return value if math.isfinite(value) else None
+
+    def whole(metric: str) -> int | None:
+        value = known(metric)
+        return None if value is None else int(value)
+
+    summary = RunSummary(
+        name.run,
         # Of several nodes that read one run, one that sees it run knows best.
         max((labels["state"] for part, labels, _ in parts if part == "rl_run_state"), key=_lives, default=""),
         next((labels["framework"] for labels in infos if labels.get("framework")), ""),
-        {name: values[name] for name in _NUMBERS if math.isfinite(values.get(name, math.nan))},
-        signals(_LATEST),
-        signals(_USUAL),
-        signals(_MEAN),
-        tuple(
-            (at, labels.get("note", ""))
-            for part, labels, at in parts
-            if part == "rl_run_mark_timestamp_seconds"
-        ),
-        now,
+        whole("rl_step"),
+        whole("rl_total_steps"),
+        None,
+        whole("rl_restarts_total") or 0,
+        whole("rl_resumes_total") or 0,
+        latest=signals(_LATEST),
+        usual=signals(_USUAL),
+        means=signals(_MEAN),
+        cluster=name.cluster,
+        nodes=tuple(sorted({labels.get("node", "") for labels in infos})),
+        is_remote=True,
     )
+    marks = (
+        (at, labels.get("note", "")) for part, labels, at in parts if part == "rl_run_mark_timestamp_seconds"
+    )
+    start, last = known("rl_run_start_timestamp_seconds"), known("rl_last_step_timestamp_seconds")
+    return AgentRun(summary, start, last, tuple(marks), now)
 
 
 def _lives(state: str) -> bool:
@@ -172,39 +177,12 @@ def remembered(
     agent or the line to it is down.
     """
     lost = {
-        name: replace(run, arrives=False)
+        name: replace(run, last_known=replace(run.last_known, arrives=False))
         for name, run in before.items()
-        if name not in found and _lives(run.state) and now - run.seen < KEPT_SECONDS
+        if name not in found and _lives(run.last_known.state) and now - run.seen < KEPT_SECONDS
     }
     latest = sorted(lost, key=lambda name: lost[name].seen)[-MOST_RUNS:]
     return {**found, **{name: lost[name] for name in latest}}
-
-
-def summary(name: RunId, run: AgentRun, now: float) -> RunSummary:
-    """Return the run as it is now, without what alerts say of it."""
-    numbers = run.numbers
-
-    def whole(metric: str) -> int | None:
-        return int(numbers[metric]) if metric in numbers else None
-
-    last = numbers.get("rl_last_step_timestamp_seconds")
-    return RunSummary(
-        name.run,
-        run.state or "running",
-        run.framework,
-        whole("rl_step"),
-        whole("rl_total_steps"),
-        None if last is None else max(0.0, now - last),
-        whole("rl_restarts_total") or 0,
-        whole("rl_resumes_total") or 0,
-        latest=run.latest,
-        usual=run.usual,
-        means=run.means,
-        cluster=name.cluster,
-        nodes=run.nodes,
-        is_remote=True,
-        arrives=run.arrives,
-    )
 
 
 def drawn(panels: Panels) -> tuple[Line, ...]:

@@ -111,7 +111,7 @@ class Overview:
     def omitted(self) -> Omitted:
         """What is not shown."""
         answers = self._prometheus.answers
-        arriving = sum(run.arrives for run in answers.agents.values())
+        arriving = sum(run.last_known.arrives for run in answers.agents.values())
         return replace(self._omitted(), remote=max(0, answers.agents_total - arriving))
 
     def samples(self) -> Iterator[Metric]:
@@ -133,7 +133,7 @@ class Overview:
             found = [self._summary(view) for view in views]
         own, now = {run.id for run in found}, time.time()
         remote = self._prometheus.answers.agents
-        found += [agents.summary(name, run, now) for name, run in remote.items() if name not in own]
+        found += [run.summary(now) for name, run in remote.items() if name not in own]
         return [self._judge(run) for run in found]
 
     def ids(self) -> list[RunId]:
@@ -229,7 +229,7 @@ class Overview:
             return None
         known = agents.snapshot(panels, past.curves, past.steps)
         marks = tuple(agents.marks(run, past.steps))
-        return agents.summary(name, run, time.time()), RunHistory(known, panels, past, marks)
+        return run.summary(time.time()), RunHistory(known, panels, past, marks)
 
     def _id(self, view: View) -> RunId:
         return RunId(view.name, "" if self._remote else None)
@@ -237,7 +237,7 @@ class Overview:
     def _summary(self, view: View) -> RunSummary:
         name = self._id(view)
         read = self._prometheus.answers.agents.get(name)
-        return replace(summary(view), cluster=name.cluster, nodes=read.nodes if read else ())
+        return replace(summary(view), cluster=name.cluster, nodes=read.last_known.nodes if read else ())
 
     def _judged(self) -> tuple[Query, ...]:
         panels, core = self._file.panels, {each.signal for each in CORES}

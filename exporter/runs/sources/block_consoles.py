@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Iterator
 
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
@@ -12,54 +13,66 @@ from exporter.runs.sources.console import Dicts, Values, ending, pieces
 MOST_KEYS = 5000
 """No trainer has more in a step: what comes then is no table, or list, of its results."""
 
+
+class BlockConsole(Source):
+    """Gathers the values of a step until its block ends."""
+
+    def __init__(self) -> None:
+        self._step: int | None = None
+        self._values: Values = {}
+
+    def parse(self, line: bytes) -> Iterator[Event]:
+        for piece in pieces(line):
+            yield from self._read(piece)
+        if ended := ending(line):
+            yield ended
+
+    @abstractmethod
+    def _read(self, piece: str) -> Iterator[Event]:
+        """What a piece of a line says."""
+
+    def flush(self) -> Iterator[Event]:
+        """What is known of the step so far; more of it may come."""
+        if self._step is not None and self._values:
+            yield Record(self._step, self._values)
+        self._values = {}
+
+
 _WALL = "│"
 _BOTTOM = re.compile("[╘└╰][═─]")
 _AREAL_HEADER = re.compile(r"Epoch \d+/\d+ Step \d+/\d+ Train step (\d{1,15})/(\d{1,15}) done")
 _AREAL_RECORD = re.compile(_AREAL_HEADER.pattern.encode())
 
 
-class Areal(Source):
+class Areal(BlockConsole):
     """AReaL's console output and its log files. Steps are counted from 1 there.
 
     AReaL's log: a line with the step, and a table of its statistics, drawn in boxes.
 
-    ``Epoch 1/5 Step 12/100 Train step 12/500 done.``, then rows of several keys and values each: ``│
-    ppo_actor/task_reward/avg │ 5.3125e-01 │ timeperf/rollout │ 5.5200e+01 │``.
+    ``Epoch 1/5 Step 12/100 Train step 12/500 done.``, then rows of several keys and values each:
+    ``│ ppo_actor/task_reward/avg │ 5.3125e-01 │ timeperf/rollout │ 5.5200e+01 │``.
     """
 
     name = "areal_console"
     framework = "areal"
 
-    def __init__(self) -> None:
-        self._step: int | None = None
-        self._values: dict[str, str] = {}
-
     @classmethod
     def recognises(cls, line: bytes) -> bool:
         return _AREAL_RECORD.search(line) is not None
 
-    def parse(self, line: bytes) -> Iterator[Event]:
-        for piece in pieces(line):
-            if _WALL in piece:
-                # a row that was cut has no wall at its end, and its last cell is not trusted
-                cells = [cell.strip() for cell in piece.split(_WALL)[1:-1]]
-                for key, value in zip(cells[::2], cells[1::2], strict=False):
-                    if key and number(value) is not None and len(self._values) < MOST_KEYS:
-                        self._values[key] = value
-            elif header := _AREAL_HEADER.search(piece):
-                yield from self.flush()
-                self._step = int(header[1])
-                yield TotalSteps(int(header[2]))
-            elif _BOTTOM.search(piece):  # a collector of logs may have put its time before the line
-                yield from self.flush()
-        if ended := ending(line):
-            yield ended
-
-    def flush(self) -> Iterator[Event]:
-        """What the table of the step holds so far."""
-        if self._step is not None and self._values:
-            yield Record(self._step, self._values)
-        self._values = {}
+    def _read(self, piece: str) -> Iterator[Event]:
+        if _WALL in piece:
+            # a row that was cut has no wall at its end, and its last cell is not trusted
+            cells = [cell.strip() for cell in piece.split(_WALL)[1:-1]]
+            for key, value in zip(cells[::2], cells[1::2], strict=False):
+                if key and number(value) is not None and len(self._values) < MOST_KEYS:
+                    self._values[key] = value
+        elif header := _AREAL_HEADER.search(piece):
+            yield from self.flush()
+            self._step = int(header[1])
+            yield TotalSteps(int(header[2]))
+        elif _BOTTOM.search(piece):  # a collector of logs may have put its time before the line
+            yield from self.flush()
 
 
 _NUMBER = r"([-+]?(?:[\d.]+(?:e[-+]?\d+)?|nan|inf))(?![\d.])"
@@ -79,7 +92,7 @@ _FAILED = re.compile(r"exits with return code = -?[1-9]")
 """What DeepSpeed's launcher prints of the trainer."""
 
 
-class DeepSpeedChat(Source):
+class DeepSpeedChat(BlockConsole):
     """Steps count on over the epochs, from 0.
 
     DeepSpeed-Chat's console: a few lines a step, of the third stage of its training.
@@ -96,45 +109,35 @@ class DeepSpeedChat(Source):
     framework = "deepspeed_chat"
 
     def __init__(self) -> None:
-        self._step: int | None = None
+        super().__init__()
         self._epoch = self._before = 0
         self._batches: int | None = None
-        self._values: dict[str, str] = {}
 
     @classmethod
     def recognises(cls, line: bytes) -> bool:
         return b"poch: " in line and any(map(_DEEPSPEED_STEP.search, pieces(line)))
 
-    def parse(self, line: bytes) -> Iterator[Event]:
-        for piece in pieces(line):
-            if step := _DEEPSPEED_STEP.search(piece):
-                yield from self.flush()
-                epoch = int(step[1])
-                if self._batches is not None:
-                    self._before = epoch * self._batches
-                elif epoch != self._epoch:
-                    self._before = 0 if self._step is None else self._step + 1
-                self._epoch, self._step = epoch, self._before + int(step[2])
-                self._values = {"actor_loss": step[3], "critic_loss": step[4]}
-            elif begun := _DEEPSPEED_EPOCH.search(piece):
-                self._batches = int(begun[3])
-                yield TotalSteps(int(begun[2]) * self._batches)
-            elif piece.startswith("saving model ..."):
-                yield from self.flush()
-                yield Ended("finished")
-            elif _FAILED.search(piece):
-                yield Ended("failed")
-            else:
-                found = ((key, pattern.search(piece)) for key, pattern in _MEASURED.items())
-                self._values.update({key: match[1] for key, match in found if match})
-        if ended := ending(line):
-            yield ended
-
-    def flush(self) -> Iterator[Event]:
-        """What is known of the step so far; more of it may come."""
-        if self._step is not None and self._values:
-            yield Record(self._step, self._values)
-        self._values = {}
+    def _read(self, piece: str) -> Iterator[Event]:
+        if step := _DEEPSPEED_STEP.search(piece):
+            yield from self.flush()
+            epoch = int(step[1])
+            if self._batches is not None:
+                self._before = epoch * self._batches
+            elif epoch != self._epoch:
+                self._before = 0 if self._step is None else self._step + 1
+            self._epoch, self._step = epoch, self._before + int(step[2])
+            self._values = {"actor_loss": step[3], "critic_loss": step[4]}
+        elif begun := _DEEPSPEED_EPOCH.search(piece):
+            self._batches = int(begun[3])
+            yield TotalSteps(int(begun[2]) * self._batches)
+        elif piece.startswith("saving model ..."):
+            yield from self.flush()
+            yield Ended("finished")
+        elif _FAILED.search(piece):
+            yield Ended("failed")
+        else:
+            found = ((key, pattern.search(piece)) for key, pattern in _MEASURED.items())
+            self._values.update({key: match[1] for key, match in found if match})
 
 
 NEMO_SECTIONS = {
@@ -163,7 +166,7 @@ _METRICS = "step_metrics="
 _STEP_BEFORE = re.compile(r"\b[Ss]tep[ =:]{1,3}(\d{1,15})\b")
 
 
-class NemoRl(Source):
+class NemoRl(BlockConsole):
     """NeMo-RL's console output. The step counts on over the epochs, as it does in TensorBoard.
 
     NeMo-RL's console: text for people, several lines a step.
@@ -176,6 +179,7 @@ class NemoRl(Source):
     framework = "nemo_rl"
 
     def __init__(self) -> None:
+        super().__init__()
         self._step = 0
         self._epochs: int | None = None
         self._epochs_done = 0
@@ -183,7 +187,6 @@ class NemoRl(Source):
         self._has_header = self._has_results = False
         self._dicts = Dicts()
         self._section = ""
-        self._values: Values = {}
 
     @classmethod
     def recognises(cls, line: bytes) -> bool:
@@ -192,29 +195,20 @@ class NemoRl(Source):
         sections = map(_SECTION.match, pieces(line))
         return any(section is not None and section[1] == "Training Results" for section in sections)
 
-    def parse(self, line: bytes) -> Iterator[Event]:
-        for piece in pieces(line):
-            if bullet := _BULLET.match(piece):
-                if self._section and len(self._values) < MOST_KEYS:
-                    key = self._section + bullet[1].strip().lower().replace(" ", "_")
-                    self._values[NEMO_KEYS.get(key, key)] = bullet[2]
-            elif section := _SECTION.match(piece):
-                yield from self._begin_section(NEMO_SECTIONS.get(section[1], ""))
-            elif "===" in piece:
-                yield from self._header(piece)
-            elif _ENDED in piece:
-                yield from self.flush()
-                yield Ended("finished")
-            else:
-                yield from self._metrics(piece)
-        if ended := ending(line):
-            yield ended
-
-    def flush(self) -> Iterator[Event]:
-        """What is known of the step so far; more of it may come."""
-        if self._values:
-            yield Record(self._step, self._values)
-        self._values = {}
+    def _read(self, piece: str) -> Iterator[Event]:
+        if bullet := _BULLET.match(piece):
+            if self._section and len(self._values) < MOST_KEYS:
+                key = self._section + bullet[1].strip().lower().replace(" ", "_")
+                self._values[NEMO_KEYS.get(key, key)] = bullet[2]
+        elif section := _SECTION.match(piece):
+            yield from self._begin_section(NEMO_SECTIONS.get(section[1], ""))
+        elif "===" in piece:
+            yield from self._header(piece)
+        elif _ENDED in piece:
+            yield from self.flush()
+            yield Ended("finished")
+        else:
+            yield from self._metrics(piece)
 
     def _begin_section(self, section: str) -> Iterator[Event]:
         self._section = section
@@ -222,7 +216,7 @@ class NemoRl(Source):
             if self._has_results:
                 yield from self.flush()
             if self._has_results or not self._has_header:  # a log without headers: those of the next step
-                self._step += 1
+                self._step = (self._step or 0) + 1
             self._has_results = True
 
     def _header(self, piece: str) -> Iterator[Event]:
@@ -247,9 +241,9 @@ class NemoRl(Source):
         for before, values in self._dicts.parse(piece):
             if before.endswith(_METRICS):
                 found = _STEP_BEFORE.findall(before)
-                if found or self._step:
-                    step = int(found[-1]) if found else self._step
+                step = int(found[-1]) if found else self._step
+                if found or step:
                     named = {
                         name if "/" in name else f"train/{name}": value for name, value in values.items()
                     }
-                    yield Record(step, named)
+                    yield Record(step or 0, named)
