@@ -127,7 +127,7 @@ def all_processes(own: Collection[int]) -> Iterator[Item]:
     rows = ["pid\tparent\tstate\tmemory MB\tname\tcommand, of the run only\n"]
     page = os.sysconf("SC_PAGE_SIZE")
     for pid in sorted(proc.pids(PROC), key=int):
-        if process := proc.process(PROC, pid):
+        if process := proc.process_of(PROC, pid):
             resident = _text(Path(PROC, pid, "statm")).split()[1:2]
             megabytes = int(resident[0]) * page >> 20 if resident else 0
             words = proc.command(PROC, pid).decode("utf-8", "replace").replace("\0", " ").strip()

@@ -38,7 +38,7 @@ class Process(NamedTuple):
     began: int
 
 
-def process(proc: str, pid: int | str) -> Process | None:
+def process_of(proc: str, pid: int | str) -> Process | None:
     """The data of a process; ``None`` if it has ended."""
     try:
         with open(f"{proc}/{pid}/stat", "rb") as file:  # noqa: PTH123  (asked of each process)
@@ -250,7 +250,7 @@ class Writers:
 
     def _began(self, pid: str) -> int | None:
         """When a living process began, in ticks since the boot."""
-        found = process(self._root, pid)
+        found = process_of(self._root, pid)
         return found.began if found and found.state not in _DEAD else None
 
     def _named(self, path: Path) -> OpenFile | None:
@@ -342,7 +342,7 @@ class GPUProcesses:
         return self._assigned(writers)
 
     def _read_processes(self) -> None:
-        known = (process(self._root, pid) for pid in pids(self._root))
+        known = (process_of(self._root, pid) for pid in pids(self._root))
         self._processes = {process.pid: process for process in known if process}
         children: defaultdict[int, list[Process]] = defaultdict(list)
         for process in self._processes.values():

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.signals.record import number
-from exporter.runs.sources.console import LONGEST, MOST_LINES, Dicts, Values, pieces
+from exporter.runs.sources.console import LONGEST_DICT, MOST_DICT_LINES, Dicts, Values, pieces
 
 
 def read(*lines: str) -> list[tuple[str, Values]]:
@@ -73,11 +73,13 @@ def test_a_dict_that_never_ends_costs_none_that_follows() -> None:
 
 
 def test_an_open_dict_is_held_for_a_while_only() -> None:
-    short, long = (["{'a': 1,", *["'b': 2,"] * count, "'c': 3}"] for count in (MOST_LINES - 2, MOST_LINES))
+    short, long = (
+        ["{'a': 1,", *["'b': 2,"] * count, "'c': 3}"] for count in (MOST_DICT_LINES - 2, MOST_DICT_LINES)
+    )
 
     assert values(*short)["c"] == 3.0
     assert read(*long) == []
-    assert read("{'a': 1,", "'b': '" + "x" * LONGEST + "'}") == []
+    assert read("{'a': 1,", "'b': '" + "x" * LONGEST_DICT + "'}") == []
 
 
 @pytest.mark.parametrize(
