@@ -15,7 +15,7 @@ from exporter.runs.logs.names import home, printable
 from exporter.runs.logs.processes import Writer, Writers
 from exporter.runs.model.run import Run
 from exporter.runs.model.run_set import OF_STATE, Priority
-from exporter.runs.model.run_source import ENDED_BADLY, Judge, Sighting, Signs, Text, is_shown
+from exporter.runs.model.run_source import ENDED_BADLY, Judge, Sighting, Signs, is_shown
 
 WRITER_SECONDS = 24 * 3600.0
 """The writer of a log that has been silent for that long is not searched for."""
@@ -91,9 +91,7 @@ class RunStates:
             state = state_of(log, key, run, writer)
             log.priority = max(log.priority or Priority.UNSHOWN, OF_STATE.get(state, Priority.UNSHOWN))
             run.watched = run.watched or (state == "running" and log.writer is True)
-            yield self._sighting(
-                log, key, run, state, gone=writer.gone_since, writers=writers, appeared=log.appeared
-            )
+            yield self._sighting(log, key, run, state, gone=writer.gone_since, writers=writers)
 
     def _of_text(self, log: Log, state_of: StateOf, now: float) -> Iterator[Sighting]:
         """The run of a text without a record, if it ended badly."""
@@ -105,18 +103,18 @@ class RunStates:
         state = state_of(log, "", run, writer)
         ended = log.launch is not None and state in ENDED_BADLY
         if ended or log.preamble.is_end(state, now - log.quiet(now), writer=log.writer):
-            yield self._sighting(log, "", run, state, text=Text(log.appeared, log.written))
+            yield self._sighting(log, "", run, state, text=log.written)
 
     def _sighting(self, log: Log, key: str, run: Run, state: str, **more: Any) -> Sighting:
-        process, unread = self._writers.of(log.file).process, log.unread_since
         return Sighting(
             (log.path, key),
             log.relative,
             run,
             state,
             log.writer,
-            process=process,
-            unread=unread,
+            process=self._writers.of(log.file).process,
+            unread=log.unread_since,
+            appeared=log.appeared,
             launch=log.launch,
             **more,
         )
@@ -167,12 +165,12 @@ def explains(seen: Sighting, text: Sighting) -> bool:
     end, belong together; so do a run and a text beside it that came at one time, unless each has a writer of
     its own in a folder of many runs.
     """
-    first, last, of_text = seen.run.times.start, seen.run.times.last, text.text
-    if first is None or last is None or of_text is None:
+    first, last = seen.run.times.start, seen.run.times.last
+    if first is None or last is None or text.text is None or text.appeared is None:
         return False
-    if last < of_text.appeared or first > of_text.written + TOGETHER_SECONDS:
+    if last < text.appeared or first > text.text + TOGETHER_SECONDS:
         return False
-    earliest = of_text.appeared - TOGETHER_SECONDS
+    earliest = text.appeared - TOGETHER_SECONDS
     if seen.appeared is None:  # a page or a server
         return first > earliest
     if seen.process is not None and seen.process == text.process:

@@ -133,14 +133,6 @@ class Judge:
 
 
 @dataclass(slots=True)
-class Text:
-    """A text without a record, in seconds since the epoch: when it appeared and was written last."""
-
-    appeared: float
-    written: float
-
-
-@dataclass(slots=True)
 class Sighting:
     """A run as one source shows it: ``at`` that source, ``place`` below the watched folder.
 
@@ -148,7 +140,8 @@ class Sighting:
     ended, in seconds of the steady clock; ``unread`` since when the log cannot be read, and ``appeared``
     when it was first looked at, in seconds since the epoch (``None`` of what is polled). ``duplicates`` are
     the same run in its other logs, ``writers`` the ids of the living processes that write them. ``text`` is
-    set for a run without a record, ``launch`` for one that `stepwatch run` started.
+    when a log without a record was written last, in seconds since the epoch (``None`` of all others);
+    ``launch`` is set for a run that `stepwatch run` started.
     """
 
     at: Place
@@ -162,7 +155,7 @@ class Sighting:
     unread: float | None = None
     writers: frozenset[str] = frozenset()
     appeared: float | None = None
-    text: Text | None = None
+    text: float | None = None
     launch: Launch | None = None
 
 
