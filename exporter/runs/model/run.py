@@ -169,7 +169,7 @@ class Run:
         self.source = source
         self.options = options
         self.reading = Reading(framework, options.keys)
-        self.raw = RawKeys(options.raw)
+        self.raw = RawKeys(options.raw, self.reading)
         self.ended: Ended | None = None
         self.total: int | None = None
         self.response_limit: int | None = None
@@ -301,7 +301,7 @@ class Run:
         seen = self.raw.kinds, len(self.latest)
         if self._candidates[0] != seen:
             carried = {*self.latest, *self.reading.carried}
-            self._candidates = seen, candidates(self.raw.unmapped(self.reading), carried)
+            self._candidates = seen, candidates(self.raw.unmapped(), carried)
         return self._candidates[1]
 
     def _hold(self, statistics: SignalStatistics, now: float) -> None:

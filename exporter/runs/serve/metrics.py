@@ -218,7 +218,7 @@ def _others(run: Run, room: int) -> Iterable[tuple[str, list[Sample]]]:
     for family, samples in found.items():
         yield family, samples[:room]
         room -= len(samples[:room])
-    yield "rl_raw", [({"key": key}, value) for key, value in run.raw.values(run.reading, room).items()]
+    yield "rl_raw", [({"key": key}, value) for key, value in run.raw.values(room).items()]
     yield "rl_raw_keys_refused_total", [({}, run.raw.refused)]
 
 

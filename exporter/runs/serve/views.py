@@ -366,7 +366,7 @@ class Unmapped:
 
 def _unmapped(view: View) -> str:
     """The run, some of its keys, and the lines to add."""
-    keys = sorted(view.run.raw.values(view.run.reading))
+    keys = sorted(view.run.raw.values())
     more = f" and {len(keys) - MOST_KEYS} more" if len(keys) > MOST_KEYS else ""
     listed = f": {', '.join(keys[:MOST_KEYS])}{more}" if keys else ""
     likely = [candidate.setting for candidate in view.run.candidates()] or ["reward: [key]"]

@@ -119,14 +119,14 @@ class RawRule:
 
 
 class RawKeys:
-    """The last values of one run under keys that no signal uses.
+    """The last values of one run under keys that no signal uses, by its ``reading``.
 
     ``kinds`` counts the sets of keys that came: as long as it is the same, so are the keys.
     """
 
-    def __init__(self, rule: RawRule) -> None:
+    def __init__(self, rule: RawRule, reading: Reading) -> None:
         self.kinds = 0
-        self._rule = rule
+        self._rule, self._reading = rule, reading
         self._records: dict[tuple[str, ...], Mapping[str, Any]] = {}
         self._shown: dict[str, None] = {}
         self._refused: set[str] = set()
@@ -140,23 +140,23 @@ class RawKeys:
         if len(self._records) > KEY_SETS:
             del self._records[next(iter(self._records))]
 
-    def sources(self, reading: Reading) -> dict[str, tuple[str, ...]]:
+    def sources(self) -> dict[str, tuple[str, ...]]:
         """Signal -> the keys that it was read from last."""
         found: dict[str, tuple[str, ...]] = {}
         for values in self._records.values():
-            found.update(reading.sources(values))
+            found.update(self._reading.sources(values))
         return found
 
-    def values(self, reading: Reading, room: float = math.inf) -> dict[str, float]:
+    def values(self, room: float = math.inf) -> dict[str, float]:
         """Value by key: of all that is allowed, what came first, up to the limit and where there is room."""
-        latest = self.unmapped(reading)
+        latest = self.unmapped()
         return {key: latest[key] for key in self._chosen(latest, min(self._rule.limit, room))}
 
-    def unmapped(self, reading: Reading) -> dict[str, float]:
+    def unmapped(self) -> dict[str, float]:
         """Value by key of all that no signal uses, whether or not it may be shown."""
         latest: dict[str, float] = {}
         for values in self._records.values():
-            latest.update(reading.unmapped(values))
+            latest.update(self._reading.unmapped(values))
         return latest
 
     @property

@@ -20,10 +20,10 @@ Watching = Callable[..., Watched]
 
 
 def shown(rule: RawRule, *records: dict[str, object]) -> tuple[dict[str, float], int]:
-    raw, reading = RawKeys(rule), Reading("verl")
+    raw = RawKeys(rule, Reading("verl"))
     for record in records:
         raw.note(record)
-    return raw.values(reading), raw.refused
+    return raw.values(), raw.refused
 
 
 def test_numbers_without_a_signal_are_shown_under_their_own_keys(folder: Path, watched: Watching) -> None:
@@ -62,21 +62,21 @@ def test_the_limit_holds_and_all_beyond_it_are_counted(keys: list[str], limit: i
 
 
 def test_a_shown_key_stays_when_others_come() -> None:
-    raw, reading = RawKeys(RawRule(limit=2)), Reading("verl")
+    raw = RawKeys(RawRule(limit=2), Reading("verl"))
     raw.note({"own/z": 1, "own/y": 2})
-    first = raw.values(reading)
+    first = raw.values()
     raw.note({"own/a": 3, "own/b": 4})
 
-    assert (raw.values(reading), raw.refused) == (first, 2)
+    assert (raw.values(), raw.refused) == (first, 2)
 
 
 def test_the_keys_that_came_last_make_room_for_good() -> None:
-    raw, reading = RawKeys(RawRule()), Reading("verl")
+    raw = RawKeys(RawRule(), Reading("verl"))
     raw.note({"own/a": 1, "own/b": 2, "own/c": 3})
 
-    assert (raw.values(reading, 3), raw.refused) == ({"own/a": 1, "own/b": 2, "own/c": 3}, 0)
-    assert (raw.values(reading, 1), raw.refused) == ({"own/a": 1}, 2)
-    assert (raw.values(reading, 3), raw.refused) == ({"own/a": 1}, 2)
+    assert (raw.values(3), raw.refused) == ({"own/a": 1, "own/b": 2, "own/c": 3}, 0)
+    assert (raw.values(1), raw.refused) == ({"own/a": 1}, 2)
+    assert (raw.values(3), raw.refused) == ({"own/a": 1}, 2)
 
 
 def test_a_key_longer_than_a_label_should_be_is_not_shown() -> None:
