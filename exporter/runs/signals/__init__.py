@@ -3,17 +3,7 @@
 ``keys`` (one table a framework) -> ``reading`` (the records of one run). ``keys.catalogue`` names signals.
 """
 
-from exporter.runs.signals.keys.catalogue import NAMES, PART_SIGNALS, SIGNALS, PartSignal, Signal
-from exporter.runs.signals.keys.verl import Truncation
+from exporter.runs.signals.keys.catalogue import NAMES, PART_SIGNALS, SIGNALS, Signal
 from exporter.runs.signals.reading import Reading, measurements
 
-__all__ = [
-    "NAMES",
-    "PART_SIGNALS",
-    "SIGNALS",
-    "PartSignal",
-    "Reading",
-    "Signal",
-    "Truncation",
-    "measurements",
-]
+__all__ = ["NAMES", "PART_SIGNALS", "SIGNALS", "Reading", "Signal", "measurements"]

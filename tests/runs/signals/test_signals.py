@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from exporter.runs import signals
 from exporter.runs.signals.keys import FRAMEWORKS
+from exporter.runs.signals.keys.verl import Truncation
 from exporter.runs.signals.reading import table
 from exporter.runs.signals.record import Record, ResponseLimit
 from exporter.runs.sources.line_consoles import VerlConsole
@@ -404,7 +405,7 @@ V0 = {"response_length/clip_ratio": 0.25, "response_length/max": 512.0}
 
 def truncated(*records: dict[str, float], limit: int | None = None) -> list[float | None]:
     """The truncated share of each record of a run."""
-    reading, truncation, shares = signals.Reading("verl"), signals.Truncation(), []
+    reading, truncation, shares = signals.Reading("verl"), Truncation(), []
     for values in records:
         found = reading.signals(values)
         truncation.correct(found, values, limit)
