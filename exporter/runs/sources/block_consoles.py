@@ -45,9 +45,9 @@ _AREAL_RECORD = re.compile(_AREAL_HEADER.pattern.encode())
 
 
 class Areal(BlockConsole):
-    """AReaL's console output and its log files. Steps are counted from 1 there.
+    """AReaL's console output and its log files: a line with the step, and a table of it, drawn in boxes.
 
-    AReaL's log: a line with the step, and a table of its statistics, drawn in boxes.
+    Steps are counted from 1 there.
 
     ``Epoch 1/5 Step 12/100 Train step 12/500 done.``, then rows of several keys and values each:
     ``│ ppo_actor/task_reward/avg │ 5.3125e-01 │ timeperf/rollout │ 5.5200e+01 │``.
@@ -93,9 +93,9 @@ _FAILED = re.compile(r"exits with return code = -?[1-9]")
 
 
 class DeepSpeedChat(BlockConsole):
-    """Steps count on over the epochs, from 0.
+    """DeepSpeed-Chat's console: a few lines a step, of the third stage of its training.
 
-    DeepSpeed-Chat's console: a few lines a step, of the third stage of its training.
+    Steps count on over the epochs, from 0.
 
     ``Epoch: 0 | Step: 12 | PPO Epoch: 1 | Actor Loss: 0.21 | Critic Loss: 0.12 | Unsupervised Loss:
     0.0``, then how long the step took, then ``Average reward score: 0.55 | EMA reward score: 0.53``.
@@ -167,12 +167,11 @@ _STEP_BEFORE = re.compile(r"\b[Ss]tep[ =:]{1,3}(\d{1,15})\b")
 
 
 class NemoRl(BlockConsole):
-    """NeMo-RL's console output. The step counts on over the epochs, as it does in TensorBoard.
+    """NeMo-RL's console: text for people, several lines a step.
 
-    NeMo-RL's console: text for people, several lines a step.
-
-    A header ``=== Step 12/500 ===``, then sections of bullets: ``• Avg Reward: 0.5312`` below ``Training
-    Results:``. They are given the keys that NeMo-RL logs to TensorBoard.
+    The step counts on over the epochs, as it does in TensorBoard. A header ``=== Step 12/500 ===``, then
+    sections of bullets: ``• Avg Reward: 0.5312`` below ``Training Results:``. They are given the keys
+    that NeMo-RL logs to TensorBoard.
     """
 
     name = "nemo_rl_console"

@@ -28,13 +28,12 @@ _VERL_FINISHED = re.compile(rb"Final validation metrics|Total time for train ste
 
 
 class VerlConsole(Source):
-    """verl's console output, also as W&B's ``output.log``; all versions since 0.2.
+    """verl's ``console`` logger: ``step:12 - actor/entropy:0.41 - ...`` amid everything else it prints.
 
-    verl's ``console`` logger: ``step:12 - actor/entropy:0.41 - ...`` amid everything else it prints.
-
-    The line may stand behind Ray's ``(TaskRunner pid=1)`` and colour codes, glued to tqdm bars by a
-    carriage return; values may be wrapped by numpy (``np.float64(0.5)``). A pseudo terminal cuts lines
-    after 4096 bytes: the last field of such a line is dropped, since its digits may be cut.
+    Also as W&B's ``output.log``; all versions since 0.2. The line may stand behind Ray's ``(TaskRunner
+    pid=1)`` and colour codes, glued to tqdm bars by a carriage return; values may be wrapped by numpy
+    (``np.float64(0.5)``). A pseudo terminal cuts lines after 4096 bytes: the last field of such a line is
+    dropped, since its digits may be cut.
     """
 
     name = "verl_console"
@@ -90,9 +89,7 @@ _DONE = b"pipeline complete!"
 
 
 class Roll(Source):
-    """ROLL's console output, of every pipeline.
-
-    ROLL's console: ``metrics_tag: {"step": 12, "metrics": {"critic/score/mean": 0.5}}``.
+    """ROLL's console output: ``metrics_tag: {"step": 12, "metrics": {"critic/score/mean": 0.5}}``.
 
     That is its ``stdout`` tracker. With another one, each pipeline still logs the metrics as one JSON
     object every ``logging_steps`` steps; that they are of step ``system/global_step`` stands among them.
@@ -187,9 +184,9 @@ _PRIME_FINISHED = re.compile(rb"(?:RL trainer|Orchestrator) finished")
 
 
 class PrimeRl(Source):
-    """prime-rl's console output and log files. Where both parts write to one log, each has its stream.
+    """prime-rl's console output and log files: lines of its trainer and its orchestrator, one a step.
 
-    prime-rl's lines of its trainer and its orchestrator, one a step.
+    Where both parts write to one log, each has its stream.
 
     ``Step 12 | 3.2s | Loss 0.0012 | Entropy 0.4127 | Mismatch KL 0.0003 | Grad. Norm 0.5312 | LR 1.00e-06
     | Throughput 8123 tokens/s | MFU 31.2% | Peak Mem. 45.6 GiB``, and of the orchestrator ``Step 12 |
