@@ -28,8 +28,7 @@ from exporter.actions.stack_client import StackClient
 from exporter.actions.steps import Steps, evidence_command
 from exporter.actions.targets import Configured, Group, RayJob, Saving
 from exporter.actions.webhook import MOST_BODY
-from exporter.http.host_check import HostCheck
-from exporter.http.routes import Routes
+from exporter.http.routes import HostCheck, Routes
 from exporter.http.server import Server
 from exporter.options import (
     CommandLine,

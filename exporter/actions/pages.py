@@ -13,12 +13,10 @@ from exporter.actions.breaker import Breaker
 from exporter.actions.messages import REASONS
 from exporter.actions.policy import Action
 from exporter.actions.webhook import notified_alerts
-from exporter.http import process
-from exporter.http.exposition import CONTENT_TYPE, Metric, Sample, own, page
+from exporter.http.exposition import CONTENT_TYPE, Metric, Sample, own, page, process_metrics
 from exporter.http.message import Answer, Request, text
-from exporter.http.own_page import HEADERS, html
 from exporter.http.routes import Table
-from exporter.http.webhook import WebhookError
+from exporter.http.service import HEADERS, WebhookError, html_page
 
 MOST_SHOWN = 200
 _SHOWN_SECONDS = 7 * 86400.0
@@ -97,7 +95,7 @@ class Site:
             if rows
             else "<p>No action yet.</p>"
         )
-        return html("Circuit breaker", f"{switch}{dry}{table}")
+        return html_page("Circuit breaker", f"{switch}{dry}{table}")
 
     def _action(self, request: Request) -> Answer:
         action = next((each for each in self._breaker.actions() if each.id == request.name), None)
@@ -119,7 +117,9 @@ class Site:
             if action.outcome
             else f'<form method="post" action="../veto/{action.id}"><p><button>Veto</button></p></form>'
         )
-        return html(f"Action on {action.run}", f'<table>{rows}</table>{veto}<p><a href="../">All</a></p>')
+        return html_page(
+            f"Action on {action.run}", f'<table>{rows}</table>{veto}<p><a href="../">All</a></p>'
+        )
 
     def _json(self, _: Request) -> Answer:
         document = {
@@ -133,7 +133,7 @@ class Site:
         return Answer("200 OK", "application/json", body + b"\n", HEADERS)
 
     def _metrics(self, _: Request) -> Answer:
-        metrics = [*samples(self._breaker, time.time()), *process.samples()]
+        metrics = [*samples(self._breaker, time.time()), *process_metrics()]
         return Answer("200 OK", CONTENT_TYPE, page(metrics).encode("utf-8", "replace"))
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from exporter.actions.policy import Alert
 from exporter.http.message import Request, text
-from exporter.http.webhook import WebhookError, require, timestamp
+from exporter.http.service import WebhookError, require_password, timestamp
 
 MOST_BODY = 4 << 20
 """Bytes of a request: Alertmanager sends the alerts of one group with all their texts."""
@@ -31,7 +31,7 @@ def notified_alerts(request: Request, password_file: Path | None) -> list[Notifi
     Raises:
         WebhookError: It does not show it, or is not what Alertmanager sends.
     """
-    require(request.headers, password_file)
+    require_password(request.headers, password_file)
     try:
         return [_notified_alert(alert) for alert in json.loads(request.body)["alerts"]]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from exporter import interrupt
+from exporter.http.exposition import process_metrics
 
 if __name__ == "__main__":
     interrupt.end_at_once()  # first of all: the modules below take their time
@@ -22,7 +23,6 @@ from exporter import logging_setup
 from exporter.door.agents import Settings, WriteDoor, is_loopback
 from exporter.door.check import OriginCheck
 from exporter.door.proxy import MOST_CLIENTS, Backend, Clients, Proxy, session
-from exporter.http import process
 from exporter.http.exposition import CONTENT_TYPE, Sample, by_label, own, page
 from exporter.http.message import Answer, text
 from exporter.options import CommandLine, hosts, port, switch
@@ -175,7 +175,7 @@ def _metrics(proxies: Sequence[Proxy], clients: Clients, agents: WriteDoor | Non
         own("door_backend_failures_total", "Requests that the backend did not answer.", failures),
         own("door_clients_dropped_total", "Clients that were dropped.", by_label("reason", dropped)),
         *(agents.metrics() if agents else ()),
-        *process.samples(),
+        *process_metrics(),
     ]
     return Answer("200 OK", CONTENT_TYPE, page(metrics).encode())
 

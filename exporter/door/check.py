@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from multidict import CIMultiDictProxy
 
-from exporter.http.host_check import OWN_NAMES, is_known, refusal
 from exporter.http.message import BAD_REQUEST, Answer, text
+from exporter.http.routes import OWN_NAMES, is_known, refusal
 
 _ORIGIN = re.compile(r"(https?)://(.+)")
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}

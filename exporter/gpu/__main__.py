@@ -22,7 +22,7 @@ from exporter.gpu.options import command_line
 from exporter.gpu.pages import Pages
 from exporter.gpu.state import ChangeLog, State
 from exporter.gpu.supervisor import Interval, Limits, RestartPolicy, Supervisor, WorkerProcess
-from exporter.http.host_check import HostCheck
+from exporter.http.routes import HostCheck
 from exporter.http.server import Server
 from exporter.options import log_cannot_listen, stopped_by_signal
 

@@ -10,8 +10,7 @@ from typing import Any
 from exporter import __version__
 from exporter.gpu import contract, dcgm, families
 from exporter.gpu.backend import OK
-from exporter.http import process
-from exporter.http.exposition import Family, Sample, header, lines
+from exporter.http.exposition import Family, Sample, header, lines, process_metrics
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +126,7 @@ class State:
         """The whole page. ``now`` in seconds of the steady clock."""
         reason = self.reason(now)
         text = self._text if reason == OK else ""
-        samples = [*self._samples(reason), *process.samples()]
+        samples = [*self._samples(reason), *process_metrics()]
         own = "".join(header(family) + lines(family.name, "", rows) for family, rows in samples if rows)
         return (text + own).encode()
 

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from exporter import logging_setup
-from exporter.http.host_check import HostCheck
-from exporter.http.routes import Routes
+from exporter.http.routes import HostCheck, Routes
 from exporter.http.server import Server
 from exporter.notifier.by_apprise import Apprise
 from exporter.notifier.channel import Robot, Secrets

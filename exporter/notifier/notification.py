@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from exporter.http.webhook import timestamp
+from exporter.http.service import timestamp
 
 TEST = "TestAlert"
 """The alert of `make test-alert TO=name`."""

@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
-from exporter.http import process
-from exporter.http.exposition import CONTENT_TYPE, Metric, Sample, own, page
+from exporter.http.exposition import CONTENT_TYPE, Metric, Sample, own, page, process_metrics
 from exporter.http.message import Answer, Request, text
-from exporter.http.own_page import HEADERS, html
 from exporter.http.routes import Table
-from exporter.http.webhook import WebhookError, require
+from exporter.http.service import HEADERS, WebhookError, html_page, require_password
 from exporter.notifier.delivery import Delivery, initial
 from exporter.notifier.notification import PayloadError, parse
 from exporter.notifier.outbox import WAITING, Entry, Outbox
@@ -70,7 +68,7 @@ class Site:
 
     def _webhook(self, request: Request) -> Answer:
         try:
-            require(request.headers, self._password_file)
+            require_password(request.headers, self._password_file)
         except WebhookError as refused:
             return refused.answer
         name = unquote(request.name)
@@ -115,7 +113,7 @@ class Site:
             f"<h2>Latest messages</h2><table><tr><th>received</th><th>receiver</th><th>message</th>"
             f"<th>state</th></tr>{rows}</table>"
         )
-        return html("Notifier", body)
+        return html_page("Notifier", body)
 
     def _state(self, delivery: Delivery) -> str:
         problem = delivery.problem
@@ -154,7 +152,7 @@ class Site:
         )
         button = translate("Silence for {hours} h", hours=SILENCE_HOURS)
         body = f'<table>{rows}</table><form method="post"><p><button>{escape(button)}</button></p></form>'
-        return html(translate("Silence this alert?"), body)
+        return html_page(translate("Silence this alert?"), body)
 
     def _silence(self, request: Request) -> Answer:
         labels, translate = self._labels(request.name), self._wording.translate
@@ -167,7 +165,7 @@ class Site:
         )
         words = translate("It is silenced for {hours} h.", hours=SILENCE_HOURS)
         link = f'<a href="{escape(self._alertmanager)}/#/silences">{escape(translate("All silences"))}</a>'
-        return html(translate("Silenced"), f"<p>{escape(words)} {link}</p>")
+        return html_page(translate("Silenced"), f"<p>{escape(words)} {link}</p>")
 
     def _gone(self) -> Answer:
         return text(
@@ -191,7 +189,7 @@ class Site:
         return one_line(clipped(" ".join(filter(None, (labels.get("alertname"), labels.get("run")))), 200))
 
     def _metrics(self, _: Request) -> Answer:
-        metrics = [*self.samples(time.time()), *process.samples()]
+        metrics = [*self.samples(time.time()), *process_metrics()]
         return Answer("200 OK", CONTENT_TYPE, page(metrics).encode("utf-8", "replace"))
 
     def samples(self, now: float) -> Iterator[Metric]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from exporter import interrupt
+from exporter.http.exposition import process_metrics
 
 if __name__ == "__main__":
     interrupt.end_at_once()  # first of all: the modules below take their time
@@ -16,12 +17,10 @@ from threading import Thread
 from typing import Any
 
 from exporter import logging_setup
-from exporter.http import process
 from exporter.http.exposition import CONTENT_TYPE, Sample, own, page
-from exporter.http.host_check import HostCheck
 from exporter.http.message import Answer, Request
 from exporter.http.message import text as words
-from exporter.http.routes import Routes
+from exporter.http.routes import HostCheck, Routes
 from exporter.http.server import Server
 from exporter.options import CommandLine, log_cannot_listen, positive, start_again, stopped_by_signal, text
 from exporter.watchdog import disks, peers
@@ -125,7 +124,7 @@ class Watchdog:
             own("watchdog_last_look_timestamp_seconds", "When the last check ended.", self._looked),
             *disks.samples(self._folders),
             *peers.samples(self._peers),
-            *process.samples(),
+            *process_metrics(),
         ]
         return Answer("200 OK", CONTENT_TYPE, page(metrics).encode("utf-8", "replace"))
 

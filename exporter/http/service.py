@@ -1,4 +1,4 @@
-"""What services take from Stepwatch's own Alertmanager: whether it is that, and what its times mean."""
+"""What the services share that Alertmanager notifies: its password, its times, and their own HTML pages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hmac
 from base64 import b64encode
 from collections.abc import Mapping
 from datetime import datetime
+from html import escape
 from pathlib import Path
 
 from exporter.http.message import Answer, text
@@ -21,7 +22,7 @@ class WebhookError(Exception):
         self.answer = answer
 
 
-def require(headers: Mapping[str, str], file: Path | None) -> None:
+def require_password(headers: Mapping[str, str], file: Path | None) -> None:
     """Check that a request comes from Stepwatch's own Alertmanager.
 
     Raises:
@@ -52,3 +53,31 @@ def timestamp(time: str) -> float:
         digits = len(rest) - len(rest.lstrip("0123456789"))
         whole += f".{rest[:digits][:6]:0<6}{rest[digits:]}"
     return datetime.fromisoformat(whole).timestamp()
+
+
+_STYLE = (
+    "body{font:16px/1.5 sans-serif;max-width:60rem;margin:1rem auto;padding:0 1rem;color:#1f2328}"
+    "table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.3rem .6rem;"
+    "border-bottom:1px solid #d0d7de;overflow-wrap:anywhere}button{font:inherit;padding:.6rem 1.2rem}"
+)
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
+HEADERS = (
+    ("Content-Security-Policy", _POLICY),
+    ("Cache-Control", "no-store"),
+    # With no-referrer a browser sends a form with `Origin: null`, which the host check refuses.
+    ("Referrer-Policy", "same-origin"),
+    ("X-Content-Type-Options", "nosniff"),
+)
+
+
+def html_page(title: str, body: str) -> Answer:
+    """Return a page; ``title`` is text, ``body`` is HTML."""
+    page = (
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style><h1>{escape(title)}</h1>{body}</html>"
+    )
+    return Answer("200 OK", "text/html; charset=utf-8", page.encode("utf-8", "backslashreplace"), HEADERS)
