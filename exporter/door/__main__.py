@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from exporter import interrupt
+from exporter import process
 from exporter.http.exposition import process_metrics
 
 if __name__ == "__main__":
-    interrupt.end_at_once()  # first of all: the modules below take their time
+    process.end_on_interrupt()  # first of all: the modules below take their time
 
 import argparse
 import asyncio
@@ -181,4 +181,4 @@ def _metrics(proxies: Sequence[Proxy], clients: Clients, agents: WriteDoor | Non
 
 
 if __name__ == "__main__":
-    interrupt.run(main)
+    process.run(main)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from exporter import interrupt
+from exporter import process
 from exporter.evidence.archive import WriteError
 from exporter.evidence.collect import Sources, UnknownRunError, collect
 from exporter.options import CommandLine, text
@@ -101,4 +101,4 @@ def _json(value: object, kind: type, expected: str) -> Any:
 
 
 if __name__ == "__main__":
-    interrupt.run(main)
+    process.run(main)

@@ -14,7 +14,7 @@ from exporter.gpu.nvml import library
 from exporter.gpu.nvml.probes import Call, Found, either, parts
 from exporter.gpu.nvml.thermal import Version
 from exporter.gpu.nvml.windows import Mark
-from exporter.pid_namespace import pid_namespace
+from exporter.process import pid_namespace
 
 _CONTAINER = re.compile(r"[/:-]([0-9a-f]{12})[0-9a-f]{52}(?:\.scope)?(?:/|$)", re.MULTILINE)
 """Docker, podman, containerd and CRI-O name a cgroup after the container, some with words before it."""

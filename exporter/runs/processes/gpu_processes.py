@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from exporter.pid_namespace import pid_namespace
+from exporter.process import pid_namespace
 from exporter.runs.model.run_source import Place
 from exporter.runs.processes import proc as files
 from exporter.runs.processes.proc import Process
