@@ -22,12 +22,10 @@ from exporter import logging_setup
 from exporter.actions.audit import Audit, AuditError
 from exporter.actions.breaker import Breaker
 from exporter.actions.messages import Messages
-from exporter.actions.pages import Site
+from exporter.actions.pages import MOST_BODY, Site
 from exporter.actions.policy import Limits, Rule
 from exporter.actions.stack_client import StackClient
-from exporter.actions.steps import Steps, evidence_command
-from exporter.actions.targets import Configured, Group, RayJob, Saving
-from exporter.actions.webhook import MOST_BODY
+from exporter.actions.targets import Configured, Group, RayJob, Saving, Steps, evidence_command
 from exporter.http.routes import HostCheck, Routes
 from exporter.http.server import Server
 from exporter.options import (
@@ -105,7 +103,7 @@ def _breaker(options: argparse.Namespace, audit: Audit) -> Breaker:
         limits,
         audit=audit,
         stack=stack,
-        perform=Steps(stack, evidence, saving).perform,
+        perform=Steps(stack.target, evidence, saving).perform,
         messages=messages,
     )
 

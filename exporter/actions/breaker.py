@@ -20,6 +20,7 @@ from exporter.actions.policy import (
     Attempt,
     Decision,
     Limits,
+    NotifiedAlert,
     Result,
     Rule,
     Seen,
@@ -27,7 +28,6 @@ from exporter.actions.policy import (
     to_go_on,
     to_open,
 )
-from exporter.actions.webhook import NotifiedAlert
 
 logger = logging.getLogger("exporter.actions")
 

@@ -1,4 +1,4 @@
-"""What the service shows: its actions as HTML with the veto, as JSON, and as metrics."""
+"""What the service answers: the webhook, and its actions as HTML with the veto, as JSON and as metrics."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from exporter.actions.breaker import Breaker
 from exporter.actions.messages import REASONS
-from exporter.actions.policy import Action
-from exporter.actions.webhook import notified_alerts
+from exporter.actions.policy import Action, Alert, NotifiedAlert
 from exporter.http.exposition import CONTENT_TYPE, Metric, Sample, own, page, process_metrics
 from exporter.http.message import Answer, Request, text
 from exporter.http.routes import Table
-from exporter.http.service import HEADERS, WebhookError, html_page
+from exporter.http.service import HEADERS, WebhookError, html_page, require_password, timestamp
 
+MOST_BODY = 4 << 20
+"""Bytes of a request: Alertmanager sends the alerts of one group with all their texts."""
 MOST_SHOWN = 200
 _SHOWN_SECONDS = 7 * 86400.0
 """How long an action is a mark on dashboards."""
@@ -135,6 +137,31 @@ class Site:
     def _metrics(self, _: Request) -> Answer:
         metrics = [*samples(self._breaker, time.time()), *process_metrics()]
         return Answer("200 OK", CONTENT_TYPE, page(metrics).encode("utf-8", "replace"))
+
+
+def notified_alerts(request: Request, password_file: Path | None) -> list[NotifiedAlert]:
+    """Return the alerts of a request of Alertmanager's webhook: what started or stopped firing.
+
+    Args:
+        request: Of Alertmanager.
+        password_file: Holds the password that it must show; read at each request.
+
+    Raises:
+        WebhookError: It does not show it, or is not what Alertmanager sends.
+    """
+    require_password(request.headers, password_file)
+    try:
+        return [_notified_alert(alert) for alert in json.loads(request.body)["alerts"]]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        words = "This is not a notification. Expected: the JSON of Alertmanager's webhook, version 4.\n"
+        raise WebhookError(text("400 Bad Request", words)) from None
+
+
+def _notified_alert(alert: dict[str, Any]) -> NotifiedAlert:
+    labels = {str(name): str(value) for name, value in alert["labels"].items()}
+    return NotifiedAlert(
+        Alert(str(alert["fingerprint"]), labels, timestamp(alert["startsAt"])), alert["status"] == "firing"
+    )
 
 
 def samples(breaker: Breaker, now: float) -> Iterator[Metric]:

@@ -21,8 +21,7 @@ from aiohttp import ClientSession, web
 
 from exporter import logging_setup
 from exporter.door.agents import Settings, WriteDoor, is_loopback
-from exporter.door.check import OriginCheck
-from exporter.door.proxy import MOST_CLIENTS, Backend, Clients, Proxy, session
+from exporter.door.proxy import MOST_CLIENTS, Backend, Clients, OriginCheck, Proxy, session
 from exporter.http.exposition import CONTENT_TYPE, Sample, by_label, own, page
 from exporter.http.message import Answer, text
 from exporter.options import CommandLine, hosts, port, switch

@@ -18,9 +18,14 @@ from typing import NamedTuple
 
 from aiohttp import ClientError, ClientSession, ServerTimeoutError, web
 
-from exporter.door import backend_access, certificate, write_request
-from exporter.door.certificate import Certificate, CertificateError
-from exporter.door.credentials import Credentials
+from exporter.door import backend_access, write_request
+from exporter.door.agent_access import (
+    Certificate,
+    CertificateError,
+    Credentials,
+    file_marks,
+    load_certificate,
+)
 from exporter.door.proxy import IDLE_SECONDS, Backend, Clients, response
 from exporter.door.write_request import MOST_PLAIN, Contents, ForeignSeriesError, FormatError, SizeError
 from exporter.http.exposition import Metric, by_label, own
@@ -152,7 +157,7 @@ class WriteDoor:
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening: socket.socket | None = None
         self._certificate: Certificate | None = None
-        self._seen = self._loaded = certificate.mark()
+        self._seen = self._loaded = file_marks()
         self._expiry_said = 0.0
         self._said: dict[tuple[str, str], float] = {}
 
@@ -160,7 +165,7 @@ class WriteDoor:
         """Start to serve, as soon as the certificate is usable."""
         await self._runner.setup()
         if self._settings.certificate:
-            self._seen = certificate.mark(*self._settings.certificate)
+            self._seen = file_marks(*self._settings.certificate)
         self.look()
 
     async def close(self) -> None:
@@ -312,13 +317,13 @@ class WriteDoor:
             logger.warning(line, *values)
 
     def _renew(self, file: Path, key: Path) -> None:
-        found = certificate.mark(file, key)
+        found = file_marks(file, key)
         if found != self._seen:
             self._seen = found  # the other file may be about to be replaced too
         elif found != self._loaded:
             self._loaded = found
             try:
-                self._certificate = certificate.load(file, key)
+                self._certificate = load_certificate(file, key)
             except CertificateError as error:
                 then = (
                     "The last one stays in force." if self._certificate else "Agents cannot write until then."

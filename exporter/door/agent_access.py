@@ -1,18 +1,88 @@
-"""The certificate of the write door: loaded for TLS, and when it expires."""
+"""By what agents and a hub know each other: the tokens of nodes, and the certificate of the write door.
+
+A folder has a file for each node that may write, named after it, with the SHA-256 (hex) of the node's
+token. The token has 256 random bits, so a fast hash is enough: it cannot be guessed.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import os
 import re
+import secrets
 import ssl
+from collections.abc import Collection
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
 
+NODE_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,63}")
+"""A node's name, which is that of a file too: those that begin with a dot are still being written."""
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+_LONGEST_CREDENTIAL = 256
+_Mark = tuple[int, int, int, int]
+
+
+def new_token() -> tuple[str, str]:
+    """Return a new token, and what its file holds."""
+    token = secrets.token_urlsafe(32)
+    return token, hashlib.sha256(token.encode()).hexdigest()
+
+
+class Credentials:
+    """The credentials in a folder, read at each check."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.unusable: frozenset[str] = frozenset()
+        """Files that hold no credential, at the last look."""
+        self._known: dict[str, tuple[_Mark, str]] = {}
+
+    def nodes(self) -> Collection[str]:
+        """Look at the folder; returns the nodes that may write."""
+        found: dict[str, tuple[_Mark, str]] = {}
+        unusable = set()
+        with suppress(OSError), os.scandir(self.folder) as entries:  # none, and none may write
+            for entry in entries:
+                if not NODE_NAME.fullmatch(entry.name):
+                    continue
+                with suppress(OSError):  # removed between the two
+                    mark = _mark(entry.stat())
+                    known = self._known.get(entry.name)
+                    text = known[1] if known and known[0] == mark else self._read(entry.name)
+                    found[entry.name] = mark, text
+                    if not text:
+                        unusable.add(entry.name)
+        self._known, self.unusable = found, frozenset(unusable)
+        return [name for name, (_, text) in found.items() if text]
+
+    def node(self, authorization: str) -> str | None:
+        """Return the node whose token the header ``Authorization`` has, or ``None``."""
+        kind, _, token = authorization.partition(" ")
+        digest = hashlib.sha256(token.strip().encode("utf-8", "surrogateescape")).hexdigest()
+        owner = None
+        for name in self.nodes():  # all of them, so that the time does not reveal which
+            if hmac.compare_digest(self._known[name][1], digest):
+                owner = name
+        return owner if kind.lower() == "bearer" else None
+
+    def _read(self, name: str) -> str:
+        try:
+            with (self.folder / name).open("rb") as file:
+                text = file.read(_LONGEST_CREDENTIAL).decode("ascii", "replace").strip()
+        except OSError:
+            return ""
+        return text if _HASH.fullmatch(text) else ""
+
+
 _SEQUENCE, _INTEGER, _VERSION, _UTC_TIME = 0x30, 0x02, 0xA0, 0x17
-_MOST_BYTES = 1 << 20
+_LARGEST_PEM = 1 << 20
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
 
-Mark = tuple[tuple[int, int, int, int] | None, ...]
+FileMarks = tuple[_Mark | None, ...]
 
 
 class CertificateError(ValueError):
@@ -27,12 +97,12 @@ class Certificate(NamedTuple):
     exposed: bool
 
 
-def mark(*files: Path) -> Mark:
+def file_marks(*files: Path) -> FileMarks:
     """Return what changes when one of the files does."""
-    return tuple(_mark(file) for file in files)
+    return tuple(map(_file_mark, files))
 
 
-def load(certificate: Path, key: Path) -> Certificate:
+def load_certificate(certificate: Path, key: Path) -> Certificate:
     """Load a certificate with those between it and the root, and its key, all in PEM.
 
     Raises:
@@ -97,7 +167,7 @@ def _behind(data: bytes, at: int) -> int:
 def _text(flag: str, file: Path) -> str:
     try:
         with file.open(encoding="ascii", errors="replace") as opened:
-            return opened.read(_MOST_BYTES)
+            return opened.read(_LARGEST_PEM)
     except OSError as error:
         raise _error(
             flag, file, f"cannot be read ({error.strerror})", "a file that this user reads"
@@ -111,10 +181,13 @@ def _error(flag: str, file: Path, problem: str, expected: str) -> CertificateErr
     )
 
 
-def _mark(file: Path) -> tuple[int, int, int, int] | None:
+def _file_mark(file: Path) -> _Mark | None:
     try:
-        status = file.stat()
+        return _mark(file.stat())
     except OSError:
         return None
+
+
+def _mark(status: os.stat_result) -> _Mark:
     # The last changes with the permissions, too.
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
