@@ -28,7 +28,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from exporter import __version__
-from exporter.gpu.contract import RELEASE_SECONDS
+from exporter.gpu.backend import RELEASE_SECONDS
 from exporter.installation import INSTALLED, adapt
 from stepwatch.schema.errors import Refused
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter import process
-from exporter.evidence.archive import WriteError
-from exporter.evidence.collect import Sources, UnknownRunError, collect
+from exporter.evidence.collect import Sources, UnknownRunError, WriteError, collect
 from exporter.options import CommandLine, text
 from exporter.runs.cli import address, signals
 from exporter.runs.model.run import Options

@@ -15,7 +15,7 @@ from typing import Any
 
 import pynvml
 
-from exporter.gpu import contract
+from exporter.gpu import backend
 from exporter.gpu.backend import BackendError, CardError, ReadError, UnsupportedError
 
 Error = pynvml.NVMLError
@@ -60,7 +60,7 @@ _NAMES = {
     27: "not_ready",
     28: "lost",
     29: "invalid_state",
-    UNKNOWN: contract.UNKNOWN,
+    UNKNOWN: backend.UNKNOWN,
 }
 """NVML's own words, but for 15 (GPU is lost), 28 (GPU not found) and 18 (library and driver differ)."""
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from exporter.gpu.backend import Reading, Tier
-from exporter.gpu.contract import CLOCK_EVENTS
+from exporter.gpu.backend import CLOCK_EVENTS, Reading, Tier
 from exporter.gpu.nvml import library
 from exporter.gpu.nvml.fields import Batch, Field, FieldId
 from exporter.gpu.nvml.probes import Call, asked, either, number, parts
