@@ -16,7 +16,8 @@ from exporter.actions.policy import Action, Alert, NotifiedAlert
 from exporter.http.exposition import CONTENT_TYPE, Metric, Sample, own, page, process_metrics
 from exporter.http.message import Answer, Request, text
 from exporter.http.routes import Table
-from exporter.http.service import HEADERS, WebhookError, html_page, require_password, timestamp
+from exporter.http.service import HEADERS, WebhookError, html_page, require_password
+from exporter.watchdog.client import timestamp
 
 MOST_BODY = 4 << 20
 """Bytes of a request: Alertmanager sends the alerts of one group with all their texts."""

@@ -1,11 +1,10 @@
-"""What the services share that Alertmanager notifies: its password, its times, and their own HTML pages."""
+"""What the services share that Alertmanager notifies: its password, and HTML pages of their own."""
 
 from __future__ import annotations
 
 import hmac
 from base64 import b64encode
 from collections.abc import Mapping
-from datetime import datetime
 from html import escape
 from pathlib import Path
 
@@ -40,19 +39,6 @@ def require_password(headers: Mapping[str, str], file: Path | None) -> None:
         ask = ("WWW-Authenticate", 'Basic realm="Stepwatch"')
         words = "Only Stepwatch's Alertmanager may post alerts here. Expected: its password.\n"
         raise WebhookError(text("401 Unauthorized", words, ask))
-
-
-def timestamp(time: str) -> float:
-    """Return a time of Alertmanager's or Prometheus' API in Unix seconds.
-
-    Raises:
-        ValueError: It is invalid.
-    """
-    whole, dot, rest = time.replace("Z", "+00:00").partition(".")
-    if dot:  # Go writes as many digits as it needs, Python 3.10 reads three or six
-        digits = len(rest) - len(rest.lstrip("0123456789"))
-        whole += f".{rest[:digits][:6]:0<6}{rest[digits:]}"
-    return datetime.fromisoformat(whole).timestamp()
 
 
 _STYLE = (

@@ -11,22 +11,19 @@ import argparse
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from exporter import logging_setup
 from exporter.http.routes import HostCheck, Routes
 from exporter.http.server import Server
-from exporter.notifier.by_apprise import Apprise
-from exporter.notifier.channel import Robot, Secrets
+from exporter.notifier.channel import Secrets
 from exporter.notifier.delivery import SECONDS_TO_STOP, Delivery
-from exporter.notifier.dingtalk import DingTalk
-from exporter.notifier.feishu import Feishu
 from exporter.notifier.outbox import Outbox, OutboxError
 from exporter.notifier.pages import Site
+from exporter.notifier.robots import ROBOTS
 from exporter.notifier.stack_client import StackClient
-from exporter.notifier.wecom import WeCom
 from exporter.notifier.wording import Addresses, Wording
 from exporter.options import (
     CommandLine,
@@ -54,14 +51,6 @@ class Channel(NamedTuple):
     keyword: str
 
 
-_ROBOTS: Mapping[str, Callable[[Channel, Wording], Robot]] = {
-    "feishu": lambda channel, wording: Feishu(channel.secrets, wording, channel.keyword),
-    "dingtalk": lambda channel, wording: DingTalk(channel.secrets, wording, channel.keyword),
-    "wecom": lambda channel, wording: WeCom(channel.secrets, wording),
-    "apprise": lambda channel, wording: Apprise(channel.secrets, wording),
-}
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Deliver until SIGTERM or SIGINT. Returns the exit code."""
     settings = command_line(arguments)
@@ -84,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         channel.name: Delivery(
             channel.name,
             channel.kind,
-            _ROBOTS[channel.kind](channel, wording),
+            ROBOTS[channel.kind](channel.secrets, wording, channel.keyword),
             channel.secrets,
             outbox=outbox,
             wording=wording,
@@ -169,7 +158,7 @@ def _channels(value: object) -> tuple[Channel, ...]:
 def _channel(
     name: str, kind: str, url_file: str, secret_file: str | None = None, keyword: str | None = None
 ) -> Channel:
-    if kind not in _ROBOTS:
+    if kind not in ROBOTS:
         raise ValueError(f"unknown kind {kind}")
     return Channel(
         name, kind, Secrets(Path(url_file), Path(secret_file) if secret_file else None), keyword or ""

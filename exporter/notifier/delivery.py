@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from threading import Event, Thread
 
 from exporter.notifier.channel import REASONS, Ended, Outcome, Robot, SecretFileError, Secrets
-from exporter.notifier.notification import Notification, parse
-from exporter.notifier.outbox import DELIVERED, FAILED, Entry, Outbox
+from exporter.notifier.outbox import DELIVERED, FAILED, Entry, Notification, Outbox, parse
 from exporter.notifier.wording import NOTHING_KNOWN, Card, Known, Wording
 
 logger = logging.getLogger(__name__)

@@ -17,8 +17,7 @@ from exporter.http.message import Answer, Request, text
 from exporter.http.routes import Table
 from exporter.http.service import HEADERS, WebhookError, html_page, require_password
 from exporter.notifier.delivery import Delivery, initial
-from exporter.notifier.notification import PayloadError, parse
-from exporter.notifier.outbox import WAITING, Entry, Outbox
+from exporter.notifier.outbox import WAITING, Entry, Outbox, PayloadError, parse
 from exporter.notifier.stack_client import SILENCE_HOURS, StackClient
 from exporter.notifier.wording import Wording, clipped, one_line, silenced_by
 

@@ -23,7 +23,7 @@ from exporter.http.message import text as words
 from exporter.http.routes import HostCheck, Routes
 from exporter.http.server import Server
 from exporter.options import CommandLine, log_cannot_listen, positive, start_again, stopped_by_signal, text
-from exporter.watchdog import disks, peers
+from exporter.watchdog import disks, servers
 from exporter.watchdog.client import Client
 from exporter.watchdog.disks import Folder
 from exporter.watchdog.finding import EXPIRY_SECONDS, Finding, Findings
@@ -68,7 +68,7 @@ class Watchdog:
     def __init__(self, options: argparse.Namespace) -> None:
         self._looked = 0.0  # Unix seconds; 0 before the first look
         self._folders = [Folder(part, path) for part, path in options.state]
-        self._peers = peers.peers(options.peers, options.peer_for)
+        self._peers = servers.configured_peers(options.peers, options.peer_for)
         self._findings = Findings.by_settings(options.alert)
         # The next watchdog, after a restart, needs as long again to be sure.
         self._peers_down = Findings.by_settings(options.peer_alert, EXPIRY_SECONDS + options.peer_for)
@@ -123,7 +123,7 @@ class Watchdog:
             own("watchdog_finding", "Current findings.", found),
             own("watchdog_last_look_timestamp_seconds", "When the last check ended.", self._looked),
             *disks.samples(self._folders),
-            *peers.samples(self._peers),
+            *servers.peer_metrics(self._peers),
             *process_metrics(),
         ]
         return Answer("200 OK", CONTENT_TYPE, page(metrics).encode("utf-8", "replace"))

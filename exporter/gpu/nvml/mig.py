@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from exporter.gpu.backend import MIG_CHANGED, CardError, Reading, Tier
 from exporter.gpu.nvml import board, library
-from exporter.gpu.nvml.probes import Call, Found, either
+from exporter.gpu.nvml.library import Call, Found, either
 from exporter.gpu.nvml.windows import SHARES, Window
 
 _GONE = (library.INVALID_ARGUMENT, library.NOT_FOUND)

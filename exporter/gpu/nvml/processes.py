@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from exporter.gpu.backend import Extras, Failure, Reading, Tier
 from exporter.gpu.nvml import library
-from exporter.gpu.nvml.probes import Call, Found, either, parts
-from exporter.gpu.nvml.thermal import Version
+from exporter.gpu.nvml.board import DriverVersion
+from exporter.gpu.nvml.library import Call, Found, either, parts
 from exporter.gpu.nvml.windows import Mark
 from exporter.process import pid_namespace
 
@@ -167,7 +167,7 @@ def _samples(handle: Any, since: int) -> list[tuple[int, Any]]:
     return [(sample.timeStamp, sample) for sample in found]
 
 
-def calls(extras: Extras, driver: Version) -> tuple[Call, ...]:
+def calls(extras: Extras, driver: DriverVersion) -> tuple[Call, ...]:
     """They remember which processes were there."""
     version = "_v2" if _WIDE[0] <= driver < _WIDE[1] else ""
     processes = Processes(extras.processes, Proc(extras.proc), version)
