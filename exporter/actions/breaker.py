@@ -285,7 +285,8 @@ class Breaker:
     def _seen(self, action: Action) -> Seen:
         """What is known of the alert of an action: not to hold once Alertmanager said that it ended."""
         known = self._alerts.get(action.fingerprint)
-        alert = known[0] if known else Alert(action.fingerprint, _labels(action), action.since)
+        labels = {"alertname": action.alert, "severity": action.severity, "run": action.run}
+        alert = known[0] if known else Alert(action.fingerprint, labels, action.since)
         seen = self._stack.look(alert)
         if known and known[0].since == action.since:
             return seen
@@ -356,7 +357,3 @@ class Breaker:
                 posts.append(self._messages.taken(action))
         if posts and not self._stack.post(posts):
             self.failures["post"] += 1
-
-
-def _labels(action: Action) -> dict[str, str]:
-    return {"alertname": action.alert, "severity": action.severity, "run": action.run}

@@ -13,10 +13,10 @@ from typing import Any
 from exporter.actions.breaker import Breaker
 from exporter.actions.messages import REASONS
 from exporter.actions.policy import Action, Alert, NotifiedAlert
-from exporter.http.exposition import CONTENT_TYPE, Metric, Sample, own, page, process_metrics
-from exporter.http.message import Answer, Request, text
+from exporter.http.exposition import Metric, Sample, own
+from exporter.http.message import Answer, Request, metrics_page, text
 from exporter.http.routes import Table
-from exporter.http.service import HEADERS, WebhookError, html_page, require_password
+from exporter.http.service import HEADERS, WebhookError, clock, html_page, require_password
 from exporter.watchdog.client import timestamp
 
 MOST_BODY = 4 << 20
@@ -80,7 +80,7 @@ class Site:
 
     def _index(self, _: Request) -> Answer:
         rows = "".join(
-            f'<tr><td>{_clock(action.opened)}</td><td><a href="action/{action.id}">{escape(action.run)}</a>'
+            f'<tr><td>{clock(action.opened)}</td><td><a href="action/{action.id}">{escape(action.run)}</a>'
             f"</td><td>{escape(action.alert)}</td><td>{escape(_steps(action))}</td>"
             f"<td>{escape(_state(action))}</td></tr>"
             for action in self._breaker.actions()[:MOST_SHOWN]
@@ -107,7 +107,7 @@ class Site:
         target, number, _ = action.attempt
         facts = {
             "Run": f"{action.run}{f', attempt {number} ({target})' if target else ''}",
-            "Alert": f"{action.alert} ({action.severity}), fired at {_clock(action.since)}",
+            "Alert": f"{action.alert} ({action.severity}), fired at {clock(action.since)}",
             "Steps": _steps(action),
             "State": _state(action),
             **{f"Result of {step}": result.text for step, result in action.results.items()},
@@ -136,8 +136,7 @@ class Site:
         return Answer("200 OK", "application/json", body + b"\n", HEADERS)
 
     def _metrics(self, _: Request) -> Answer:
-        metrics = [*samples(self._breaker, time.time()), *process_metrics()]
-        return Answer("200 OK", CONTENT_TYPE, page(metrics).encode("utf-8", "replace"))
+        return metrics_page(samples(self._breaker, time.time()))
 
 
 def notified_alerts(request: Request, password_file: Path | None) -> list[NotifiedAlert]:
@@ -229,13 +228,9 @@ def _state(action: Action) -> str:
     if action.outcome:
         why = str(REASONS.get(action.reason, action.reason))
         outcome = "not done, dry run" if action.dry_run and action.outcome == "done" else action.outcome
-        return f"{outcome}{f': {why}' if why else ''}, {_clock(action.closed or 0.0)}"
+        return f"{outcome}{f': {why}' if why else ''}, {clock(action.closed or 0.0)}"
     if action.step:
         return f"doing {action.step}"
     if action.deadline is not None and action.acted is None:
-        return f"{action.change} at {_clock(action.deadline)}, unless vetoed"
+        return f"{action.change} at {clock(action.deadline)}, unless vetoed"
     return "open"
-
-
-def _clock(seconds: float) -> str:
-    return time.strftime("%d %b %H:%M:%S", time.localtime(seconds))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from exporter import process
-from exporter.http.exposition import process_metrics
 
 if __name__ == "__main__":
     process.end_on_interrupt()  # first of all: the modules below take their time
@@ -22,8 +21,8 @@ from aiohttp import ClientSession, web
 from exporter import logging_setup
 from exporter.door.agents import Settings, WriteDoor, is_loopback
 from exporter.door.proxy import MOST_CLIENTS, Backend, Clients, OriginCheck, Proxy, session
-from exporter.http.exposition import CONTENT_TYPE, Sample, by_label, own, page
-from exporter.http.message import Answer, text
+from exporter.http.exposition import Sample, by_label, own
+from exporter.http.message import Answer, metrics_page, text
 from exporter.options import CommandLine, hosts, port, switch
 from exporter.options import text as text_option
 
@@ -174,9 +173,8 @@ def _metrics(proxies: Sequence[Proxy], clients: Clients, agents: WriteDoor | Non
         own("door_backend_failures_total", "Requests that the backend did not answer.", failures),
         own("door_clients_dropped_total", "Clients that were dropped.", by_label("reason", dropped)),
         *(agents.metrics() if agents else ()),
-        *process_metrics(),
     ]
-    return Answer("200 OK", CONTENT_TYPE, page(metrics).encode())
+    return metrics_page(metrics)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ DIAGNOSIS = "diagnosis.json"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Collect, and print the archive's path. Returns 0, or 1 with the reason on standard error."""
     options = command_line(arguments).options()
+    settings = options.config_file
+    beside = Path(settings).parent / DIAGNOSIS if settings else None
     sources = Sources(
         tuple(options.path),
         exporter=options.exporter or "",
@@ -30,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         alertmanager=options.alertmanager or "",
         ray=options.ray,
         options=Options(keys=options.signals),
-        queries=queries(options.diagnosis or _beside(options.config_file)),
+        queries=queries(options.diagnosis or beside),
         limits=options.limits,
         overrides=options.overrides,
         config=options.config_yaml,
@@ -57,8 +60,8 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     flags.add("alertmanager", address, None, "URL of Alertmanager")
     flags.add("ray", Path, None, "Ray's folder, such as /tmp/ray")
     flags.add("signals", signals, {}, 'more keys by signal, as JSON: {"reward": ["my/score"]}')
-    flags.add("limits", _mapping, {}, "the limits in force, as JSON")
-    flags.add("overrides", _list, (), "limits that some runs have, as JSON")
+    flags.add("limits", partial(_json, dict, "a mapping"), {}, "the limits in force, as JSON")
+    flags.add("overrides", partial(_json, list, "a list"), (), "limits that some runs have, as JSON")
     flags.add("config-yaml", Path, None, "the file that the settings were rendered from")
     flags.add(
         "diagnosis", Path, None, f"queries of what moved first; by default {DIAGNOSIS} beside the settings"
@@ -77,19 +80,7 @@ def queries(file: Path | None) -> Mapping[str, Mapping[str, str]]:
         return {}
 
 
-def _beside(settings: str | None) -> Path | None:
-    return Path(settings).parent / DIAGNOSIS if settings else None
-
-
-def _mapping(value: object) -> dict[str, Any]:
-    return _json(value, dict, "a mapping")  # type: ignore[no-any-return]
-
-
-def _list(value: object) -> list[Any]:
-    return _json(value, list, "a list")  # type: ignore[no-any-return]
-
-
-def _json(value: object, kind: type, expected: str) -> Any:
+def _json(kind: type, expected: str, value: object) -> Any:
     try:
         found = json.loads(value) if isinstance(value, str) else value
     except ValueError:

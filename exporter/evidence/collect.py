@@ -311,13 +311,10 @@ def _tidy(folder: Path) -> None:
         for path in archives[:-KEPT]:
             path.unlink(missing_ok=True)
         for path in folder.glob(f".*{SUFFIX}{_HALF}"):
-            if _OURS.fullmatch(path.name[1 : -len(_HALF)]) and _is_own(path) and _is_old(path):
+            ours = _OURS.fullmatch(path.name[1 : -len(_HALF)]) and _is_own(path)
+            if ours and time.time() - path.stat().st_mtime > 3600:  # else it may be being written
                 path.unlink(missing_ok=True)
 
 
 def _is_own(path: Path) -> bool:
     return path.is_file() and not path.is_symlink() and path.stat().st_uid == os.geteuid()
-
-
-def _is_old(path: Path) -> bool:
-    return time.time() - path.stat().st_mtime > 3600

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from exporter.http.message import Answer, Later, Pages, Request, text
 
@@ -34,7 +34,7 @@ class Routes:
         pages, request = found
         page = pages.get(request.method)
         if page is None:
-            allow = ", ".join(_methods(pages))
+            allow = ", ".join("GET, HEAD" if method == "GET" else method for method in pages)
             return text("405 Method Not Allowed", f"only {allow} is allowed here\n", ("Allow", allow))
         return page(request)
 
@@ -48,11 +48,6 @@ class Routes:
                 if name:
                     return pages, request._replace(name=name)
         return None
-
-
-def _methods(pages: Mapping[str, Page]) -> Iterator[str]:
-    for method in pages:
-        yield from ("GET", "HEAD") if method == "GET" else (method,)
 
 
 CONTAINER_NAMES = (

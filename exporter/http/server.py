@@ -72,7 +72,7 @@ class _Connection:
                 return selectors.EVENT_WRITE
             if not self._outgoing:
                 self._sent()
-        if self._is_over():
+        if self._last and self._head is None and self._unheard is None:
             return 0
         # who asks for many pages at once takes turns with the others
         return selectors.EVENT_WRITE if self._has_next else selectors.EVENT_READ
@@ -81,9 +81,6 @@ class _Connection:
     def _has_next(self) -> bool:
         """Whether at least the head of the next request has arrived."""
         return self._head is None and not self._last and b"\r\n\r\n" in self._incoming
-
-    def _is_over(self) -> bool:
-        return self._last and self._head is None and self._unheard is None
 
     def _receive(self) -> bool:
         if self.waits and len(self._incoming) > LONGEST_HEAD:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import time
 from base64 import b64encode
 from collections.abc import Mapping
 from html import escape
@@ -57,6 +58,11 @@ HEADERS = (
     ("Referrer-Policy", "same-origin"),
     ("X-Content-Type-Options", "nosniff"),
 )
+
+
+def clock(seconds: float) -> str:
+    """Return a Unix time as pages show it: day and local time."""
+    return time.strftime("%d %b %H:%M:%S", time.localtime(seconds))
 
 
 def html_page(title: str, body: str) -> Answer:

@@ -22,8 +22,6 @@ from typing import Any, NamedTuple
 
 from exporter.watchdog.client import timestamp
 
-TEST = "TestAlert"
-"""The alert of `make test-alert TO=name`."""
 _TEST_ROUTE = "(test) "
 
 

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
-from exporter.http.exposition import CONTENT_TYPE, Metric, Sample, own, page, process_metrics
-from exporter.http.message import Answer, Request, text
+from exporter.http.exposition import Metric, Sample, own
+from exporter.http.message import Answer, Request, metrics_page, text
 from exporter.http.routes import Table
-from exporter.http.service import HEADERS, WebhookError, html_page, require_password
-from exporter.notifier.delivery import Delivery, initial
+from exporter.http.service import HEADERS, WebhookError, clock, html_page, require_password
+from exporter.notifier.channel import REASONS, Ended
+from exporter.notifier.delivery import Delivery
 from exporter.notifier.outbox import WAITING, Entry, Outbox, PayloadError, parse
 from exporter.notifier.stack_client import SILENCE_HOURS, StackClient
 from exporter.notifier.wording import Wording, clipped, one_line, silenced_by
@@ -25,7 +26,11 @@ logger = logging.getLogger(__name__)
 
 PROBLEM_SECONDS = 900.0
 """For how long a metric says why an attempt failed: the alert looks back 5 minutes and lasts 10 longer."""
-_REASONS = initial()
+_REASONS = {
+    "retries": tuple(reason for reason, ended in REASONS.items() if ended is Ended.RETRY),
+    "failures": tuple(REASONS),
+}
+"""Reasons by what they count as: each has a sample from the start, or Prometheus misses it."""
 
 
 class Site:
@@ -103,7 +108,7 @@ class Site:
             for name, each in self._deliveries.items()
         )
         rows = "".join(
-            f"<tr><td>{_clock(entry.received)}</td><td>{escape(entry.channel)}</td>"
+            f"<tr><td>{clock(entry.received)}</td><td>{escape(entry.channel)}</td>"
             f"<td>{escape(self._title(entry))}</td><td>{escape(_ended(entry))}</td></tr>"
             for entry in self._outbox.latest(most=100)
         )
@@ -188,8 +193,7 @@ class Site:
         return one_line(clipped(" ".join(filter(None, (labels.get("alertname"), labels.get("run")))), 200))
 
     def _metrics(self, _: Request) -> Answer:
-        metrics = [*self.samples(time.time()), *process_metrics()]
-        return Answer("200 OK", CONTENT_TYPE, page(metrics).encode("utf-8", "replace"))
+        return metrics_page(self.samples(time.time()))
 
     def samples(self, now: float) -> Iterator[Metric]:
         """Yield the metrics of the service."""
@@ -271,8 +275,4 @@ def _ended(entry: Entry) -> str:
         return (
             f"{entry.state}, {entry.attempts} attempts{f', {entry.reason}' if entry.reason else ''}{answer}"
         )
-    return f"{entry.state} {_clock(entry.ended or 0.0)}{answer}"
-
-
-def _clock(seconds: float) -> str:
-    return time.strftime("%d %b %H:%M:%S", time.localtime(seconds))
+    return f"{entry.state} {clock(entry.ended or 0.0)}{answer}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from exporter import process
-from exporter.http.exposition import process_metrics
 
 if __name__ == "__main__":
     process.end_on_interrupt()  # first of all: the modules below take their time
@@ -17,8 +16,8 @@ from threading import Thread
 from typing import Any
 
 from exporter import logging_setup
-from exporter.http.exposition import CONTENT_TYPE, Sample, own, page
-from exporter.http.message import Answer, Request
+from exporter.http.exposition import Sample, own
+from exporter.http.message import Answer, Request, metrics_page
 from exporter.http.message import text as words
 from exporter.http.routes import HostCheck, Routes
 from exporter.http.server import Server
@@ -124,9 +123,8 @@ class Watchdog:
             own("watchdog_last_look_timestamp_seconds", "When the last check ended.", self._looked),
             *disks.samples(self._folders),
             *servers.peer_metrics(self._peers),
-            *process_metrics(),
         ]
-        return Answer("200 OK", CONTENT_TYPE, page(metrics).encode("utf-8", "replace"))
+        return metrics_page(metrics)
 
     def _run(self) -> None:
         while True:
