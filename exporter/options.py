@@ -263,6 +263,15 @@ def hosts(value: object) -> tuple[str, ...]:
     return tuple(name.strip().lower() for name in names if name.strip())
 
 
+def texts(value: object) -> dict[str, Any]:
+    """Check a mapping, which a flag has as JSON."""
+    try:
+        found: Any = json.loads(value) if isinstance(value, str) else value
+        return dict(found)
+    except (ValueError, TypeError):
+        raise ArgumentTypeError(f"{value!r} is not a mapping. Expected texts by texts.") from None
+
+
 def _finite(value: object) -> float:
     """Return a finite number, or -1 if the text is none."""
     with suppress(ValueError, OverflowError):  # not a number, or a whole one beyond all floats

@@ -37,6 +37,7 @@ from exporter.options import (
     stopped_by_signal,
     switch,
     text,
+    texts,
 )
 
 logger = logging.getLogger("exporter.actions")
@@ -140,8 +141,8 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     flags.add("path", text, ("./runs",), "run folders from which evidence is collected", many=True)
     flags.add("config-yaml", Path, None, "the file config.yaml, for the archives")
     flags.add("evidence-dir", Path, None, "folder of archives; by default evidence in the state folder")
-    flags.add("labels", _texts, {}, "the external labels of Prometheus, as JSON")
-    flags.add("texts", _texts, {}, "translations of messages by English text, as JSON")
+    flags.add("labels", texts, {}, "the external labels of Prometheus, as JSON")
+    flags.add("texts", texts, {}, "translations of messages by English text, as JSON")
     return flags
 
 
@@ -162,14 +163,6 @@ def _target(
 ) -> Configured:
     find = partial(RayJob.ask, dashboard, ray_job) if ray_job else partial(Group.read, Path(pid_file or ""))
     return Configured(re.compile(runs, re.DOTALL), find)
-
-
-def _texts(value: object) -> dict[str, str]:
-    try:
-        found: Any = json.loads(value) if isinstance(value, str) else value
-        return dict(found)
-    except (ValueError, TypeError):
-        raise argparse.ArgumentTypeError(f"{value!r} is not a mapping. Expected texts by texts.") from None
 
 
 if __name__ == "__main__":

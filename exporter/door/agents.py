@@ -14,7 +14,6 @@ from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from aiohttp import ClientError, ClientSession, ServerTimeoutError, web
 
@@ -125,11 +124,6 @@ class _Node:
 class _Refused(Exception):  # noqa: N818  (an answer, not a fault)
     def __init__(self, reason: str, answer: Answer, seen: str) -> None:
         self.reason, self.answer, self.seen = reason, answer, seen
-
-
-class _Examined(NamedTuple):
-    contents: Contents
-    body: bytes
 
 
 class WriteDoor:
@@ -262,14 +256,13 @@ class WriteDoor:
                 self.clients.within(request.protocol, math.inf)
                 node.received += len(body)
                 loop = asyncio.get_running_loop()
-                examined = await loop.run_in_executor(self._examiner, _examined, body, name)
-                del body
-                _check_time(examined.contents, arrived)
-                answer = await self._passed_on(examined.body)
+                contents, body = await loop.run_in_executor(self._examiner, _examined, body, name)
+                _check_time(contents, arrived)
+                answer = await self._passed_on(body)
         except _Refused as refused:
             return self._refuse(name, refused, request.remote)
         if answer.code.startswith("2"):
-            node.accepted(examined.contents, arrived)
+            node.accepted(contents, arrived)
         return response(answer)
 
     async def _passed_on(self, body: bytes) -> Answer:
@@ -456,7 +449,7 @@ async def _body(request: web.BaseRequest) -> bytes:
     return bytes(body)
 
 
-def _examined(body: bytes, node: str) -> _Examined:
+def _examined(body: bytes, node: str) -> tuple[Contents, bytes]:
     """Check a body; returns its contents, and the body to pass on: what was checked, recompressed."""
     try:
         message = write_request.unpack(body)
@@ -473,7 +466,7 @@ def _examined(body: bytes, node: str) -> _Examined:
             "its own token.\n",
         )
         raise _Refused("node_label", answer, f"a series has the label {NODE}: {error}") from None
-    return _Examined(contents, write_request.pack(message))
+    return contents, write_request.pack(message)
 
 
 def _unknown() -> _Refused:

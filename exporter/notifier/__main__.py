@@ -32,6 +32,7 @@ from exporter.options import (
     start_again,
     stopped_by_signal,
     text,
+    texts,
 )
 
 logger = logging.getLogger("exporter.notifier")
@@ -141,9 +142,9 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     flags.add("exporter-link", text, "http://127.0.0.1:9410", "public URL of the run exporter")
     flags.add("alertmanager-link", text, "http://127.0.0.1:9093", "public URL of Alertmanager")
     flags.add("grafana-link", text, "", "public URL of Grafana, if any")
-    flags.add("waits", _texts, {}, "seconds between the onset of each alert and its start, as JSON")
-    flags.add("signals", _texts, {}, "the signal that each alert is about, as JSON")
-    flags.add("texts", _texts, {}, "translations of messages by English text, as JSON")
+    flags.add("waits", texts, {}, "seconds between the onset of each alert and its start, as JSON")
+    flags.add("signals", texts, {}, "the signal that each alert is about, as JSON")
+    flags.add("texts", texts, {}, "translations of messages by English text, as JSON")
     return flags
 
 
@@ -163,14 +164,6 @@ def _channel(
     return Channel(
         name, kind, Secrets(Path(url_file), Path(secret_file) if secret_file else None), keyword or ""
     )
-
-
-def _texts(value: object) -> dict[str, str]:
-    try:
-        found: Any = json.loads(value) if isinstance(value, str) else value
-        return dict(found)
-    except (ValueError, TypeError):
-        raise argparse.ArgumentTypeError(f"{value!r} is not a mapping. Expected texts by texts.") from None
 
 
 if __name__ == "__main__":
