@@ -183,10 +183,10 @@ def plural(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def counts(noun: str, kinds: Mapping[str, int]) -> str:
-    """Return how many there are of each kind, without zeros: ``3 runs: 1 critical, 2 fine.``."""
+def run_counts(kinds: Mapping[str, int]) -> str:
+    """Return how many runs there are of each kind, without zeros: ``3 runs: 1 critical, 2 fine.``."""
     parts = [f"{number} {kind}" for kind, number in kinds.items() if number]
-    return f"{plural(sum(kinds.values()), noun)}: {', '.join(parts)}."
+    return f"{plural(sum(kinds.values()), 'run')}: {', '.join(parts)}."
 
 
 class _Loader(jinja2.FileSystemLoader):

@@ -249,9 +249,9 @@ class Outbox:
             )
         return True
 
-    def waiting(self, channel: str, most: int = 500) -> list[Entry]:
+    def waiting(self, channel: str) -> list[Entry]:
         """Return the messages to deliver, the oldest first."""
-        return self._entries("state = ? AND channel = ? ORDER BY id LIMIT ?", WAITING, channel, most)
+        return self._entries("state = ? AND channel = ? ORDER BY id LIMIT 500", WAITING, channel)
 
     def entry(self, number: int) -> Entry | None:
         """Return a message by its id."""

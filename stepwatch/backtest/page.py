@@ -162,5 +162,5 @@ def page(report: Report, drawn: Mapping[str, tuple[Chart, ...]], config: Config)
         report=report,
         entries=sorted(entries, key=lambda entry: (ranks.index(entry.severity), -len(entry.fired))),
         judged=len(report.results.judged),
-        summary=html.counts("run", kinds),
+        summary=html.run_counts(kinds),
     )

@@ -94,7 +94,7 @@ class Pages:
             "runs",
             "./",
             runs=runs,
-            counted=html.counts("run", kinds),
+            counted=html.run_counts(kinds),
             notifies=overview.notifies,
             others=overview.others(),
             actions=[action for action in overview.actions if action.open],
