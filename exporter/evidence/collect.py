@@ -10,7 +10,7 @@ import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from exporter import __version__
 from exporter.evidence import machine, run, stack
 from exporter.evidence.bounded import Item, Result, Task, document, run_all
 from exporter.evidence.run import RunLogs
+from exporter.runs.logs.find import Found
 from exporter.runs.model.run import Options
 from exporter.runs.processes.proc import Process
 from exporter.runs.remote import web
@@ -133,7 +134,7 @@ def _find(name: str, sources: Sources, out: Path, begun: float) -> tuple[_Found,
     with run_all(tasks, out, begun + FIND_SECONDS) as (by_path, by_exporter):
         if by_path.items:
             answer = json.loads(by_path.items[0].content())
-            logs = tuple(run.found_from(each) for each in answer["found"])
+            logs = tuple(map(_log, answer["found"]))
             found = _Found(RunLogs(logs, answer["part"]), frozenset(answer["writers"]))
             known.update(answer["known"])
         else:
@@ -156,12 +157,18 @@ def _logs(name: str, paths: Sequence[str]) -> Iterator[Item]:
     logs, known = run.logs_of(name, paths)
     writers = sorted(run.writers(logs, machine.holders)) if logs.found else []
     answer = {
-        "found": [run.found_as(each) for each in logs.found],
+        "found": [asdict(each) for each in logs.found],
         "part": logs.part,
         "known": known,
         "writers": writers,
     }
     yield Item("found", "", document(answer))
+
+
+def _log(plain: Mapping[str, Any]) -> Found:
+    """A log from what JSON has of it."""
+    paths = {"path": Path(plain["path"]), "root": Path(plain["root"])}
+    return Found(**{**plain, **paths, "parts": tuple(map(Path, plain["parts"]))})
 
 
 def _names(exporter: str) -> Iterator[Item]:
