@@ -144,7 +144,7 @@ class CommandLine:
     def add_address(self, usual: int) -> None:
         """Add the flags of the address to serve on, and of the names that requests may use for it."""
         self.add("port", port, usual, "port to serve on")
-        self.add("listen", text, "127.0.0.1", "address to serve on")
+        self.add("listen", string, "127.0.0.1", "address to serve on")
         others = "further host names that requests may use, separated by commas"
         self.add("hosts", hosts, (), others)
 
@@ -197,7 +197,7 @@ class CommandLine:
             raise file.error(f"{key}: {value!r} is not text", "text in quotes") from None
 
 
-def text(value: object) -> str:
+def string(value: object) -> str:
     """Check a text."""
     if isinstance(value, str):
         return value

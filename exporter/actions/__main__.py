@@ -35,8 +35,8 @@ from exporter.options import (
     number,
     start_again,
     stopped_by_signal,
+    string,
     switch,
-    text,
     texts,
 )
 
@@ -125,20 +125,20 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     )
     flags.add_address(9413)
     flags.add("state-dir", Path, Path("actions"), "folder of the audit log and of the kill switch")
-    flags.add("link", text, None, "where people open this service's page")
-    flags.add("prometheus", text, "http://127.0.0.1:9090", "URL of Prometheus")
-    flags.add("alertmanager", text, "http://127.0.0.1:9093", "URL of Alertmanager")
-    flags.add("exporter", text, "http://127.0.0.1:9410", "URL of the run exporter")
+    flags.add("link", string, None, "where people open this service's page")
+    flags.add("prometheus", string, "http://127.0.0.1:9090", "URL of Prometheus")
+    flags.add("alertmanager", string, "http://127.0.0.1:9093", "URL of Alertmanager")
+    flags.add("exporter", string, "http://127.0.0.1:9410", "URL of the run exporter")
     flags.add("password-file", Path, None, "file with the password of the first two, and of the webhook")
     flags.add("dry-run", switch, default=True, text="log and announce, but do nothing")
     flags.add("veto", not_negative, 300.0, "seconds from the announcement of a step to the step")
     flags.add("per-day", number, 3, "most actions on one run within 24 hours")
     flags.add("cooldown", not_negative, 1800.0, "seconds between two actions on one run")
-    flags.add("checkpoint-signal", text, None, "the signal on which trainers save a checkpoint")
+    flags.add("checkpoint-signal", string, None, "the signal on which trainers save a checkpoint")
     flags.add("checkpoint-within", not_negative, 600.0, "seconds in which the checkpoint is complete")
     flags.add("rules", partial(_list, _rule), (), "the policies, as JSON")
     flags.add("targets", partial(_list, _target), (), "how runs without a wrapper are reached, as JSON")
-    flags.add("path", text, ("./runs",), "run folders from which evidence is collected", many=True)
+    flags.add("path", string, ("./runs",), "run folders from which evidence is collected", many=True)
     flags.add("config-yaml", Path, None, "the file config.yaml, for the archives")
     flags.add("evidence-dir", Path, None, "folder of archives; by default evidence in the state folder")
     flags.add("labels", texts, {}, "the external labels of Prometheus, as JSON")

@@ -12,7 +12,7 @@ from typing import Any
 
 from exporter import process
 from exporter.evidence.collect import Sources, UnknownRunError, WriteError, collect
-from exporter.options import CommandLine, text
+from exporter.options import CommandLine, string
 from exporter.runs.cli import address, signals
 from exporter.runs.model.run import Options
 from exporter.secret_shapes import masked
@@ -54,7 +54,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     )
     flags.add_positional("run", "its name")
     flags.add("out", Path, Path("./evidence"), "folder of the archives")
-    flags.add("path", text, ("./runs",), "run folders, log files or globs", many=True)
+    flags.add("path", string, ("./runs",), "run folders, log files or globs", many=True)
     flags.add("exporter", address, None, "URL of the run exporter")
     flags.add("prometheus", address, None, "URL of Prometheus")
     flags.add("alertmanager", address, None, "URL of Alertmanager")

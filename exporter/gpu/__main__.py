@@ -38,9 +38,9 @@ from exporter.options import (
     one_of,
     positive,
     stopped_by_signal,
+    string,
     switch,
 )
-from exporter.options import text as text_option
 
 logger = logging.getLogger("exporter.gpu")
 
@@ -110,7 +110,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
         "to be restarted; 0 for never",
     )
     flags.add("processes", number, usual.processes, "maximum number of processes named per GPU; 0 for none")
-    flags.add("proc", text_option, usual.proc, "the host's /proc, with the names of the processes")
+    flags.add("proc", string, usual.proc, "the host's /proc, with the names of the processes")
     flags.add("serial", switch, usual.serial, "serve the serial numbers of the boards: true or false")
     flags.add("links", switch, usual.links, "count bytes and errors of each NVLink: true or false")
     flags.add("pcie", switch, usual.pcie, "sample PCIe before Hopper, 40 ms each time: true or false")

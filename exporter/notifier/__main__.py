@@ -31,7 +31,7 @@ from exporter.options import (
     positive,
     start_again,
     stopped_by_signal,
-    text,
+    string,
     texts,
 )
 
@@ -134,14 +134,16 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
         7200.0,
         "seconds after which an identical notification is a repeat, not a duplicate",
     )
-    flags.add("prometheus", text, "http://127.0.0.1:9090", "URL of Prometheus")
-    flags.add("alertmanager", text, "http://127.0.0.1:9093", "URL of Alertmanager")
-    flags.add("exporter", text, "http://127.0.0.1:9410", "URL of the run exporter")
+    flags.add("prometheus", string, "http://127.0.0.1:9090", "URL of Prometheus")
+    flags.add("alertmanager", string, "http://127.0.0.1:9093", "URL of Alertmanager")
+    flags.add("exporter", string, "http://127.0.0.1:9410", "URL of the run exporter")
     flags.add("password-file", Path, None, "file with the password of the first two, and of the webhook")
-    flags.add("link", text, "", "where people open this service's pages; silences are Alertmanager's without")
-    flags.add("exporter-link", text, "http://127.0.0.1:9410", "public URL of the run exporter")
-    flags.add("alertmanager-link", text, "http://127.0.0.1:9093", "public URL of Alertmanager")
-    flags.add("grafana-link", text, "", "public URL of Grafana, if any")
+    flags.add(
+        "link", string, "", "where people open this service's pages; silences are Alertmanager's without"
+    )
+    flags.add("exporter-link", string, "http://127.0.0.1:9410", "public URL of the run exporter")
+    flags.add("alertmanager-link", string, "http://127.0.0.1:9093", "public URL of Alertmanager")
+    flags.add("grafana-link", string, "", "public URL of Grafana, if any")
     flags.add("waits", texts, {}, "seconds between the onset of each alert and its start, as JSON")
     flags.add("signals", texts, {}, "the signal that each alert is about, as JSON")
     flags.add("texts", texts, {}, "translations of messages by English text, as JSON")

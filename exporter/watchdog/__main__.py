@@ -17,11 +17,10 @@ from typing import Any
 
 from exporter import logging_setup
 from exporter.http.exposition import Sample, own
-from exporter.http.message import Answer, Request, metrics_page
-from exporter.http.message import text as words
+from exporter.http.message import Answer, Request, metrics_page, text
 from exporter.http.routes import HostCheck, Routes
 from exporter.http.server import Server
-from exporter.options import CommandLine, log_cannot_listen, positive, start_again, stopped_by_signal, text
+from exporter.options import CommandLine, log_cannot_listen, positive, start_again, stopped_by_signal, string
 from exporter.watchdog import disks, servers
 from exporter.watchdog.client import Client
 from exporter.watchdog.disks import Folder
@@ -97,9 +96,9 @@ class Watchdog:
         """Return the routes, by path."""
         return Routes(
             {
-                "/": {"GET": lambda _: words("200 OK", INDEX)},
+                "/": {"GET": lambda _: text("200 OK", INDEX)},
                 "/metrics": {"GET": self._metrics},
-                "/-/healthy": {"GET": lambda _: words("200 OK", "ok\n")},
+                "/-/healthy": {"GET": lambda _: text("200 OK", "ok\n")},
                 "/api/v1/findings": {"GET": self._json},
             }
         )
@@ -176,10 +175,10 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     )
     flags.add_address(9412)
     flags.add("state", _state, (), "state folders of parts, each PART=FOLDER", many=True)
-    flags.add("prometheus", text, "http://127.0.0.1:9090", "URL of Prometheus")
-    flags.add("alertmanager", text, "http://127.0.0.1:9093", "URL of Alertmanager")
-    flags.add("password-file", text, None, "file with the password of the user stepwatch of both")
-    flags.add("supervisor", text, None, "socket of the supervisord that runs the parts, if there is one")
+    flags.add("prometheus", string, "http://127.0.0.1:9090", "URL of Prometheus")
+    flags.add("alertmanager", string, "http://127.0.0.1:9093", "URL of Alertmanager")
+    flags.add("password-file", string, None, "file with the password of the user stepwatch of both")
+    flags.add("supervisor", string, None, "socket of the supervisord that runs the parts, if there is one")
     flags.add("scrape-interval", positive, 5.0, "seconds between two scrapes of the run exporter")
     flags.add("rules-interval", positive, 5.0, "seconds between two evaluations of the rules about runs")
     flags.add("alert", _alert, _alert({}), "severity, labels, annotations and link of the alert, as JSON")
@@ -192,7 +191,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
 
 
 def _state(value: object) -> tuple[str, str]:
-    part, _, path = text(value).partition("=")
+    part, _, path = string(value).partition("=")
     if not part or not path.startswith("/"):
         raise argparse.ArgumentTypeError(
             f"{value!r} is not PART=FOLDER. Expected e.g. prometheus=/prometheus."
