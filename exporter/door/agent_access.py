@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import os
 import re
 import secrets
 import ssl
+import time
 from collections.abc import Collection
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
+
+logger = logging.getLogger("exporter.door.agents")
 
 NODE_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,63}")
 """A node's name, which is that of a file too: those that begin with a dot are still being written."""
@@ -95,6 +99,39 @@ class Certificate(NamedTuple):
     context: ssl.SSLContext
     expires: float
     exposed: bool
+
+
+class CertificateFiles:
+    """A certificate and its key in files: ``current`` is the last that could be used, if any could.
+
+    Call ``look`` every half second or so. It logs what is wrong with the files.
+    """
+
+    def __init__(self, file: Path, key: Path) -> None:
+        self.current: Certificate | None = None
+        self._file, self._key = file, key
+        self._seen, self._loaded = file_marks(file, key), file_marks()
+        self._expiry_said = 0.0
+
+    def look(self) -> None:
+        """Take files that were replaced, once both of them stay as they are."""
+        found = file_marks(self._file, self._key)
+        if found != self._seen:
+            self._seen = found  # the other file may be about to be replaced too
+        elif found != self._loaded:
+            self._loaded = found
+            try:
+                self.current = load_certificate(self._file, self._key)
+            except CertificateError as error:
+                then = "The last one stays in force." if self.current else "Agents cannot write until then."
+                logger.error("%s %s", error, then)  # noqa: TRY400 - a user's mistake
+            else:
+                if self.current.exposed:
+                    logger.warning("%s: every user can read this key. Fix: chmod o= %s", self._key, self._key)
+        expires = self.current.expires if self.current else 0.0
+        if self.current and expires < time.time() and self._expiry_said != expires:
+            self._expiry_said = expires
+            logger.error("%s has expired: agents cannot connect. Fix: replace the certificate.", self._file)
 
 
 def file_marks(*files: Path) -> FileMarks:

@@ -18,13 +18,7 @@ from pathlib import Path
 from aiohttp import ClientError, ClientSession, ServerTimeoutError, web
 
 from exporter.door import backend_access, write_request
-from exporter.door.agent_access import (
-    Certificate,
-    CertificateError,
-    Credentials,
-    file_marks,
-    load_certificate,
-)
+from exporter.door.agent_access import CertificateFiles, Credentials
 from exporter.door.proxy import IDLE_SECONDS, Backend, Clients, response
 from exporter.door.write_request import MOST_PLAIN, Contents, ForeignSeriesError, FormatError, SizeError
 from exporter.http.exposition import Metric, by_label, own
@@ -150,16 +144,12 @@ class WriteDoor:
         )
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening: socket.socket | None = None
-        self._certificate: Certificate | None = None
-        self._seen = self._loaded = file_marks()
-        self._expiry_said = 0.0
+        self._certificate = CertificateFiles(*settings.certificate) if settings.certificate else None
         self._said: dict[tuple[str, str], float] = {}
 
     async def start(self) -> None:
         """Start to serve, as soon as the certificate is usable."""
         await self._runner.setup()
-        if self._settings.certificate:
-            self._seen = file_marks(*self._settings.certificate)
         self.look()
 
     async def close(self) -> None:
@@ -175,9 +165,9 @@ class WriteDoor:
 
     def look(self) -> None:
         """Take a renewed certificate, listen if it does not yet, and drop late clients."""
-        if self._settings.certificate:
-            self._renew(*self._settings.certificate)
-        if self._listening is None and (self._certificate or not self._settings.certificate):
+        if self._certificate:
+            self._certificate.look()
+        if self._listening is None and (self._certificate is None or self._certificate.current):
             self._listen()
         if server := self._runner.server:
             self.clients.look(server.connections)
@@ -226,9 +216,9 @@ class WriteDoor:
             ),
             own("agent_refused_total", "Requests refused.", list(refused)),
         ]
-        if self._certificate:
+        if self._certificate and (current := self._certificate.current):
             text = "When the certificate for agents expires."
-            found.append(own("agent_certificate_expiry_timestamp_seconds", text, self._certificate.expires))
+            found.append(own("agent_certificate_expiry_timestamp_seconds", text, current.expires))
         return found
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -309,30 +299,6 @@ class WriteDoor:
             self._said[name, reason] = now
             logger.warning(line, *values)
 
-    def _renew(self, file: Path, key: Path) -> None:
-        found = file_marks(file, key)
-        if found != self._seen:
-            self._seen = found  # the other file may be about to be replaced too
-        elif found != self._loaded:
-            self._loaded = found
-            try:
-                self._certificate = load_certificate(file, key)
-            except CertificateError as error:
-                then = (
-                    "The last one stays in force." if self._certificate else "Agents cannot write until then."
-                )
-                logger.error("%s %s", error, then)  # noqa: TRY400 - a user's mistake
-            else:
-                if self._certificate.exposed:
-                    logger.warning("%s: every user can read this key. Fix: chmod o= %s", key, key)
-        if (
-            self._certificate
-            and self._certificate.expires < time.time()
-            and self._expiry_said != (expired := self._certificate.expires)
-        ):
-            self._expiry_said = expired
-            logger.error("%s has expired: agents cannot connect. Fix: replace the certificate.", file)
-
     def _listen(self) -> None:
         settings = self._settings
         try:
@@ -385,7 +351,8 @@ class WriteDoor:
             if server is None or len(server.connections) >= MOST_CLIENTS + MOST_HANDSHAKES:
                 client.close()
                 return
-            encrypted = self._certificate.context if self._certificate else None
+            current = self._certificate and self._certificate.current
+            encrypted = current.context if current else None
             await asyncio.get_running_loop().connect_accepted_socket(
                 server,
                 client,
