@@ -82,7 +82,10 @@ class Breaker:
         self.limits, self.audit, self.started = limits, audit, clock()
         self.failures: Counter[str] = Counter({"post": 0, "audit": 0})
         self._rules, self._stack, self._perform = tuple(rules), stack, perform
-        self._messages, self._clock, self._spawn = messages, clock, spawn or self._in_thread
+        self._messages, self._clock = messages, clock
+        self._spawn = spawn or (
+            lambda do: Thread(target=self.survive, args=(do,), name="step", daemon=True).start()
+        )
         self._busy: set[str] = set()
         self._switch = audit.path.with_name(OFF)
         self._alerts: dict[str, tuple[Alert, Rule]] = {}
@@ -92,7 +95,9 @@ class Breaker:
         self.looks = 0
         self._posted = 0.0
         self._lock = RLock()
-        self._resume()
+        # What an earlier process left open: no step is repeated or done late.
+        for action in audit.open():
+            self._close(action, "interrupted", "unknown" if action.step else "restarted")
 
     @property
     def off(self) -> bool:
@@ -186,14 +191,6 @@ class Breaker:
     def answers_soon(self) -> bool:
         """Whether a step other than a checkpoint is running: it ends within seconds."""
         return any(each.id in self._busy and each.step != CHECKPOINT for each in self.actions())
-
-    def _in_thread(self, do: Callable[[], None]) -> None:
-        Thread(target=self.survive, args=(do,), name="step", daemon=True).start()
-
-    def _resume(self) -> None:
-        """Close actions that an earlier process left open: no step is repeated or done late."""
-        for action in self.audit.open():
-            self._close(action, "interrupted", "unknown" if action.step else "restarted")
 
     def _begin(self, alert: Alert, rule: Rule, seen: Seen) -> None:
         """Open an action, if one is due."""
