@@ -19,10 +19,10 @@ def run() -> int:
     """Hand over to the package, with the Python of `.venv` where this one lacks something."""
     if sys.version_info >= (3, 10) and all(find_spec(name) for name in NEEDED):
         # They need what was just looked for.
-        from exporter import interrupt  # noqa: PLC0415
+        from exporter import process  # noqa: PLC0415
         from stepwatch.generate import main  # noqa: PLC0415
 
-        interrupt.run(main)
+        process.run(main)
     python = VENV / "bin" / "python"
     if python.exists() and Path(sys.prefix).resolve() != VENV.resolve():
         os.execv(python, [str(python), *sys.argv])  # noqa: S606  the same program, the right Python

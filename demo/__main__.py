@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from exporter import interrupt
+from exporter import process
 
 if __name__ == "__main__":
-    interrupt.end_at_once()  # first of all: the modules below take their time
+    process.end_on_interrupt()  # first of all: the modules below take their time
 
 import argparse
 import logging
@@ -116,4 +116,4 @@ def _seconds(text: str) -> float:
 
 
 if __name__ == "__main__":
-    interrupt.run(main)
+    process.run(main)

@@ -1,12 +1,13 @@
-"""Options of the exporters: flags, for which a file may give other defaults, and checks of values.
+"""Options of the exporters: flags, for which a settings file may give other defaults, and checks of values.
 
-A check takes the text of a flag or the value of a JSON file. It raises ``ArgumentTypeError`` with the value
-and what was expected.
+The file is JSON, which is YAML, too: the GPU exporter's front needs no other parser. A check takes the text
+of a flag or a value of the file. It raises ``ArgumentTypeError`` with the value and what was expected.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 import signal
@@ -19,14 +20,76 @@ from threading import Event
 from typing import Any
 
 from exporter import logging_setup
-from exporter.config_file import ConfigFile, ConfigFileError
 from exporter.secret_shapes import masked
 
 logger = logging.getLogger(__name__)
 
 FILE_FLAG = "--config.file"
-
 Check = Callable[[Any], object]
+
+COMMENT = "__"
+"""Keys of a settings file that begin so are comments."""
+
+EXAMPLE = '{"port": 9410}'
+LARGEST_FILE = 4 * 1024 * 1024
+
+
+class ConfigFileError(ValueError):
+    """Raised when the file cannot be used; its text is the whole message."""
+
+
+class ConfigFile:
+    """A mapping of settings at ``path``."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._seen = self._mark()
+
+    def values(self) -> dict[str, Any]:
+        """Return the settings without the comments.
+
+        Raises:
+            ConfigFileError: The file cannot be read, or is not a JSON mapping.
+        """
+        self._seen = self._mark()
+        try:
+            with open(self.path, "rb") as file:  # noqa: PTH123  (pathlib weighs 1 MB)
+                content = file.read(LARGEST_FILE + 1)
+        except OSError as problem:
+            raise self.error(
+                f"cannot be read ({problem.strerror})", "a file that this user may read"
+            ) from None
+        if len(content) > LARGEST_FILE:
+            raise self.error(f"larger than {LARGEST_FILE >> 20} MiB", "a file of settings")
+        try:
+            found = json.loads(content)
+        except json.JSONDecodeError as problem:
+            place = f"invalid JSON in line {problem.lineno} ({problem.msg})"
+            raise self.error(place, f"a mapping such as {EXAMPLE}") from None
+        except (ValueError, RecursionError):
+            # Other bytes than UTF-8, a number of thousands of digits, or mappings nested too deep.
+            raise self.error("invalid JSON", f"a mapping such as {EXAMPLE} in UTF-8") from None
+        if not isinstance(found, dict):
+            raise self.error("not a mapping", f"one such as {EXAMPLE}")
+        return {key: value for key, value in found.items() if not key.startswith(COMMENT)}
+
+    def changed(self) -> bool:
+        """Whether it was replaced since its values were read."""
+        return self._mark() != self._seen
+
+    def error(self, problem: str, expected: str) -> ConfigFileError:
+        """Return the error for a problem of this file."""
+        return ConfigFileError(
+            f"{self.path}: {problem}. Expected {expected}. "
+            "Fix: correct the file; if generate.py wrote it, run python generate.py."
+        )
+
+    def _mark(self) -> tuple[int, int, int] | None:
+        try:
+            status = os.stat(self.path)  # noqa: PTH116  (as above)
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 class CommandLine:
@@ -81,7 +144,7 @@ class CommandLine:
     def add_address(self, usual: int) -> None:
         """Add the flags of the address to serve on, and of the names that requests may use for it."""
         self.add("port", port, usual, "port to serve on")
-        self.add("listen", text, "127.0.0.1", "address to serve on")
+        self.add("listen", string, "127.0.0.1", "address to serve on")
         others = "further host names that requests may use, separated by commas"
         self.add("hosts", hosts, (), others)
 
@@ -134,7 +197,7 @@ class CommandLine:
             raise file.error(f"{key}: {value!r} is not text", "text in quotes") from None
 
 
-def text(value: object) -> str:
+def string(value: object) -> str:
     """Check a text."""
     if isinstance(value, str):
         return value
@@ -198,6 +261,15 @@ def hosts(value: object) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ArgumentTypeError(f'{value!r} is not a list of names. Expected one such as ["host"].')
     return tuple(name.strip().lower() for name in names if name.strip())
+
+
+def texts(value: object) -> dict[str, Any]:
+    """Check a mapping, which a flag has as JSON."""
+    try:
+        found: Any = json.loads(value) if isinstance(value, str) else value
+        return dict(found)
+    except (ValueError, TypeError):
+        raise ArgumentTypeError(f"{value!r} is not a mapping. Expected texts by texts.") from None
 
 
 def _finite(value: object) -> float:

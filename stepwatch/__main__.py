@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from exporter import interrupt
+from exporter import process
 
 if __name__ == "__main__":
-    interrupt.end_at_once()
+    process.end_on_interrupt()
 
 import argparse
 import os
@@ -28,7 +28,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from exporter import __version__
-from exporter.gpu.contract import RELEASE_SECONDS
+from exporter.gpu.backend import RELEASE_SECONDS
 from exporter.installation import INSTALLED, adapt
 from stepwatch.schema.errors import Refused
 
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         sys.stderr.write(adapt("Interrupted. `make status` shows what runs.\n"))
-        return interrupt.EXIT_CODE
+        return process.EXIT_CODE
 
 
 def parser() -> argparse.ArgumentParser:
@@ -495,4 +495,4 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    interrupt.run(main)
+    process.run(main)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from exporter import interrupt
+from exporter import process
 
 if __name__ == "__main__":
-    interrupt.end_at_once()  # first of all: the modules below take their time
+    process.end_on_interrupt()  # first of all: the modules below take their time
 
 import argparse
 import json
@@ -22,14 +22,11 @@ from exporter import logging_setup
 from exporter.actions.audit import Audit, AuditError
 from exporter.actions.breaker import Breaker
 from exporter.actions.messages import Messages
-from exporter.actions.pages import Site
+from exporter.actions.pages import MOST_BODY, Site
 from exporter.actions.policy import Limits, Rule
 from exporter.actions.stack_client import StackClient
-from exporter.actions.steps import Steps, evidence_command
-from exporter.actions.targets import Configured, Group, RayJob, Saving
-from exporter.actions.webhook import MOST_BODY
-from exporter.http.host_check import HostCheck
-from exporter.http.routes import Routes
+from exporter.actions.targets import Configured, Group, RayJob, Saving, Steps, evidence_command
+from exporter.http.routes import HostCheck, Routes
 from exporter.http.server import Server
 from exporter.options import (
     CommandLine,
@@ -38,8 +35,9 @@ from exporter.options import (
     number,
     start_again,
     stopped_by_signal,
+    string,
     switch,
-    text,
+    texts,
 )
 
 logger = logging.getLogger("exporter.actions")
@@ -106,7 +104,7 @@ def _breaker(options: argparse.Namespace, audit: Audit) -> Breaker:
         limits,
         audit=audit,
         stack=stack,
-        perform=Steps(stack, evidence, saving).perform,
+        perform=Steps(stack.target, evidence, saving).perform,
         messages=messages,
     )
 
@@ -127,24 +125,24 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     )
     flags.add_address(9413)
     flags.add("state-dir", Path, Path("actions"), "folder of the audit log and of the kill switch")
-    flags.add("link", text, None, "where people open this service's page")
-    flags.add("prometheus", text, "http://127.0.0.1:9090", "URL of Prometheus")
-    flags.add("alertmanager", text, "http://127.0.0.1:9093", "URL of Alertmanager")
-    flags.add("exporter", text, "http://127.0.0.1:9410", "URL of the run exporter")
+    flags.add("link", string, None, "where people open this service's page")
+    flags.add("prometheus", string, "http://127.0.0.1:9090", "URL of Prometheus")
+    flags.add("alertmanager", string, "http://127.0.0.1:9093", "URL of Alertmanager")
+    flags.add("exporter", string, "http://127.0.0.1:9410", "URL of the run exporter")
     flags.add("password-file", Path, None, "file with the password of the first two, and of the webhook")
     flags.add("dry-run", switch, default=True, text="log and announce, but do nothing")
     flags.add("veto", not_negative, 300.0, "seconds from the announcement of a step to the step")
     flags.add("per-day", number, 3, "most actions on one run within 24 hours")
     flags.add("cooldown", not_negative, 1800.0, "seconds between two actions on one run")
-    flags.add("checkpoint-signal", text, None, "the signal on which trainers save a checkpoint")
+    flags.add("checkpoint-signal", string, None, "the signal on which trainers save a checkpoint")
     flags.add("checkpoint-within", not_negative, 600.0, "seconds in which the checkpoint is complete")
     flags.add("rules", partial(_list, _rule), (), "the policies, as JSON")
     flags.add("targets", partial(_list, _target), (), "how runs without a wrapper are reached, as JSON")
-    flags.add("path", text, ("./runs",), "run folders from which evidence is collected", many=True)
+    flags.add("path", string, ("./runs",), "run folders from which evidence is collected", many=True)
     flags.add("config-yaml", Path, None, "the file config.yaml, for the archives")
     flags.add("evidence-dir", Path, None, "folder of archives; by default evidence in the state folder")
-    flags.add("labels", _texts, {}, "the external labels of Prometheus, as JSON")
-    flags.add("texts", _texts, {}, "translations of messages by English text, as JSON")
+    flags.add("labels", texts, {}, "the external labels of Prometheus, as JSON")
+    flags.add("texts", texts, {}, "translations of messages by English text, as JSON")
     return flags
 
 
@@ -167,13 +165,5 @@ def _target(
     return Configured(re.compile(runs, re.DOTALL), find)
 
 
-def _texts(value: object) -> dict[str, str]:
-    try:
-        found: Any = json.loads(value) if isinstance(value, str) else value
-        return dict(found)
-    except (ValueError, TypeError):
-        raise argparse.ArgumentTypeError(f"{value!r} is not a mapping. Expected texts by texts.") from None
-
-
 if __name__ == "__main__":
-    interrupt.run(main)
+    process.run(main)

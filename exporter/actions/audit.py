@@ -140,6 +140,6 @@ def _entries(content: bytes) -> Iterator[dict[str, Any]]:
                 yield entry
 
 
-def safe(text: str, most: int = 500) -> str:
+def safe(text: str) -> str:
     """Return a text as the log and messages may hold it: short, on one line, without secrets."""
-    return " ".join(masked(text).split())[:most]
+    return " ".join(masked(text).split())[:500]

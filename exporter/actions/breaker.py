@@ -20,6 +20,7 @@ from exporter.actions.policy import (
     Attempt,
     Decision,
     Limits,
+    NotifiedAlert,
     Result,
     Rule,
     Seen,
@@ -27,7 +28,6 @@ from exporter.actions.policy import (
     to_go_on,
     to_open,
 )
-from exporter.actions.webhook import NotifiedAlert
 
 logger = logging.getLogger("exporter.actions")
 
@@ -82,7 +82,10 @@ class Breaker:
         self.limits, self.audit, self.started = limits, audit, clock()
         self.failures: Counter[str] = Counter({"post": 0, "audit": 0})
         self._rules, self._stack, self._perform = tuple(rules), stack, perform
-        self._messages, self._clock, self._spawn = messages, clock, spawn or self._in_thread
+        self._messages, self._clock = messages, clock
+        self._spawn = spawn or (
+            lambda do: Thread(target=self.survive, args=(do,), name="step", daemon=True).start()
+        )
         self._busy: set[str] = set()
         self._switch = audit.path.with_name(OFF)
         self._alerts: dict[str, tuple[Alert, Rule]] = {}
@@ -92,7 +95,9 @@ class Breaker:
         self.looks = 0
         self._posted = 0.0
         self._lock = RLock()
-        self._resume()
+        # What an earlier process left open: no step is repeated or done late.
+        for action in audit.open():
+            self._close(action, "interrupted", "unknown" if action.step else "restarted")
 
     @property
     def off(self) -> bool:
@@ -187,14 +192,6 @@ class Breaker:
         """Whether a step other than a checkpoint is running: it ends within seconds."""
         return any(each.id in self._busy and each.step != CHECKPOINT for each in self.actions())
 
-    def _in_thread(self, do: Callable[[], None]) -> None:
-        Thread(target=self.survive, args=(do,), name="step", daemon=True).start()
-
-    def _resume(self) -> None:
-        """Close actions that an earlier process left open: no step is repeated or done late."""
-        for action in self.audit.open():
-            self._close(action, "interrupted", "unknown" if action.step else "restarted")
-
     def _begin(self, alert: Alert, rule: Rule, seen: Seen) -> None:
         """Open an action, if one is due."""
         now = self._clock()
@@ -285,7 +282,8 @@ class Breaker:
     def _seen(self, action: Action) -> Seen:
         """What is known of the alert of an action: not to hold once Alertmanager said that it ended."""
         known = self._alerts.get(action.fingerprint)
-        alert = known[0] if known else Alert(action.fingerprint, _labels(action), action.since)
+        labels = {"alertname": action.alert, "severity": action.severity, "run": action.run}
+        alert = known[0] if known else Alert(action.fingerprint, labels, action.since)
         seen = self._stack.look(alert)
         if known and known[0].since == action.since:
             return seen
@@ -356,7 +354,3 @@ class Breaker:
                 posts.append(self._messages.taken(action))
         if posts and not self._stack.post(posts):
             self.failures["post"] += 1
-
-
-def _labels(action: Action) -> dict[str, str]:
-    return {"alertname": action.alert, "severity": action.severity, "run": action.run}

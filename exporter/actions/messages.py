@@ -90,15 +90,15 @@ class Messages:
 
     def pending(self, action: Action, deadline: float, now: float) -> dict[str, Any]:
         """Return the announcement of a step that changes the run."""
-        change = action.change
+        change, found = action.change, action.results.get("evidence")
         summary = (_WOULD if action.dry_run else _PENDING)[change]
         description = Text(
             "{run}: {alert} still fires. At {time}: {what}.{evidence} Veto: {url}",
             run=action.run,
             alert=action.alert,
-            time=_clock(deadline),
+            time=time.strftime("%H:%M:%S", time.localtime(deadline)),
             what=_DO[change],
-            evidence=self._evidence(action),
+            evidence=Text(" Evidence: {where}.", where=found.text) if found else "",
             url=self.page(action),
         )
         times = action.announced or now, now + EXPIRY_SECONDS
@@ -128,10 +128,6 @@ class Messages:
         )
         closed = action.closed or 0.0
         return self._alert(TAKEN, action, (summary, description), (closed, closed + OUTCOME_SECONDS))
-
-    def _evidence(self, action: Action) -> Text | str:
-        found = action.results.get("evidence")
-        return Text(" Evidence: {where}.", where=found.text) if found else ""
 
     def _alert(
         self, name: str, action: Action, words: tuple[Text, Text], times: tuple[float, float]
@@ -167,7 +163,3 @@ def is_announced(action: Action) -> bool:
 
 def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat()
-
-
-def _clock(seconds: float) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(seconds))

@@ -1,4 +1,4 @@
-"""What the service shows: its actions as HTML with the veto, as JSON, and as metrics."""
+"""What the service answers: the webhook, and its actions as HTML with the veto, as JSON and as metrics."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from exporter.actions.breaker import Breaker
 from exporter.actions.messages import REASONS
-from exporter.actions.policy import Action
-from exporter.actions.webhook import notified_alerts
-from exporter.http import process
-from exporter.http.exposition import CONTENT_TYPE, Metric, Sample, own, page
-from exporter.http.message import Answer, Request, text
-from exporter.http.own_page import HEADERS, html
+from exporter.actions.policy import Action, Alert, NotifiedAlert
+from exporter.http.exposition import Metric, Sample, own
+from exporter.http.message import Answer, Request, metrics_page, text
 from exporter.http.routes import Table
-from exporter.http.webhook import WebhookError
+from exporter.http.service import HEADERS, WebhookError, clock, html_page, require_password
+from exporter.watchdog.client import timestamp
 
+MOST_BODY = 4 << 20
+"""Bytes of a request: Alertmanager sends the alerts of one group with all their texts."""
 MOST_SHOWN = 200
 _SHOWN_SECONDS = 7 * 86400.0
 """How long an action is a mark on dashboards."""
@@ -79,7 +80,7 @@ class Site:
 
     def _index(self, _: Request) -> Answer:
         rows = "".join(
-            f'<tr><td>{_clock(action.opened)}</td><td><a href="action/{action.id}">{escape(action.run)}</a>'
+            f'<tr><td>{clock(action.opened)}</td><td><a href="action/{action.id}">{escape(action.run)}</a>'
             f"</td><td>{escape(action.alert)}</td><td>{escape(_steps(action))}</td>"
             f"<td>{escape(_state(action))}</td></tr>"
             for action in self._breaker.actions()[:MOST_SHOWN]
@@ -97,7 +98,7 @@ class Site:
             if rows
             else "<p>No action yet.</p>"
         )
-        return html("Circuit breaker", f"{switch}{dry}{table}")
+        return html_page("Circuit breaker", f"{switch}{dry}{table}")
 
     def _action(self, request: Request) -> Answer:
         action = next((each for each in self._breaker.actions() if each.id == request.name), None)
@@ -106,7 +107,7 @@ class Site:
         target, number, _ = action.attempt
         facts = {
             "Run": f"{action.run}{f', attempt {number} ({target})' if target else ''}",
-            "Alert": f"{action.alert} ({action.severity}), fired at {_clock(action.since)}",
+            "Alert": f"{action.alert} ({action.severity}), fired at {clock(action.since)}",
             "Steps": _steps(action),
             "State": _state(action),
             **{f"Result of {step}": result.text for step, result in action.results.items()},
@@ -119,7 +120,9 @@ class Site:
             if action.outcome
             else f'<form method="post" action="../veto/{action.id}"><p><button>Veto</button></p></form>'
         )
-        return html(f"Action on {action.run}", f'<table>{rows}</table>{veto}<p><a href="../">All</a></p>')
+        return html_page(
+            f"Action on {action.run}", f'<table>{rows}</table>{veto}<p><a href="../">All</a></p>'
+        )
 
     def _json(self, _: Request) -> Answer:
         document = {
@@ -133,8 +136,32 @@ class Site:
         return Answer("200 OK", "application/json", body + b"\n", HEADERS)
 
     def _metrics(self, _: Request) -> Answer:
-        metrics = [*samples(self._breaker, time.time()), *process.samples()]
-        return Answer("200 OK", CONTENT_TYPE, page(metrics).encode("utf-8", "replace"))
+        return metrics_page(samples(self._breaker, time.time()))
+
+
+def notified_alerts(request: Request, password_file: Path | None) -> list[NotifiedAlert]:
+    """Return the alerts of a request of Alertmanager's webhook: what started or stopped firing.
+
+    Args:
+        request: Of Alertmanager.
+        password_file: Holds the password that it must show; read at each request.
+
+    Raises:
+        WebhookError: It does not show it, or is not what Alertmanager sends.
+    """
+    require_password(request.headers, password_file)
+    try:
+        return [_notified_alert(alert) for alert in json.loads(request.body)["alerts"]]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        words = "This is not a notification. Expected: the JSON of Alertmanager's webhook, version 4.\n"
+        raise WebhookError(text("400 Bad Request", words)) from None
+
+
+def _notified_alert(alert: dict[str, Any]) -> NotifiedAlert:
+    labels = {str(name): str(value) for name, value in alert["labels"].items()}
+    return NotifiedAlert(
+        Alert(str(alert["fingerprint"]), labels, timestamp(alert["startsAt"])), alert["status"] == "firing"
+    )
 
 
 def samples(breaker: Breaker, now: float) -> Iterator[Metric]:
@@ -201,13 +228,9 @@ def _state(action: Action) -> str:
     if action.outcome:
         why = str(REASONS.get(action.reason, action.reason))
         outcome = "not done, dry run" if action.dry_run and action.outcome == "done" else action.outcome
-        return f"{outcome}{f': {why}' if why else ''}, {_clock(action.closed or 0.0)}"
+        return f"{outcome}{f': {why}' if why else ''}, {clock(action.closed or 0.0)}"
     if action.step:
         return f"doing {action.step}"
     if action.deadline is not None and action.acted is None:
-        return f"{action.change} at {_clock(action.deadline)}, unless vetoed"
+        return f"{action.change} at {clock(action.deadline)}, unless vetoed"
     return "open"
-
-
-def _clock(seconds: float) -> str:
-    return time.strftime("%d %b %H:%M:%S", time.localtime(seconds))

@@ -80,6 +80,13 @@ class Alert(NamedTuple):
         return self.labels.get("run", "")
 
 
+class NotifiedAlert(NamedTuple):
+    """An alert, and whether it fires."""
+
+    alert: Alert
+    firing: bool
+
+
 class Attempt(NamedTuple):
     """One start of a trainer.
 

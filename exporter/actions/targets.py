@@ -1,6 +1,6 @@
-"""Targets of runs: the wrapper, a process group that config.yaml names, or a Ray job.
+"""Steps of actions, and what they reach a run by: its wrapper, a process group of config.yaml, or a Ray job.
 
-Never the process that has the log open, which may be `tee`.
+Never the process that has the log open, which may be `tee`. Evidence is collected by a separate process.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from exporter.actions.policy import Action, Attempt
+from exporter.actions.audit import safe
+from exporter.actions.policy import CHECKPOINT, Action, Attempt, Result
 from exporter.runs.files import launch
 from exporter.watchdog.client import Client, UnreachableError
 
@@ -244,3 +247,75 @@ def _started(pid: int) -> float | None:
     except (OSError, TypeError):
         return None
     return None if stat[0] in (b"Z", b"X") else boot + int(stat[19]) / os.sysconf("SC_CLK_TCK")
+
+
+EVIDENCE_SECONDS = 90.0
+"""Timeout for an archive; it usually takes less than 30 s."""
+
+
+class Steps:
+    """Does steps.
+
+    Args:
+        target: Finds the target of a run, by its name.
+        evidence: The command that collects evidence, without the run's name.
+        saving: How to request a checkpoint of trainers; ``None`` if not configured.
+    """
+
+    def __init__(
+        self, target: Callable[[str], Target | None], evidence: Sequence[str], saving: Saving | None = None
+    ) -> None:
+        self._target, self._evidence, self._saving = target, tuple(evidence), saving
+
+    def perform(self, step: str, action: Action) -> Result:
+        """Do a step of an action. In a dry run, only report it."""
+        if action.dry_run:
+            return Result(done=False, text="dry run: not done", dry=True)
+        if step == "evidence":
+            return self._collect(action)
+        target = self._target(action.run)
+        if target is None or target.attempt != action.attempt or target.gone:
+            return Result(done=False, text="the attempt that the alert is about has ended")
+        try:
+            done = target.save(self._saving, action) if step == CHECKPOINT else target.send(step, action)
+            return Result(done=True, text=safe(done))
+        except TargetError as problem:
+            return Result(done=False, text=safe(str(problem)))
+
+    def _collect(self, action: Action) -> Result:
+        """Make the archive in a separate process, since reads may hang."""
+        command = [*self._evidence, action.run]
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=EVIDENCE_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Result(done=False, text=f"not collected within {EVIDENCE_SECONDS:.0f} s")
+        except OSError as problem:
+            return Result(done=False, text=f"{command[0]}: {problem.strerror}")
+        lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines() or [""]
+        if done.returncode:
+            return Result(done=False, text=safe(lines[-1] or f"exit code {done.returncode}"))
+        return Result(done=True, text=safe(lines[-1]))
+
+
+def evidence_command(
+    settings: Path | None, config: Path | None, out: Path, paths: Sequence[str]
+) -> list[str]:
+    """Return the command that collects evidence and prints the archive's path last; the run follows it.
+
+    Args:
+        settings: Its file of settings, if there is one.
+        config: The file config.yaml, if it is known.
+        out: The folder of archives.
+        paths: The folders of runs.
+    """
+    named = [f"--config.file={settings}"] if settings and settings.exists() else []
+    named += [f"--config-yaml={config}"] if config else []
+    return [sys.executable, "-m", "exporter.evidence", *named, f"--out={out}", "--path", *paths, "--"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from exporter import interrupt
+from exporter import process
 
 if __name__ == "__main__":
-    interrupt.end_at_once()  # first of all: the modules below take their time
+    process.end_on_interrupt()  # first of all: the modules below take their time
 
 import argparse
 import asyncio
@@ -20,13 +20,10 @@ from aiohttp import ClientSession, web
 
 from exporter import logging_setup
 from exporter.door.agents import Settings, WriteDoor, is_loopback
-from exporter.door.check import OriginCheck
-from exporter.door.proxy import MOST_CLIENTS, Backend, Clients, Proxy, session
-from exporter.http import process
-from exporter.http.exposition import CONTENT_TYPE, Sample, by_label, own, page
-from exporter.http.message import Answer, text
-from exporter.options import CommandLine, hosts, port, switch
-from exporter.options import text as text_option
+from exporter.door.proxy import MOST_CLIENTS, Backend, Clients, OriginCheck, Proxy, session
+from exporter.http.exposition import Sample, by_label, own
+from exporter.http.message import Answer, metrics_page, text
+from exporter.options import CommandLine, hosts, port, string, switch
 
 logger = logging.getLogger("exporter.door")
 
@@ -65,20 +62,18 @@ def _command_line(arguments: Sequence[str] | None) -> CommandLine:
         arguments,
         _check_agents,
     )
-    flags.add("listen", text_option, "127.0.0.1", "address to serve on")
+    flags.add("listen", string, "127.0.0.1", "address to serve on")
     flags.add("prometheus-port", port, 9090, "port to serve Prometheus on")
     flags.add("alertmanager-port", port, 9093, "port to serve Alertmanager on")
-    flags.add("prometheus", text_option, "127.0.0.1:9490", "host:port of Prometheus behind the door")
-    flags.add("alertmanager", text_option, "127.0.0.1:9493", "host:port of Alertmanager behind the door")
+    flags.add("prometheus", string, "127.0.0.1:9490", "host:port of Prometheus behind the door")
+    flags.add("alertmanager", string, "127.0.0.1:9493", "host:port of Alertmanager behind the door")
     flags.add("password-file", Path, Path("password"), "file with the password of both")
     flags.add("origins", hosts, (), "further origins whose pages may send requests, separated by commas")
-    flags.add("agents-listen", text_option, "127.0.0.1", "address that receives remote write from agents")
+    flags.add("agents-listen", string, "127.0.0.1", "address that receives remote write from agents")
     flags.add("agents-port", port, 9415, "port that receives remote write from agents")
-    flags.add(
-        "agents-credentials", text_option, "", "folder of the nodes that may write; without it, no node may"
-    )
-    flags.add("agents-cert", text_option, "", "certificate (PEM) for agents")
-    flags.add("agents-key", text_option, "", "private key (PEM) of that certificate")
+    flags.add("agents-credentials", string, "", "folder of the nodes that may write; without it, no node may")
+    flags.add("agents-cert", string, "", "certificate (PEM) for agents")
+    flags.add("agents-key", string, "", "private key (PEM) of that certificate")
     flags.add(
         "agents-plain",
         switch,
@@ -175,10 +170,9 @@ def _metrics(proxies: Sequence[Proxy], clients: Clients, agents: WriteDoor | Non
         own("door_backend_failures_total", "Requests that the backend did not answer.", failures),
         own("door_clients_dropped_total", "Clients that were dropped.", by_label("reason", dropped)),
         *(agents.metrics() if agents else ()),
-        *process.samples(),
     ]
-    return Answer("200 OK", CONTENT_TYPE, page(metrics).encode())
+    return metrics_page(metrics)
 
 
 if __name__ == "__main__":
-    interrupt.run(main)
+    process.run(main)

@@ -14,13 +14,11 @@ from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from aiohttp import ClientError, ClientSession, ServerTimeoutError, web
 
-from exporter.door import backend_access, certificate, write_request
-from exporter.door.certificate import Certificate, CertificateError
-from exporter.door.credentials import Credentials
+from exporter.door import backend_access, write_request
+from exporter.door.agent_access import CertificateFiles, Credentials
 from exporter.door.proxy import IDLE_SECONDS, Backend, Clients, response
 from exporter.door.write_request import MOST_PLAIN, Contents, ForeignSeriesError, FormatError, SizeError
 from exporter.http.exposition import Metric, by_label, own
@@ -122,11 +120,6 @@ class _Refused(Exception):  # noqa: N818  (an answer, not a fault)
         self.reason, self.answer, self.seen = reason, answer, seen
 
 
-class _Examined(NamedTuple):
-    contents: Contents
-    body: bytes
-
-
 class WriteDoor:
     """Forwards writes of known nodes to Prometheus.
 
@@ -151,16 +144,12 @@ class WriteDoor:
         )
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening: socket.socket | None = None
-        self._certificate: Certificate | None = None
-        self._seen = self._loaded = certificate.mark()
-        self._expiry_said = 0.0
+        self._certificate = CertificateFiles(*settings.certificate) if settings.certificate else None
         self._said: dict[tuple[str, str], float] = {}
 
     async def start(self) -> None:
         """Start to serve, as soon as the certificate is usable."""
         await self._runner.setup()
-        if self._settings.certificate:
-            self._seen = certificate.mark(*self._settings.certificate)
         self.look()
 
     async def close(self) -> None:
@@ -176,9 +165,9 @@ class WriteDoor:
 
     def look(self) -> None:
         """Take a renewed certificate, listen if it does not yet, and drop late clients."""
-        if self._settings.certificate:
-            self._renew(*self._settings.certificate)
-        if self._listening is None and (self._certificate or not self._settings.certificate):
+        if self._certificate:
+            self._certificate.look()
+        if self._listening is None and (self._certificate is None or self._certificate.current):
             self._listen()
         if server := self._runner.server:
             self.clients.look(server.connections)
@@ -227,9 +216,9 @@ class WriteDoor:
             ),
             own("agent_refused_total", "Requests refused.", list(refused)),
         ]
-        if self._certificate:
+        if self._certificate and (current := self._certificate.current):
             text = "When the certificate for agents expires."
-            found.append(own("agent_certificate_expiry_timestamp_seconds", text, self._certificate.expires))
+            found.append(own("agent_certificate_expiry_timestamp_seconds", text, current.expires))
         return found
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -257,14 +246,13 @@ class WriteDoor:
                 self.clients.within(request.protocol, math.inf)
                 node.received += len(body)
                 loop = asyncio.get_running_loop()
-                examined = await loop.run_in_executor(self._examiner, _examined, body, name)
-                del body
-                _check_time(examined.contents, arrived)
-                answer = await self._passed_on(examined.body)
+                contents, body = await loop.run_in_executor(self._examiner, _examined, body, name)
+                _check_time(contents, arrived)
+                answer = await self._passed_on(body)
         except _Refused as refused:
             return self._refuse(name, refused, request.remote)
         if answer.code.startswith("2"):
-            node.accepted(examined.contents, arrived)
+            node.accepted(contents, arrived)
         return response(answer)
 
     async def _passed_on(self, body: bytes) -> Answer:
@@ -310,30 +298,6 @@ class WriteDoor:
         if self._said.get((name, reason), -math.inf) < now - QUIET_SECONDS:
             self._said[name, reason] = now
             logger.warning(line, *values)
-
-    def _renew(self, file: Path, key: Path) -> None:
-        found = certificate.mark(file, key)
-        if found != self._seen:
-            self._seen = found  # the other file may be about to be replaced too
-        elif found != self._loaded:
-            self._loaded = found
-            try:
-                self._certificate = certificate.load(file, key)
-            except CertificateError as error:
-                then = (
-                    "The last one stays in force." if self._certificate else "Agents cannot write until then."
-                )
-                logger.error("%s %s", error, then)  # noqa: TRY400 - a user's mistake
-            else:
-                if self._certificate.exposed:
-                    logger.warning("%s: every user can read this key. Fix: chmod o= %s", key, key)
-        if (
-            self._certificate
-            and self._certificate.expires < time.time()
-            and self._expiry_said != (expired := self._certificate.expires)
-        ):
-            self._expiry_said = expired
-            logger.error("%s has expired: agents cannot connect. Fix: replace the certificate.", file)
 
     def _listen(self) -> None:
         settings = self._settings
@@ -387,7 +351,8 @@ class WriteDoor:
             if server is None or len(server.connections) >= MOST_CLIENTS + MOST_HANDSHAKES:
                 client.close()
                 return
-            encrypted = self._certificate.context if self._certificate else None
+            current = self._certificate and self._certificate.current
+            encrypted = current.context if current else None
             await asyncio.get_running_loop().connect_accepted_socket(
                 server,
                 client,
@@ -451,7 +416,7 @@ async def _body(request: web.BaseRequest) -> bytes:
     return bytes(body)
 
 
-def _examined(body: bytes, node: str) -> _Examined:
+def _examined(body: bytes, node: str) -> tuple[Contents, bytes]:
     """Check a body; returns its contents, and the body to pass on: what was checked, recompressed."""
     try:
         message = write_request.unpack(body)
@@ -468,7 +433,7 @@ def _examined(body: bytes, node: str) -> _Examined:
             "its own token.\n",
         )
         raise _Refused("node_label", answer, f"a series has the label {NODE}: {error}") from None
-    return _Examined(contents, write_request.pack(message))
+    return contents, write_request.pack(message)
 
 
 def _unknown() -> _Refused:

@@ -122,7 +122,8 @@ def _series(  # noqa: C901  (a function for each label would take longer than th
             # Most of the time goes here: ten labels for each sample.
             if message.startswith(begins, at):
                 if size != length or found or not message.startswith(own, at):
-                    raise ForeignSeriesError(_shown(message[at + len(begins) : stop]))
+                    value = message[at + len(begins) : stop]
+                    raise ForeignSeriesError(repr(value[2:66].decode("utf-8", "backslashreplace")))
                 found = True
             else:
                 # A name and a value of less than 128 bytes, or a longer way.
@@ -195,7 +196,3 @@ def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     if shift and not byte:
         raise FormatError("a number with an overlong encoding")
     return number, at
-
-
-def _shown(label: bytes) -> str:
-    return repr(label[2:66].decode("utf-8", "backslashreplace"))

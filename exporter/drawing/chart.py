@@ -1,4 +1,4 @@
-"""What a chart shows: curves over training steps, limits, and when alerts fired."""
+"""What a chart shows: curves over training steps, limits, and when alerts fired; and its scale."""
 
 from __future__ import annotations
 
@@ -141,3 +141,86 @@ def _extremes(stretch: Sequence[Point | None]) -> list[Point | None]:
         return [None]
     values = [value for _, value in there]
     return [there[place] for place in sorted({values.index(min(values)), values.index(max(values))})]
+
+
+WIDTH, HEIGHT = 720, 320
+LEFT, RIGHT, TOP, BOTTOM = 104, 684, 16, 280
+"""Where the curves are, in units of the picture. A phone shows some two of these in a pixel."""
+
+BEYOND = 1.0
+"""How far beyond the curves a limit may lie to be drawn, in heights of the curves: else they were flat."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From steps and values to places in the picture."""
+
+    first: float
+    last: float
+    low: float
+    high: float
+
+    def x(self, step: float) -> int:
+        return round(LEFT + (step - self.first) / (self.last - self.first) * (RIGHT - LEFT))
+
+    def y(self, value: float) -> int:
+        return round(BOTTOM - (value - self.low) / (self.high - self.low) * (BOTTOM - TOP))
+
+    def shows(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+def scale(chart: Chart) -> Scale:
+    """Return the part of the plane that holds all curves, and each limit that is not far off."""
+    values = [value for curve in chart.curves for value in curve.values]
+    low, high = min(values), max(values)
+    air = 0.05 * (high - low) or 0.5 * abs(high) or 1  # where the panel sets no end
+    low = low - air if chart.low is None else min(chart.low, low)
+    high = high + air if chart.high is None else max(chart.high, high)
+    reach = BEYOND * (high - low)
+    limits = (value for limit in chart.limits for value in limit.values)
+    near = [value for value in limits if low - reach <= value <= high + reach]
+    low, high = min([low, *near]), max([high, *near])
+    alone = 0.5 * (chart.first == chart.last)
+    return Scale(chart.first - alone, chart.last + alone, low, high)
+
+
+_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_BINARY = ((2**40, " TiB"), (2**30, " GiB"), (2**20, " MiB"), (2**10, " KiB"))
+
+
+def round_values(low: float, high: float, unit: str, about: int) -> list[float]:
+    """Return values that are round in the unit in which they are written."""
+    largest = max(abs(low), abs(high))
+    size = next((size for size, _ in _BINARY if largest >= size), 1) if unit == "bytes" else 1
+    return [tick * size for tick in round_multiples(low / size, high / size, about)]
+
+
+def round_multiples(low: float, high: float, about: int) -> list[float]:
+    """Return multiples of 1, 2 or 5 times a power of ten: this number between two, or up to twice that."""
+    widest = max((high - low) / about * (1 + 1e-9), 1e-300)
+    power = 10.0 ** math.floor(math.log10(widest))
+    step = next(factor * power for factor in (5, 2, 1) if factor * power <= widest)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    # 3 * 0.1 is not 0.3
+    return [float(f"{number * step:.12g}") for number in range(first, last + 1)]
+
+
+def round_steps(first: int, last: int, about: int) -> list[int]:
+    """Return round training steps between two, likewise; all of them if they are few."""
+    if last - first < 2 * about:
+        return list(range(first, last + 1))
+    return [round(tick) for tick in round_multiples(first, last, about)]
+
+
+def format_number(value: float, unit: str = "short") -> str:
+    """Return a number in four digits, with Grafana's unit of this name."""
+    if unit == "percentunit":
+        return f"{100 * value:.4g} %"
+    size, after = 1.0, " s" if unit == "s" else ""
+    if unit == "bytes":
+        size, after = next((each for each in _BINARY if abs(value) >= each[0]), (1.0, " B"))
+    elif 10_000 <= abs(value) < 1e15:
+        size, prefix = next(each for each in _PREFIXES if abs(value) >= each[0])
+        after = prefix + after
+    return f"{value / size:.4g}{after}"

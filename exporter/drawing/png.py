@@ -8,8 +8,21 @@ import zlib
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from exporter.drawing import axis, svg
-from exporter.drawing.chart import Chart, Point
+from exporter.drawing.chart import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Chart,
+    Point,
+    Scale,
+    format_number,
+    round_steps,
+    round_values,
+    scale,
+)
 
 _PALETTE = (
     (255, 255, 255),
@@ -42,24 +55,24 @@ _UNKNOWN = "71202"
 
 def draw(chart: Chart) -> bytes:
     """Return the picture of a chart: its curves, its limits dashed, and a title that names both."""
-    at, canvas = svg.scale(chart), _Canvas(svg.WIDTH, svg.HEIGHT)
+    at, canvas = scale(chart), _Canvas(WIDTH, HEIGHT)
     place = _Place(at)
-    for value in axis.values(at.low, at.high, chart.unit, 3):
+    for value in round_values(at.low, at.high, chart.unit, 3):
         y = place.y(value)
-        canvas.line((svg.LEFT, y), (svg.RIGHT, y), _GRID, 1)
-        words = axis.written(value, chart.unit)
-        canvas.write(words, svg.LEFT - 10 - len(words) * _WIDE, y - _HIGH // 2, _QUIET)
-    for step in axis.steps(chart.first, chart.last, 3):
-        words = axis.written(step)
+        canvas.line((LEFT, y), (RIGHT, y), _GRID, 1)
+        words = format_number(value, chart.unit)
+        canvas.write(words, LEFT - 10 - len(words) * _WIDE, y - _HIGH // 2, _QUIET)
+    for step in round_steps(chart.first, chart.last, 3):
+        words = format_number(step)
         x = at.x(step)
-        canvas.line((x, svg.BOTTOM), (x, svg.BOTTOM + 8), _QUIET, 1)
-        canvas.write(
-            words, min(x - len(words) * _WIDE // 2, svg.WIDTH - len(words) * _WIDE), svg.BOTTOM + 14, _QUIET
-        )
-    end = canvas.write(chart.title, svg.LEFT, 12, _CURVE)
+        canvas.line((x, BOTTOM), (x, BOTTOM + 8), _QUIET, 1)
+        canvas.write(words, min(x - len(words) * _WIDE // 2, WIDTH - len(words) * _WIDE), BOTTOM + 14, _QUIET)
+    end = canvas.write(chart.title, LEFT, 12, _CURVE)
     for limit in chart.limits:
         colour = _SEVERITY.get(limit.severity, _SEVERITY["info"])
-        end = canvas.write(f"limit {axis.written(limit.values[-1], chart.unit)}", end + 2 * _WIDE, 12, colour)
+        end = canvas.write(
+            f"limit {format_number(limit.values[-1], chart.unit)}", end + 2 * _WIDE, 12, colour
+        )
         for piece in limit.pieces:
             shown = [point for point in piece if at.shows(point[1])]
             canvas.dashed(place.points(shown), colour)
@@ -72,12 +85,12 @@ def draw(chart: Chart) -> bytes:
 class _Place:
     """From steps and values to pixels: as in an SVG, below the title."""
 
-    def __init__(self, at: svg.Scale) -> None:
+    def __init__(self, at: Scale) -> None:
         self._at = at
 
     def y(self, value: float) -> int:
-        part = (self._at.y(value) - svg.TOP) / (svg.BOTTOM - svg.TOP)
-        return round(_TOP + part * (svg.BOTTOM - _TOP))
+        part = (self._at.y(value) - TOP) / (BOTTOM - TOP)
+        return round(_TOP + part * (BOTTOM - _TOP))
 
     def points(self, points: Sequence[Point]) -> list[tuple[int, int]]:
         return [(self._at.x(step), self.y(value)) for step, value in points]

@@ -6,13 +6,13 @@ import json
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from exporter import interrupt
-from exporter.evidence.archive import WriteError
-from exporter.evidence.collect import Sources, UnknownRunError, collect
-from exporter.options import CommandLine, text
+from exporter import process
+from exporter.evidence.collect import Sources, UnknownRunError, WriteError, collect
+from exporter.options import CommandLine, string
 from exporter.runs.cli import address, signals
 from exporter.runs.model.run import Options
 from exporter.secret_shapes import masked
@@ -24,6 +24,8 @@ DIAGNOSIS = "diagnosis.json"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Collect, and print the archive's path. Returns 0, or 1 with the reason on standard error."""
     options = command_line(arguments).options()
+    settings = options.config_file
+    beside = Path(settings).parent / DIAGNOSIS if settings else None
     sources = Sources(
         tuple(options.path),
         exporter=options.exporter or "",
@@ -31,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         alertmanager=options.alertmanager or "",
         ray=options.ray,
         options=Options(keys=options.signals),
-        queries=queries(options.diagnosis or _beside(options.config_file)),
+        queries=queries(options.diagnosis or beside),
         limits=options.limits,
         overrides=options.overrides,
         config=options.config_yaml,
@@ -52,14 +54,14 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     )
     flags.add_positional("run", "its name")
     flags.add("out", Path, Path("./evidence"), "folder of the archives")
-    flags.add("path", text, ("./runs",), "run folders, log files or globs", many=True)
+    flags.add("path", string, ("./runs",), "run folders, log files or globs", many=True)
     flags.add("exporter", address, None, "URL of the run exporter")
     flags.add("prometheus", address, None, "URL of Prometheus")
     flags.add("alertmanager", address, None, "URL of Alertmanager")
     flags.add("ray", Path, None, "Ray's folder, such as /tmp/ray")
     flags.add("signals", signals, {}, 'more keys by signal, as JSON: {"reward": ["my/score"]}')
-    flags.add("limits", _mapping, {}, "the limits in force, as JSON")
-    flags.add("overrides", _list, (), "limits that some runs have, as JSON")
+    flags.add("limits", partial(_json, dict, "a mapping"), {}, "the limits in force, as JSON")
+    flags.add("overrides", partial(_json, list, "a list"), (), "limits that some runs have, as JSON")
     flags.add("config-yaml", Path, None, "the file that the settings were rendered from")
     flags.add(
         "diagnosis", Path, None, f"queries of what moved first; by default {DIAGNOSIS} beside the settings"
@@ -78,19 +80,7 @@ def queries(file: Path | None) -> Mapping[str, Mapping[str, str]]:
         return {}
 
 
-def _beside(settings: str | None) -> Path | None:
-    return Path(settings).parent / DIAGNOSIS if settings else None
-
-
-def _mapping(value: object) -> dict[str, Any]:
-    return _json(value, dict, "a mapping")  # type: ignore[no-any-return]
-
-
-def _list(value: object) -> list[Any]:
-    return _json(value, list, "a list")  # type: ignore[no-any-return]
-
-
-def _json(value: object, kind: type, expected: str) -> Any:
+def _json(kind: type, expected: str, value: object) -> Any:
     try:
         found = json.loads(value) if isinstance(value, str) else value
     except ValueError:
@@ -101,4 +91,4 @@ def _json(value: object, kind: type, expected: str) -> Any:
 
 
 if __name__ == "__main__":
-    interrupt.run(main)
+    process.run(main)

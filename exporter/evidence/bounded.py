@@ -186,7 +186,9 @@ def _work(task: Task, file: IO[bytes]) -> NoReturn:
             if len(content) < len(item.content):
                 missing = f"the first {len(content)} of {len(item.content)} bytes, because of the size limit"
             head = {"name": item.name, "source": item.source, "missing": missing, "size": len(content)}
-            _write(file, json.dumps(head).encode() + b"\n" + content)
+            rest = memoryview(json.dumps(head).encode() + b"\n" + content)
+            while rest:
+                rest = rest[os.write(file.fileno(), rest) :]
             left -= len(content)
         code = 0
     except OSError as problem:  # of the file: what was kept before is whole
@@ -227,18 +229,8 @@ def _without_faults(work: Work) -> Iterator[Item]:
     try:
         yield from work()
     except Exception as fault:  # noqa: BLE001  (one part of an archive must not cost the others)
-        yield Item("", "", missing=_words(fault))
-
-
-def _words(fault: Exception) -> str:
-    reason = getattr(fault, "strerror", None) or str(fault)
-    return f"{type(fault).__name__}: {reason}"
-
-
-def _write(file: IO[bytes], data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(file.fileno(), view) :]
+        reason = getattr(fault, "strerror", None) or str(fault)
+        yield Item("", "", missing=f"{type(fault).__name__}: {reason}")
 
 
 def document(value: Any) -> bytes:

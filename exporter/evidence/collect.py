@@ -1,11 +1,16 @@
-"""What is collected, in which order, and how long each part may take."""
+"""What is collected into an archive, in which order, how long each part may take; and how it is packed."""
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import re
+import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -13,9 +18,9 @@ from typing import Any
 
 from exporter import __version__
 from exporter.evidence import machine, run, stack
-from exporter.evidence.archive import Archive, unwritable
-from exporter.evidence.bounded import Item, Task, document, run_all
+from exporter.evidence.bounded import Item, Result, Task, document, run_all
 from exporter.evidence.run import RunLogs
+from exporter.runs.logs.find import Found
 from exporter.runs.logs.processes import Process
 from exporter.runs.model.run import Options
 from exporter.runs.remote import web
@@ -28,6 +33,14 @@ COLLECT_SECONDS = 20.0
 """From the start; packing what was found takes seconds more."""
 PACK_SECONDS = 26.0
 MEGABYTE = 1 << 20
+MOST_BYTES = 45 * 1024 * 1024
+"""Of all contents before they are packed, so that an archive stays below 50 MB whatever it holds."""
+KEPT = 20
+"""Archives in one folder: the oldest go first."""
+SUFFIX = ".evidence.tar.gz"
+_OURS = re.compile(r"\d{8}T\d{6}Z-\d+-.*" + re.escape(SUFFIX))
+_HALF = ".partial"
+_SAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True)
@@ -63,6 +76,10 @@ class UnknownRunError(Exception):
     """Raised when no run has that name; says which names are nearest."""
 
 
+class WriteError(Exception):
+    """Raised when the archive cannot be written: what, why and the fix."""
+
+
 def collect(name: str, sources: Sources, out: Path) -> Path:
     """Collect what there is about a run, within 30 s whatever hangs, and return the archive's path.
 
@@ -83,11 +100,15 @@ def collect(name: str, sources: Sources, out: Path) -> Path:
             "collected": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "version": __version__,
             "remarks": remarks,
+            "run": name,
         }
         with run_all(_tasks(name, sources, found), out, begun + COLLECT_SECONDS) as results:
-            return Archive(name, about).write(out, results, until=begun + PACK_SECONDS)
+            return _write(about, out, results, begun + PACK_SECONDS)
     except OSError as problem:
-        raise unwritable(out, problem) from None
+        raise WriteError(
+            f"--out {out}: cannot be written ({problem.strerror}). Expected: a folder with room for 50 MB. "
+            "Fix: make room there, or name another folder."
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -113,7 +134,7 @@ def _find(name: str, sources: Sources, out: Path, begun: float) -> tuple[_Found,
     with run_all(tasks, out, begun + FIND_SECONDS) as (by_path, by_exporter):
         if by_path.items:
             answer = json.loads(by_path.items[0].content())
-            logs = tuple(run.found_from(each) for each in answer["found"])
+            logs = tuple(map(_log, answer["found"]))
             found = _Found(RunLogs(logs, answer["part"]), frozenset(answer["writers"]))
             known.update(answer["known"])
         else:
@@ -136,12 +157,18 @@ def _logs(name: str, paths: Sequence[str]) -> Iterator[Item]:
     logs, known = run.logs_of(name, paths)
     writers = sorted(run.writers(logs, machine.holders)) if logs.found else []
     answer = {
-        "found": [run.found_as(each) for each in logs.found],
+        "found": [asdict(each) for each in logs.found],
         "part": logs.part,
         "known": known,
         "writers": writers,
     }
     yield Item("found", "", document(answer))
+
+
+def _log(plain: Mapping[str, Any]) -> Found:
+    """A log from what JSON has of it."""
+    paths = {"path": Path(plain["path"]), "root": Path(plain["root"])}
+    return Found(**{**plain, **paths, "parts": tuple(map(Path, plain["parts"]))})
 
 
 def _names(exporter: str) -> Iterator[Item]:
@@ -199,3 +226,102 @@ def _tasks(name: str, sources: Sources, found: _Found) -> list[Task]:
             Task("ray", partial(of_trainer, partial(machine.ray, sources.ray, logs.files)), 12, 4 * MEGABYTE)
         )
     return tasks
+
+
+def _write(about: dict[str, Any], folder: Path, results: Sequence[Result], until: float) -> Path:
+    """Write an archive in one step and return its path; the first results have the room first.
+
+    Args:
+        about: The head of the index, with the run's name.
+        folder: Where; archives there that are too many are removed.
+        results: What was found.
+        until: When to stop packing, in seconds of the monotonic clock: the index names the rest.
+
+    Raises:
+        OSError: It cannot be written. Nothing is left of it.
+    """
+    now = datetime.now(timezone.utc)
+    label = _SAFE.sub("_", about["run"]).strip("._")[:80] or "run"
+    final = folder / f"{now:%Y%m%dT%H%M%SZ}-{os.getpid()}-{label}{SUFFIX}"
+    half = folder / f".{final.name}{_HALF}"
+    handle = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as out:
+            _pack(out, about, results, final.name.removesuffix(".tar.gz"), until)
+            out.flush()
+            os.fsync(out.fileno())
+        half.replace(final)
+    except BaseException:
+        half.unlink(missing_ok=True)
+        raise
+    _tidy(folder)
+    return final
+
+
+def _pack(out: Any, about: dict[str, Any], results: Sequence[Result], top: str, until: float) -> None:
+    left, entries = MOST_BYTES, []
+    with tarfile.open(fileobj=out, mode="w:gz", compresslevel=1) as tar:
+        for result in results:
+            for item in result.items:
+                missing, size = item.missing, item.size
+                if size > left:
+                    missing, size = f"left out: {size} bytes exceed the size limit", 0
+                elif time.monotonic() > until:
+                    missing, size = "left out: no time left to pack it", 0
+                elif size:
+                    _add(tar, f"{top}/{item.name}", item.content())
+                left -= size
+                entries.append({"name": item.name, "source": item.source, "bytes": size, "missing": missing})
+        tasks = [
+            {"task": each.task.name, "seconds": round(each.seconds, 2), "problem": scrubbed(each.problem)}
+            for each in results
+        ]
+        index = {**about, "tasks": tasks, "items": entries}
+        text = json.dumps(index, ensure_ascii=False, indent=1).encode("utf-8", "replace")
+        _add(tar, f"{top}/index.json", text)
+        _add(tar, f"{top}/README.txt", _readme(index).encode("utf-8", "replace"))
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    about = tarfile.TarInfo(name)
+    about.size, about.mode, about.mtime = len(content), 0o600, int(time.time())
+    tar.addfile(about, io.BytesIO(content))
+
+
+def _readme(index: dict[str, Any]) -> str:
+    there = [each for each in index["items"] if each["bytes"]]
+    lacking = [each for each in index["items"] if each["missing"]]
+    late = [each for each in index["tasks"] if each["problem"]]
+    lines = [
+        f"Evidence about the run {index['run']}, by Stepwatch {index['version']} at {index['collected']}.",
+        "Secrets are masked as (secret). index.json has the same for programs.",
+        *index["remarks"],
+        "",
+        "Contents and sources:",
+        *(f"  {each['name']}: {each['source']}" for each in there),
+        "",
+        "Missing or incomplete, and why:",
+        *(f"  {each['name']}: {each['missing']}" for each in lacking),
+        *(f"  {each['task']}: {each['problem']}" for each in late),
+        *([] if lacking or late else ["  nothing"]),
+        "",
+        "Duration of each part:",
+        *(f"  {each['task']}: {each['seconds']} s" for each in index["tasks"]),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _tidy(folder: Path) -> None:
+    """Remove the oldest archives beyond the limit, and halves of which nothing came; nothing else."""
+    with suppress(OSError):
+        archives = sorted(path for path in folder.iterdir() if _OURS.fullmatch(path.name) and _is_own(path))
+        for path in archives[:-KEPT]:
+            path.unlink(missing_ok=True)
+        for path in folder.glob(f".*{SUFFIX}{_HALF}"):
+            ours = _OURS.fullmatch(path.name[1 : -len(_HALF)]) and _is_own(path)
+            if ours and time.time() - path.stat().st_mtime > 3600:  # else it may be being written
+                path.unlink(missing_ok=True)
+
+
+def _is_own(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink() and path.stat().st_uid == os.geteuid()

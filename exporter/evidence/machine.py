@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import shutil
@@ -267,7 +268,7 @@ def flight_recorder(processes: Iterable[Process]) -> Iterator[Item]:
         return
     for prefix in prefixes:
         at = Path(prefix)
-        found = sorted(at.parent.glob(f"{_escaped(at.name)}*")) if at.is_absolute() else []
+        found = sorted(at.parent.glob(f"{glob.escape(at.name)}*")) if at.is_absolute() else []
         for path in found[:NCCL_FILES]:
             with suppress(OSError):
                 with path.open("rb") as file:
@@ -288,10 +289,6 @@ def _environment(pid: int, names: Collection[str]) -> Mapping[str, str]:
     except OSError:
         return {}
     return {name: value for name, _, value in (pair.partition("=") for pair in pairs) if name in names}
-
-
-def _escaped(name: str) -> str:
-    return "".join(f"[{sign}]" if sign in "*?[" else sign for sign in name)
 
 
 def _joined(paths: Iterable[Path]) -> bytes:

@@ -237,23 +237,3 @@ def writers(logs: RunLogs, holders: Callable[[Collection[Path]], Iterable[str]])
     """The ids of the processes that write the logs, or keep what is written beside them."""
     files = {path for found in logs.found for path in found.parts}
     return set(holders(files | {launch.beside(path) for path in files}))
-
-
-def found_as(found: Found) -> dict[str, Any]:
-    """A log as JSON."""
-    return {
-        "path": str(found.path),
-        "root": str(found.root),
-        "inode": found.inode,
-        "size": found.size,
-        "changed": found.changed,
-        "parts": list(map(str, found.parts)),
-    }
-
-
-def found_from(plain: Mapping[str, Any]) -> Found:
-    """A log from what `found_as` returned."""
-    parts = tuple(map(Path, plain["parts"]))
-    return Found(
-        Path(plain["path"]), Path(plain["root"]), plain["inode"], plain["size"], plain["changed"], parts
-    )

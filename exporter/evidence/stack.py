@@ -115,7 +115,8 @@ def diagnosis(
     for panel, columns in queries.items():
         rows: dict[str, dict[str, Any]] = {}
         for column, promql in columns.items():
-            for each in _instant(prometheus, filled(promql, run, span), span):
+            form = {"query": filled(promql, run, span), "time": f"{span.end:.3f}"}
+            for each in _get(f"{prometheus}/api/v1/query", form)["data"]["result"]:
                 labels = each["metric"]
                 key = json.dumps(labels, sort_keys=True)
                 rows.setdefault(key, dict(labels))[column] = float(each["value"][1])
@@ -168,19 +169,12 @@ def notifications(alertmanager: str, run: str) -> Iterator[Item]:
     yield Item("alerts/silences.json", address, document(lasting))
 
 
-def _instant(prometheus: str, promql: str, span: Window) -> list[Any]:
-    answer = _get(f"{prometheus}/api/v1/query", {"query": promql, "time": f"{span.end:.3f}"})
-    found: list[Any] = answer["data"]["result"]
-    return found
-
-
 def _range(prometheus: str, promql: str, span: Window) -> list[Any]:
     points = (span.end - span.start) // span.interval
     start = span.end - points * span.interval  # so that the last point is at the end
     form = {"query": promql, "start": f"{start:.3f}", "end": f"{span.end:.3f}"}
     answer = _get(f"{prometheus}/api/v1/query_range", {**form, "step": f"{span.interval:.3f}"})
-    found: list[Any] = answer["data"]["result"]
-    return found
+    return list(answer["data"]["result"])
 
 
 def _spans(series: Mapping[str, Any], span: Window) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from exporter import interrupt
+from exporter import process
 
 if __name__ == "__main__":
-    interrupt.end_at_once()  # first of all: the modules below take their time
+    process.end_on_interrupt()  # first of all: the modules below take their time
 
 import argparse
 import logging
@@ -16,15 +16,31 @@ from functools import partial
 from threading import Event
 
 from exporter import logging_setup
-from exporter.gpu.backend import Extras
-from exporter.gpu.contract import FRESH, RELEASE_SECONDS
-from exporter.gpu.options import command_line
-from exporter.gpu.pages import Pages
+from exporter.gpu.backend import (
+    BACKENDS,
+    COMPATS,
+    FRESH,
+    LONGEST_RELEASE_SECONDS,
+    PROFILES,
+    RELEASE_SECONDS,
+    Extras,
+)
 from exporter.gpu.state import ChangeLog, State
 from exporter.gpu.supervisor import Interval, Limits, RestartPolicy, Supervisor, WorkerProcess
-from exporter.http.host_check import HostCheck
+from exporter.http.exposition import CONTENT_TYPE
+from exporter.http.message import Answer, Later, Request, text
+from exporter.http.routes import HostCheck, Routes
 from exporter.http.server import Server
-from exporter.options import log_cannot_listen, stopped_by_signal
+from exporter.options import (
+    CommandLine,
+    log_cannot_listen,
+    number,
+    one_of,
+    positive,
+    stopped_by_signal,
+    string,
+    switch,
+)
 
 logger = logging.getLogger("exporter.gpu")
 
@@ -53,6 +69,74 @@ def main(arguments: Sequence[str] | None = None) -> int:
     server.close()
     front.supervisor.stop()
     return 0 if stop.is_set() else FRESH
+
+
+def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
+    """Return the options, of these flags or of those of this process; new ones apply but for the address."""
+    usual = Extras()
+    flags = CommandLine(
+        "python -m exporter.gpu",
+        "Export GPU metrics from NVIDIA's driver to Prometheus.",
+        arguments,
+        _sick_exists,
+    )
+    flags.add_address(9411)
+    flags.add(
+        "backend",
+        one_of("backend", BACKENDS),
+        "nvml",
+        "where the GPUs are: nvml, or demo for simulated ones",
+    )
+    flags.add("interval", positive, 1.0, "seconds between two readings")
+    flags.add("idle", positive, 60.0, "seconds without a scrape after which GPUs are read only every 15 s")
+    flags.add("expected", number, 0, "expected number of GPUs; 0 for the most that were seen")
+    flags.add(
+        "retry",
+        positive,
+        2.0,
+        "seconds until a missing driver or GPU is searched for again, doubled up to 32 times that",
+    )
+    flags.add(
+        "hang",
+        positive,
+        10.0,
+        "seconds without an answer, at least three intervals, until the reading process is replaced",
+    )
+    flags.add(
+        "restart-after",
+        number,
+        0,
+        "seconds without a readable GPU, for a reason that a new container may fix, until the exporter exits "
+        "to be restarted; 0 for never",
+    )
+    flags.add("processes", number, usual.processes, "maximum number of processes named per GPU; 0 for none")
+    flags.add("proc", string, usual.proc, "the host's /proc, with the names of the processes")
+    flags.add("serial", switch, usual.serial, "serve the serial numbers of the boards: true or false")
+    flags.add("links", switch, usual.links, "count bytes and errors of each NVLink: true or false")
+    flags.add("pcie", switch, usual.pcie, "sample PCIe before Hopper, 40 ms each time: true or false")
+    flags.add(
+        "compat",
+        one_of("set of names", COMPATS),
+        usual.compat,
+        "metric names served in addition to Stepwatch's: none, or NVIDIA's dcgm",
+    )
+    flags.add(
+        "profile",
+        one_of("profile", PROFILES),
+        usual.profile,
+        f"what the simulated GPUs are: {', '.join(PROFILES)}",
+    )
+    flags.add("sick", number, usual.sick, "the number of the simulated GPU that fails")
+    return flags
+
+
+def _sick_exists(options: argparse.Namespace) -> None:
+    there = PROFILES[options.profile]
+    if options.sick is not None and options.sick >= there:
+        raise argparse.ArgumentTypeError(
+            f"--sick {options.sick}: no such GPU. "
+            f"Expected a number from 0 to {there - 1}: --profile {options.profile} has {there} GPUs."
+        )
 
 
 class Front:
@@ -116,5 +200,72 @@ def _start(options: argparse.Namespace) -> WorkerProcess:
     return WorkerProcess(options.backend, extras, options.interval, (options.log_level, options.log_format))
 
 
+INDEX = (
+    "Stepwatch GPU exporter. Metrics: /metrics  Health: /-/healthy  After the first reading: /-/ready\n"
+    "POST /-/release?seconds=60 releases the GPUs for a minute, to reset one or to change MIG.\n"
+)
+SPAN = f"Expected: /-/release?seconds=N with N from 0 (ends the release) to {LONGEST_RELEASE_SECONDS}.\n"
+STUCK = "The process that reads the GPUs hangs in the driver and cannot be killed: no GPU is released.\n"
+FREE = (
+    "The GPUs are released for {} s: the process that had them open has ended.\n"
+    "POST /-/release?seconds=0 ends the release.\n"
+)
+
+
+class Pages:
+    """Gives the answer to each request."""
+
+    def __init__(self, state: State, interval: Interval, supervisor: Supervisor) -> None:
+        self._state = state
+        self._interval = interval
+        self._supervisor = supervisor
+        self._routes = Routes(
+            {
+                "/metrics": {"GET": self._metrics},
+                "/-/healthy": {"GET": lambda _: text("200 OK", "ok\n")},
+                "/-/ready": {"GET": self._ready},
+                "/-/release": {"POST": self._release},
+                "/": {"GET": lambda _: text("200 OK", INDEX)},
+            }
+        )
+
+    def __call__(self, request: Request) -> Answer | Later:
+        """The answer, or what will have it."""
+        return self._routes(request)
+
+    def _metrics(self, _: Request) -> Answer:
+        now = time.monotonic()
+        self._interval.scraped(now)
+        return Answer("200 OK", CONTENT_TYPE, self._state.page(now))
+
+    def _ready(self, _: Request) -> Answer:
+        if self._state.ready:
+            return text("200 OK", "ok\n")
+        return text("503 Service Unavailable", "not read yet\n")
+
+    def _release(self, request: Request) -> Answer | Later:
+        """Release the devices; the answer waits until that is done."""
+        if "origin" in request.headers:  # any site can have its visitor's browser send this
+            return text("403 Forbidden", "requests from browsers are refused\n")
+        seconds = _seconds(request.query)
+        if seconds is None:
+            return text("400 Bad Request", SPAN)
+        self._supervisor.release(seconds, time.monotonic())
+        return lambda: self._released(seconds)
+
+    def _released(self, seconds: int) -> Answer | None:
+        if not seconds:
+            return text("200 OK", "The GPUs are read again.\n")
+        if self._supervisor.stuck(time.monotonic()):
+            return text("503 Service Unavailable", STUCK)
+        return text("200 OK", FREE.format(seconds)) if self._supervisor.free else None
+
+
+def _seconds(query: str) -> int | None:
+    name, _, text = (query or f"seconds={RELEASE_SECONDS}").partition("=")
+    known = name == "seconds" and text.isascii() and text.isdecimal() and len(text) < 6
+    return int(text) if known and int(text) <= LONGEST_RELEASE_SECONDS else None
+
+
 if __name__ == "__main__":
-    interrupt.run(main)
+    process.run(main)

@@ -8,10 +8,17 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from exporter import __version__
-from exporter.gpu import contract, dcgm, families
-from exporter.gpu.backend import OK
-from exporter.http import process
-from exporter.http.exposition import Family, Sample, header, lines
+from exporter.gpu import families
+from exporter.gpu.backend import (
+    CRITICAL_XIDS,
+    MIG_CHANGED,
+    NVML_REASONS,
+    OK,
+    RELEASED,
+    STALE_INTERVALS,
+    UNKNOWN,
+)
+from exporter.http.exposition import Family, Sample, header, lines, process_metrics
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +57,7 @@ class State:
     def update(self, message: dict[str, Any], now: float, wall: float) -> None:
         """Learn what a worker read. ``now`` of the steady clock, ``wall`` since 1970."""
         self._nvml, self._text, self._heard = message["nvml"], message["text"], now
-        self._until = now + contract.STALE_INTERVALS * self._interval
+        self._until = now + STALE_INTERVALS * self._interval
         self.silence = None
         self._collected = wall if self._nvml == OK else self._collected
         self._cards = self._named(message["cards"])
@@ -65,13 +72,13 @@ class State:
         message is overdue.
         """
         if self._heard is not None and now <= self._until:
-            slower = self._heard + contract.STALE_INTERVALS * max(interval, self._interval)
-            self._until = min(slower, now + contract.STALE_INTERVALS * interval)
+            slower = self._heard + STALE_INTERVALS * max(interval, self._interval)
+            self._until = min(slower, now + STALE_INTERVALS * interval)
         self._interval = interval
 
     def release(self) -> None:
         """No worker sends messages until ``resume``, and nothing is known meanwhile."""
-        self._nvml, self._text, self.silence = contract.RELEASED, "", None
+        self._nvml, self._text, self.silence = RELEASED, "", None
 
     def resume(self) -> None:
         """A worker will send messages again."""
@@ -81,7 +88,7 @@ class State:
     @property
     def released(self) -> bool:
         """Whether the devices are released."""
-        return self._nvml == contract.RELEASED
+        return self._nvml == RELEASED
 
     def count(self, events: Iterable[tuple[str, int, float]]) -> None:
         """Count Xid errors: UUID, number, and seconds since 1970."""
@@ -102,7 +109,7 @@ class State:
     @property
     def repartitioned(self) -> bool:
         """Whether a GPU only has to be read by a new worker, as last heard."""
-        return contract.MIG_CHANGED in self._cards.values()
+        return MIG_CHANGED in self._cards.values()
 
     @property
     def well(self) -> bool:
@@ -117,7 +124,7 @@ class State:
         listed = list(cards)
         present = {uuid for _, uuid, _ in listed}
         missing = {number: uuid for uuid, number in self._numbers.items() if uuid not in present}
-        words = {} if all(reason == contract.UNKNOWN for *_, reason in listed) else {contract.UNKNOWN: "lost"}
+        words = {} if all(reason == UNKNOWN for *_, reason in listed) else {UNKNOWN: "lost"}
         return {
             (number, uuid or missing.get(number, "")): words.get(reason, reason)
             for number, uuid, reason in listed
@@ -127,7 +134,7 @@ class State:
         """The whole page. ``now`` in seconds of the steady clock."""
         reason = self.reason(now)
         text = self._text if reason == OK else ""
-        samples = [*self._samples(reason), *process.samples()]
+        samples = [*self._samples(reason), *process_metrics()]
         own = "".join(header(family) + lines(family.name, "", rows) for family, rows in samples if rows)
         return (text + own).encode()
 
@@ -144,7 +151,7 @@ class State:
         return reasons.pop() if reason == OK and len(reasons) == 1 else reason
 
     def _samples(self, reason: str) -> Iterator[tuple[Family, list[Sample]]]:
-        tried = reason != contract.RELEASED
+        tried = reason != RELEASED
         yield families.DEVICES, [({}, len(self._cards) if reason == OK else 0)] if tried else []
         yield families.EXPECTED, [({}, self.expected or self._most)]
         up: list[Sample] = []
@@ -152,14 +159,14 @@ class State:
             now = why if reason == OK else reason
             up.append(({"gpu": str(number), "uuid": uuid, "reason": now}, now == OK))
         yield families.UP, up if tried else []
-        counts = Counter({(uuid, xid): 0 for uuid in self._numbers for xid in contract.CRITICAL_XIDS})
+        counts = Counter({(uuid, xid): 0 for uuid in self._numbers for xid in CRITICAL_XIDS})
         counts.update(self._xids)
         yield families.XIDS, [(self._xid(*key), count) for key, count in counts.items()]
         yield families.XID_TIME, [(self._xid(*key), at) for key, at in self._xid_times.items()]
         last: dict[str, int] = {}
         for uuid, xid in sorted(self._xid_times, key=self._xid_times.__getitem__, reverse=True):
             last.setdefault(uuid, xid)
-        for family in dcgm.families(dcgm.XID):
+        for family in families.dcgm_families(families.DCGM_XID):
             yield family, [(labels, last.get(uuid, 0)) for uuid, labels in self._dcgm.items()]
         yield families.BUILD, [({"version": __version__}, 1)]
         yield families.NVML_UP, [({"reason": reason}, reason == OK)]
@@ -184,7 +191,7 @@ class State:
 _CALM = {
     OK: logging.INFO,
     "starting": logging.INFO,
-    contract.RELEASED: logging.INFO,
+    RELEASED: logging.INFO,
     "library_not_found": logging.WARNING,  # a machine without GPUs
 }
 
@@ -202,7 +209,7 @@ class ChangeLog:
         reason = self._state.reason(now)
         if reason != self._nvml:
             level = _CALM.get(reason, logging.ERROR)
-            logger.log(level, "NVML %s: %s", reason, contract.NVML_REASONS.get(reason, "a driver error."))
+            logger.log(level, "NVML %s: %s", reason, NVML_REASONS.get(reason, "a driver error."))
             self._nvml = reason
         for gpu, why in (self._state.gpus if reason == OK else {}).items():
             if why != self._gpus.get(gpu, OK):

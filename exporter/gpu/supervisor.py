@@ -11,8 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from exporter.gpu.backend import OK, Extras
-from exporter.gpu.contract import FRESH, STALE_INTERVALS, UNKNOWN
+from exporter.gpu.backend import FRESH, OK, STALE_INTERVALS, UNKNOWN, Extras
 from exporter.gpu.state import State
 
 REASONS = ("version_mismatch", UNKNOWN, "lost")

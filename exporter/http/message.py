@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from exporter.http.exposition import CONTENT_TYPE, Metric, page, process_metrics
 from exporter.installation import adapt
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -54,6 +55,11 @@ def text(status: str, body: str, *headers: tuple[str, str]) -> Answer:
     return Answer(
         status, "text/plain; charset=utf-8", adapt(body).encode("utf-8", "backslashreplace"), headers
     )
+
+
+def metrics_page(metrics: Iterable[Metric]) -> Answer:
+    """An answer with metrics, and those of the process."""
+    return Answer("200 OK", CONTENT_TYPE, page([*metrics, *process_metrics()]).encode("utf-8", "replace"))
 
 
 BAD_REQUEST = text("400 Bad Request", "this is not an HTTP request\n")

@@ -1,10 +1,18 @@
-"""Which page answers which path."""
+"""Which page answers which path, and what is refused because the page of another site made a browser ask.
+
+Such a page may send requests to this machine from its reader's browser, with its own name as ``Origin``; or
+have its own name resolve to 127.0.0.1 (DNS rebinding), which then stands in ``Host``. An IP address in
+``Host`` cannot be a page's name, so any is accepted: behind a published port of a container the server does
+not know the machine's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+import socket
+from collections.abc import Callable, Collection, Iterable, Mapping
 
-from exporter.http.message import Answer, Later, Request, text
+from exporter.http.message import Answer, Later, Pages, Request, text
 
 Page = Callable[[Request], Answer | Later]
 Table = Mapping[str, Mapping[str, Page]]
@@ -26,7 +34,7 @@ class Routes:
         pages, request = found
         page = pages.get(request.method)
         if page is None:
-            allow = ", ".join(_methods(pages))
+            allow = ", ".join("GET, HEAD" if method == "GET" else method for method in pages)
             return text("405 Method Not Allowed", f"only {allow} is allowed here\n", ("Allow", allow))
         return page(request)
 
@@ -42,6 +50,81 @@ class Routes:
         return None
 
 
-def _methods(pages: Mapping[str, Page]) -> Iterator[str]:
-    for method in pages:
-        yield from ("GET", "HEAD") if method == "GET" else (method,)
+CONTAINER_NAMES = (
+    "exporter",
+    "gpu",
+    "watchdog",
+    "actions",
+    "notifier",
+    "demo-gpu",
+    "door",
+    "host.docker.internal",
+)
+"""By which containers of compose.yaml reach what is ours."""
+
+OWN_NAMES = frozenset({"localhost", socket.gethostname().lower(), *CONTAINER_NAMES})
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{0,5})?")
+_ORIGIN = re.compile(r"https?://(.+)")
+
+
+class HostCheck:
+    """Answers by ``pages`` what passes the check.
+
+    ``hosts`` are names, in lower case, that lead here besides this machine's own, such as those of
+    ``links`` in config.yaml; they may be replaced at any time.
+    """
+
+    def __init__(self, pages: Pages, hosts: Iterable[str]) -> None:
+        self.hosts = hosts
+        self._pages = pages
+
+    def __call__(self, request: Request) -> Answer | Later:
+        """The answer of ``pages``, or 403 with the fix."""
+        names = OWN_NAMES.union(self.hosts)
+        asked = request.headers.get("host", "localhost")
+        if not is_known(asked, names):
+            return refusal("Host", asked)
+        origin = request.headers.get("origin")
+        if origin is not None and not _is_ours(origin, host_name(asked), names):
+            return refusal("Origin", origin)
+        return self._pages(request)
+
+
+def is_known(authority: str, names: Collection[str]) -> bool:
+    """Whether a ``Host`` is one of these names, or an IP address; the port is ignored."""
+    host = host_name(authority)
+    return host is not None and (host in names or _is_address(host))
+
+
+def _is_ours(origin: str, host: str | None, names: frozenset[str]) -> bool:
+    """Whether the page that asks came from this machine, whichever port served it."""
+    found = _ORIGIN.fullmatch(origin)
+    name = host_name(found[1]) if found else None
+    return name is not None and (name == host or name in names or {name, host} <= _LOOPBACK)
+
+
+def host_name(authority: str) -> str | None:
+    """The host of ``host:port`` in lower case, ``None`` if it is neither a name nor an address."""
+    found = _AUTHORITY.fullmatch(authority)
+    return (found[1] or found[2]).lower().rstrip(".") if found else None
+
+
+def _is_address(host: str) -> bool:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except OSError:
+            continue
+        return True
+    return False
+
+
+def refusal(header: str, value: str) -> Answer:
+    """403 because of this header, with the fix."""
+    return text(
+        "403 Forbidden",
+        f"{header}: {value[:200]!r} is not a name of this machine. Expected: localhost, an IP address, or "
+        "the host of a URL below `links` in config.yaml. Fix: add it there, then run `make up`.\n",
+    )

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from exporter import interrupt
+from exporter import process
 
 if __name__ == "__main__":
-    interrupt.end_at_once()  # first of all: the modules below take their time
+    process.end_on_interrupt()  # first of all: the modules below take their time
 
 import argparse
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from exporter import logging_setup
-from exporter.http.host_check import HostCheck
-from exporter.http.routes import Routes
+from exporter.http.routes import HostCheck, Routes
 from exporter.http.server import Server
-from exporter.notifier.by_apprise import Apprise
-from exporter.notifier.channel import Robot, Secrets
+from exporter.notifier.channel import Secrets
 from exporter.notifier.delivery import SECONDS_TO_STOP, Delivery
-from exporter.notifier.dingtalk import DingTalk
-from exporter.notifier.feishu import Feishu
 from exporter.notifier.outbox import Outbox, OutboxError
 from exporter.notifier.pages import Site
+from exporter.notifier.robots import ROBOTS
 from exporter.notifier.stack_client import StackClient
-from exporter.notifier.wecom import WeCom
 from exporter.notifier.wording import Addresses, Wording
 from exporter.options import (
     CommandLine,
@@ -35,7 +31,8 @@ from exporter.options import (
     positive,
     start_again,
     stopped_by_signal,
-    text,
+    string,
+    texts,
 )
 
 logger = logging.getLogger("exporter.notifier")
@@ -53,14 +50,6 @@ class Channel(NamedTuple):
     kind: str
     secrets: Secrets
     keyword: str
-
-
-_ROBOTS: Mapping[str, Callable[[Channel, Wording], Robot]] = {
-    "feishu": lambda channel, wording: Feishu(channel.secrets, wording, channel.keyword),
-    "dingtalk": lambda channel, wording: DingTalk(channel.secrets, wording, channel.keyword),
-    "wecom": lambda channel, wording: WeCom(channel.secrets, wording),
-    "apprise": lambda channel, wording: Apprise(channel.secrets, wording),
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         channel.name: Delivery(
             channel.name,
             channel.kind,
-            _ROBOTS[channel.kind](channel, wording),
+            ROBOTS[channel.kind](channel.secrets, wording, channel.keyword),
             channel.secrets,
             outbox=outbox,
             wording=wording,
@@ -145,17 +134,19 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
         7200.0,
         "seconds after which an identical notification is a repeat, not a duplicate",
     )
-    flags.add("prometheus", text, "http://127.0.0.1:9090", "URL of Prometheus")
-    flags.add("alertmanager", text, "http://127.0.0.1:9093", "URL of Alertmanager")
-    flags.add("exporter", text, "http://127.0.0.1:9410", "URL of the run exporter")
+    flags.add("prometheus", string, "http://127.0.0.1:9090", "URL of Prometheus")
+    flags.add("alertmanager", string, "http://127.0.0.1:9093", "URL of Alertmanager")
+    flags.add("exporter", string, "http://127.0.0.1:9410", "URL of the run exporter")
     flags.add("password-file", Path, None, "file with the password of the first two, and of the webhook")
-    flags.add("link", text, "", "where people open this service's pages; silences are Alertmanager's without")
-    flags.add("exporter-link", text, "http://127.0.0.1:9410", "public URL of the run exporter")
-    flags.add("alertmanager-link", text, "http://127.0.0.1:9093", "public URL of Alertmanager")
-    flags.add("grafana-link", text, "", "public URL of Grafana, if any")
-    flags.add("waits", _texts, {}, "seconds between the onset of each alert and its start, as JSON")
-    flags.add("signals", _texts, {}, "the signal that each alert is about, as JSON")
-    flags.add("texts", _texts, {}, "translations of messages by English text, as JSON")
+    flags.add(
+        "link", string, "", "where people open this service's pages; silences are Alertmanager's without"
+    )
+    flags.add("exporter-link", string, "http://127.0.0.1:9410", "public URL of the run exporter")
+    flags.add("alertmanager-link", string, "http://127.0.0.1:9093", "public URL of Alertmanager")
+    flags.add("grafana-link", string, "", "public URL of Grafana, if any")
+    flags.add("waits", texts, {}, "seconds between the onset of each alert and its start, as JSON")
+    flags.add("signals", texts, {}, "the signal that each alert is about, as JSON")
+    flags.add("texts", texts, {}, "translations of messages by English text, as JSON")
     return flags
 
 
@@ -170,20 +161,12 @@ def _channels(value: object) -> tuple[Channel, ...]:
 def _channel(
     name: str, kind: str, url_file: str, secret_file: str | None = None, keyword: str | None = None
 ) -> Channel:
-    if kind not in _ROBOTS:
+    if kind not in ROBOTS:
         raise ValueError(f"unknown kind {kind}")
     return Channel(
         name, kind, Secrets(Path(url_file), Path(secret_file) if secret_file else None), keyword or ""
     )
 
 
-def _texts(value: object) -> dict[str, str]:
-    try:
-        found: Any = json.loads(value) if isinstance(value, str) else value
-        return dict(found)
-    except (ValueError, TypeError):
-        raise argparse.ArgumentTypeError(f"{value!r} is not a mapping. Expected texts by texts.") from None
-
-
 if __name__ == "__main__":
-    interrupt.run(main)
+    process.run(main)

@@ -1,4 +1,4 @@
-"""Interface of a kind of channel: its limits, how it sends a message, what an answer means."""
+"""What the kinds of channels have in common: limits, secrets, cutting, sending, what an answer means."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import orjson
 
 from exporter import __version__, secret_shapes
-from exporter.notifier.wording import Card
+from exporter.notifier.wording import Card, Wording
 
 SECONDS = 15.0
 """Timeout for a whole answer."""
@@ -167,25 +168,75 @@ def _read(file: Path) -> str:
     return content
 
 
-class Robot(Protocol):
-    """A kind of channel."""
+class Robot(ABC):
+    """A kind of channel.
 
-    windows: tuple[Window, ...]
+    Args:
+        secrets: Where it is.
+        wording: Of its messages.
+        keyword: One that the robot asks for in each message, if any.
+    """
+
+    windows: tuple[Window, ...] = ()
     """Its limits; empty if none is known."""
+    most_bytes: int
+    """Of a message."""
+
+    def __init__(self, secrets: Secrets, wording: Wording, keyword: str = "") -> None:
+        self._secrets, self._wording, self._keyword = secrets, wording, keyword
 
     @property
     def takes_picture(self) -> bool:
         """Whether ``send`` is of use with a picture; drawing one costs a request to the run exporter."""
+        return False
 
     def compose(self, cards: Sequence[Card]) -> tuple[Any, int]:
-        """Return what to send, and how many of the cards it holds: at least the first, cut to fit."""
+        """Return what to send, and how many of the cards it holds.
 
+        One card is cut to fit: whole lines are left out, and counted. Of several, as many are merged as fit
+        whole: the others wait for the next message.
+        """
+
+        def written(card: Card, count: int) -> Any:
+            return self._write(card, card.items[:count], len(card.items) - count + card.more)
+
+        def fits(message: Any) -> bool:
+            return self._size(message) <= self.most_bytes
+
+        def merged(count: int) -> Any:
+            card = self._wording.merged(cards[:count])
+            return self._write(card, card.items, card.more)
+
+        held = _longest(len(cards), lambda count: fits(merged(count))) if len(cards) > 1 else 1
+        if held > 1:
+            return merged(held), held
+        card = cards[0]
+        return written(card, _longest(len(card.items), lambda count: fits(written(card, count)))), 1
+
+    @abstractmethod
     def send(self, message: Any, picture: bytes | None) -> Outcome:
         """Send what ``compose`` returned, and a PNG if it takes one.
 
         Raises:
             SecretFileError: The channel's files cannot be used.
         """
+
+    @abstractmethod
+    def _write(self, card: Card, items: Sequence[str], left: int) -> Any:
+        """Return a message of a card with these of its lines, and the number of omitted lines."""
+
+    def _size(self, message: Any) -> int:
+        """Return the bytes of a message."""
+        return len(encoded(message))
+
+
+def _longest(most: int, fits: Callable[[int], bool]) -> int:
+    """Return the largest number that fits, 0 if none does; a larger one never fits if a smaller does not."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
 
 
 def encoded(document: Any) -> bytes:

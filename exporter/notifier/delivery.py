@@ -10,9 +10,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from threading import Event, Thread
 
-from exporter.notifier.channel import REASONS, Ended, Outcome, Robot, SecretFileError, Secrets
-from exporter.notifier.notification import Notification, parse
-from exporter.notifier.outbox import DELIVERED, FAILED, Entry, Outbox
+from exporter.notifier.channel import Ended, Outcome, Robot, SecretFileError, Secrets
+from exporter.notifier.outbox import DELIVERED, FAILED, Entry, Notification, Outbox, parse
 from exporter.notifier.wording import NOTHING_KNOWN, Card, Known, Wording
 
 logger = logging.getLogger(__name__)
@@ -198,7 +197,7 @@ class Delivery:
                     self.name,
                     self.kind,
                     outcome.reason,
-                    _sentence(outcome.text),
+                    outcome.text if outcome.text.endswith((".", "!", "。")) else f"{outcome.text}.",
                     pause,
                 )
             self.problem = outcome
@@ -259,13 +258,3 @@ class Delivery:
                 scarce, wait = True, max(wait, made[-1] + (made[0] + span - made[-1]) / left - now)
             free = min(free, left)
         return free, wait, scarce
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith((".", "!", "。")) else f"{text}."
-
-
-def initial(kinds: Sequence[str] = tuple(REASONS)) -> dict[str, tuple[str, ...]]:
-    """Return the reasons by what they count as: each has a sample from the start, or Prometheus misses it."""
-    retried = tuple(reason for reason in kinds if REASONS[reason] is Ended.RETRY)
-    return {"retries": retried, "failures": tuple(kinds)}

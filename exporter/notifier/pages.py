@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
-from exporter.http import process
-from exporter.http.exposition import CONTENT_TYPE, Metric, Sample, own, page
-from exporter.http.message import Answer, Request, text
-from exporter.http.own_page import HEADERS, html
+from exporter.http.exposition import Metric, Sample, own
+from exporter.http.message import Answer, Request, metrics_page, text
 from exporter.http.routes import Table
-from exporter.http.webhook import WebhookError, require
-from exporter.notifier.delivery import Delivery, initial
-from exporter.notifier.notification import PayloadError, parse
-from exporter.notifier.outbox import WAITING, Entry, Outbox
+from exporter.http.service import HEADERS, WebhookError, clock, html_page, require_password
+from exporter.notifier.channel import REASONS, Ended
+from exporter.notifier.delivery import Delivery
+from exporter.notifier.outbox import WAITING, Entry, Outbox, PayloadError, parse
 from exporter.notifier.stack_client import SILENCE_HOURS, StackClient
 from exporter.notifier.wording import Wording, clipped, one_line, silenced_by
 
@@ -28,7 +26,11 @@ logger = logging.getLogger(__name__)
 
 PROBLEM_SECONDS = 900.0
 """For how long a metric says why an attempt failed: the alert looks back 5 minutes and lasts 10 longer."""
-_REASONS = initial()
+_REASONS = {
+    "retries": tuple(reason for reason, ended in REASONS.items() if ended is Ended.RETRY),
+    "failures": tuple(REASONS),
+}
+"""Reasons by what they count as: each has a sample from the start, or Prometheus misses it."""
 
 
 class Site:
@@ -70,7 +72,7 @@ class Site:
 
     def _webhook(self, request: Request) -> Answer:
         try:
-            require(request.headers, self._password_file)
+            require_password(request.headers, self._password_file)
         except WebhookError as refused:
             return refused.answer
         name = unquote(request.name)
@@ -106,7 +108,7 @@ class Site:
             for name, each in self._deliveries.items()
         )
         rows = "".join(
-            f"<tr><td>{_clock(entry.received)}</td><td>{escape(entry.channel)}</td>"
+            f"<tr><td>{clock(entry.received)}</td><td>{escape(entry.channel)}</td>"
             f"<td>{escape(self._title(entry))}</td><td>{escape(_ended(entry))}</td></tr>"
             for entry in self._outbox.latest(most=100)
         )
@@ -115,7 +117,7 @@ class Site:
             f"<h2>Latest messages</h2><table><tr><th>received</th><th>receiver</th><th>message</th>"
             f"<th>state</th></tr>{rows}</table>"
         )
-        return html("Notifier", body)
+        return html_page("Notifier", body)
 
     def _state(self, delivery: Delivery) -> str:
         problem = delivery.problem
@@ -154,7 +156,7 @@ class Site:
         )
         button = translate("Silence for {hours} h", hours=SILENCE_HOURS)
         body = f'<table>{rows}</table><form method="post"><p><button>{escape(button)}</button></p></form>'
-        return html(translate("Silence this alert?"), body)
+        return html_page(translate("Silence this alert?"), body)
 
     def _silence(self, request: Request) -> Answer:
         labels, translate = self._labels(request.name), self._wording.translate
@@ -167,7 +169,7 @@ class Site:
         )
         words = translate("It is silenced for {hours} h.", hours=SILENCE_HOURS)
         link = f'<a href="{escape(self._alertmanager)}/#/silences">{escape(translate("All silences"))}</a>'
-        return html(translate("Silenced"), f"<p>{escape(words)} {link}</p>")
+        return html_page(translate("Silenced"), f"<p>{escape(words)} {link}</p>")
 
     def _gone(self) -> Answer:
         return text(
@@ -191,8 +193,7 @@ class Site:
         return one_line(clipped(" ".join(filter(None, (labels.get("alertname"), labels.get("run")))), 200))
 
     def _metrics(self, _: Request) -> Answer:
-        metrics = [*self.samples(time.time()), *process.samples()]
-        return Answer("200 OK", CONTENT_TYPE, page(metrics).encode("utf-8", "replace"))
+        return metrics_page(self.samples(time.time()))
 
     def samples(self, now: float) -> Iterator[Metric]:
         """Yield the metrics of the service."""
@@ -274,8 +275,4 @@ def _ended(entry: Entry) -> str:
         return (
             f"{entry.state}, {entry.attempts} attempts{f', {entry.reason}' if entry.reason else ''}{answer}"
         )
-    return f"{entry.state} {_clock(entry.ended or 0.0)}{answer}"
-
-
-def _clock(seconds: float) -> str:
-    return time.strftime("%d %b %H:%M:%S", time.localtime(seconds))
+    return f"{entry.state} {clock(entry.ended or 0.0)}{answer}"

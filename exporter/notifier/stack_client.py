@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 from exporter.drawing import png
 from exporter.drawing.chart import Chart, Curve
-from exporter.notifier.notification import Notification
+from exporter.notifier.outbox import Notification
 from exporter.notifier.wording import NOTHING_KNOWN, Known, silenced_by
 from exporter.watchdog.client import Client, UnreachableError
 

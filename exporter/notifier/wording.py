@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from exporter.actions.messages import TOPIC
 from exporter.alert_labels import ABOUT
-from exporter.notifier.notification import Alert, Notification
+from exporter.notifier.outbox import Alert, Notification
 from exporter.watchdog.finding import Text
 
 MOST_CLIPPED = 800

@@ -6,8 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
-from exporter.http.host_check import HostCheck
-from exporter.http.routes import Routes
+from exporter.http.routes import HostCheck, Routes
 from exporter.http.server import Server, ServerThread
 from exporter.runs.collector import Collector, Settings
 from exporter.runs.discovery.address import AddressMap, Allowlist

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from exporter.options import CommandLine, not_negative, number, port, positive, switch, text
+from exporter.options import CommandLine, not_negative, number, port, positive, string, switch
 from exporter.runs.discovery.address import Allowed
 from exporter.runs.overview import panels
 from exporter.runs.remote.mlflow import Mlflow
@@ -110,7 +110,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     page = '[{"url": "http://host:9092/metrics"}]'
     server = '[{"url": "http://host:5000", "experiments": ["ppo"]}]'
     add = flags.add
-    add("path", text, ("./runs",), "run folders, log files or globs to read", many=True)
+    add("path", string, ("./runs",), "run folders, log files or globs to read", many=True)
     flags.add_address(9410)
     add("state-dir", Path, None, "folder for state that a restart cannot rebuild")
     add("hold", positive, 15.0, "seconds for which extremes are kept: three scrape intervals")
@@ -129,7 +129,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
         "discovery-root", Path, Path("/"), "mount point of the file system that links in these files refer to"
     )
     add("discovery-forget-after", positive, 600.0, "seconds after which a lost server is removed")
-    add("loopback", text, "", "name by which containers reach their host")
+    add("loopback", string, "", "name by which containers reach their host")
     add("token-file", Path, None, "file with the token that clients must show to register servers")
     add("prometheus-port", port, None, "port of Prometheus, given to clients that ask")
     add("grafana-port", port, None, "port of Grafana, given to clients that ask")
@@ -139,7 +139,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     add("external-labels", labels, {}, "labels that Prometheus adds to alerts, as JSON")
     add("watchdog-url", address, None, "the watchdog, whose findings the pages show")
     add("actions-url", address, None, "the circuit breaker, whose actions the pages show")
-    add("actions-link", text, None, "public URL of its page")
+    add("actions-link", string, None, "public URL of its page")
     add("panels", Path, None, f"panels to draw; by default {panels.NAME} beside the settings")
     add("silence", positive, 600.0, "minimum seconds without a step that count as silence")
     add("silence-intervals", not_negative, 5.0, "typical step intervals that count as silence")

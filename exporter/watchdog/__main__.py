@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from exporter import interrupt
+from exporter import process
 
 if __name__ == "__main__":
-    interrupt.end_at_once()  # first of all: the modules below take their time
+    process.end_on_interrupt()  # first of all: the modules below take their time
 
 import argparse
 import json
@@ -16,15 +16,12 @@ from threading import Thread
 from typing import Any
 
 from exporter import logging_setup
-from exporter.http import process
-from exporter.http.exposition import CONTENT_TYPE, Sample, own, page
-from exporter.http.host_check import HostCheck
-from exporter.http.message import Answer, Request
-from exporter.http.message import text as words
-from exporter.http.routes import Routes
+from exporter.http.exposition import Sample, own
+from exporter.http.message import Answer, Request, metrics_page, text
+from exporter.http.routes import HostCheck, Routes
 from exporter.http.server import Server
-from exporter.options import CommandLine, log_cannot_listen, positive, start_again, stopped_by_signal, text
-from exporter.watchdog import disks, peers
+from exporter.options import CommandLine, log_cannot_listen, positive, start_again, stopped_by_signal, string
+from exporter.watchdog import disks, servers
 from exporter.watchdog.client import Client
 from exporter.watchdog.disks import Folder
 from exporter.watchdog.finding import EXPIRY_SECONDS, Finding, Findings
@@ -69,7 +66,7 @@ class Watchdog:
     def __init__(self, options: argparse.Namespace) -> None:
         self._looked = 0.0  # Unix seconds; 0 before the first look
         self._folders = [Folder(part, path) for part, path in options.state]
-        self._peers = peers.peers(options.peers, options.peer_for)
+        self._peers = servers.configured_peers(options.peers, options.peer_for)
         self._findings = Findings.by_settings(options.alert)
         # The next watchdog, after a restart, needs as long again to be sure.
         self._peers_down = Findings.by_settings(options.peer_alert, EXPIRY_SECONDS + options.peer_for)
@@ -99,9 +96,9 @@ class Watchdog:
         """Return the routes, by path."""
         return Routes(
             {
-                "/": {"GET": lambda _: words("200 OK", INDEX)},
+                "/": {"GET": lambda _: text("200 OK", INDEX)},
                 "/metrics": {"GET": self._metrics},
-                "/-/healthy": {"GET": lambda _: words("200 OK", "ok\n")},
+                "/-/healthy": {"GET": lambda _: text("200 OK", "ok\n")},
                 "/api/v1/findings": {"GET": self._json},
             }
         )
@@ -124,10 +121,9 @@ class Watchdog:
             own("watchdog_finding", "Current findings.", found),
             own("watchdog_last_look_timestamp_seconds", "When the last check ended.", self._looked),
             *disks.samples(self._folders),
-            *peers.samples(self._peers),
-            *process.samples(),
+            *servers.peer_metrics(self._peers),
         ]
-        return Answer("200 OK", CONTENT_TYPE, page(metrics).encode("utf-8", "replace"))
+        return metrics_page(metrics)
 
     def _run(self) -> None:
         while True:
@@ -179,10 +175,10 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     )
     flags.add_address(9412)
     flags.add("state", _state, (), "state folders of parts, each PART=FOLDER", many=True)
-    flags.add("prometheus", text, "http://127.0.0.1:9090", "URL of Prometheus")
-    flags.add("alertmanager", text, "http://127.0.0.1:9093", "URL of Alertmanager")
-    flags.add("password-file", text, None, "file with the password of the user stepwatch of both")
-    flags.add("supervisor", text, None, "socket of the supervisord that runs the parts, if there is one")
+    flags.add("prometheus", string, "http://127.0.0.1:9090", "URL of Prometheus")
+    flags.add("alertmanager", string, "http://127.0.0.1:9093", "URL of Alertmanager")
+    flags.add("password-file", string, None, "file with the password of the user stepwatch of both")
+    flags.add("supervisor", string, None, "socket of the supervisord that runs the parts, if there is one")
     flags.add("scrape-interval", positive, 5.0, "seconds between two scrapes of the run exporter")
     flags.add("rules-interval", positive, 5.0, "seconds between two evaluations of the rules about runs")
     flags.add("alert", _alert, _alert({}), "severity, labels, annotations and link of the alert, as JSON")
@@ -195,7 +191,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
 
 
 def _state(value: object) -> tuple[str, str]:
-    part, _, path = text(value).partition("=")
+    part, _, path = string(value).partition("=")
     if not part or not path.startswith("/"):
         raise argparse.ArgumentTypeError(
             f"{value!r} is not PART=FOLDER. Expected e.g. prometheus=/prometheus."
@@ -229,4 +225,4 @@ def _alert(value: object) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    interrupt.run(main)
+    process.run(main)

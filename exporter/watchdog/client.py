@@ -6,6 +6,7 @@ import re
 import socket
 import time
 from base64 import b64encode
+from datetime import datetime
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -142,3 +143,16 @@ class Client:
         except OSError:
             plain.close()
             raise
+
+
+def timestamp(text: str) -> float:
+    """Return a time of Alertmanager's or Prometheus' API in Unix seconds.
+
+    Raises:
+        ValueError: It is invalid.
+    """
+    whole, dot, rest = text.replace("Z", "+00:00").partition(".")
+    if dot:  # Go writes as many digits as it needs, Python 3.10 reads three or six
+        digits = len(rest) - len(rest.lstrip("0123456789"))
+        whole += f".{rest[:digits][:6]:0<6}{rest[digits:]}"
+    return datetime.fromisoformat(whole).timestamp()

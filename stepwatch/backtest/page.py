@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from exporter.drawing import pages
+from exporter.drawing import html
 from exporter.drawing.chart import SEVERITIES, Band, Chart, Curve, by_alert, curve
 from exporter.runs.overview.models import RunId
 from exporter.runs.overview.panels import of_run
@@ -143,7 +143,7 @@ def page(report: Report, drawn: Mapping[str, tuple[Chart, ...]], config: Config)
         link = runbook_url(config, alert)
         return link if "://" in link else f"{RESOURCES.as_uri()}/{link}"
 
-    environment = pages.environment(TEMPLATES)
+    environment = html.environment(TEMPLATES)
     environment.globals |= {"suggestions": suggestions, "extent": extent, "runbook": runbook}
     environment.filters["number"] = number
     entries = [
@@ -162,5 +162,5 @@ def page(report: Report, drawn: Mapping[str, tuple[Chart, ...]], config: Config)
         report=report,
         entries=sorted(entries, key=lambda entry: (ranks.index(entry.severity), -len(entry.fired))),
         judged=len(report.results.judged),
-        summary=pages.counts("run", kinds),
+        summary=html.run_counts(kinds),
     )

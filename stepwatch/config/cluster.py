@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, model_validator
 
-from exporter.door.credentials import NODE_NAME
+from exporter.door.agent_access import NODE_NAME
 from stepwatch.schema.errors import NOTHING, Fault
 from stepwatch.schema.path_types import KeyFile, ListenAddress, SecretFile, ServerUrl, TrustFile
 from stepwatch.schema.quantities import Duration

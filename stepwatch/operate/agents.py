@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from exporter.door.credentials import NODE_NAME, made
+from exporter.door.agent_access import NODE_NAME, new_token
 from exporter.installation import adapt
 from stepwatch.config import load
 from stepwatch.schema.errors import Refused
@@ -53,7 +53,7 @@ def agent(config: Path, folder: Path, node: str | None, *, renew: bool, revoke: 
             f"{file}: this node already has a token. Expected a new node. Fix: `make agent NODE={node} "
             "RENEW=1` replaces it; the old token is invalid at once."
         )
-    token, digest = made()
+    token, digest = new_token()
     try:
         _write(file, f"{digest}\n")
     except OSError as problem:

@@ -14,8 +14,7 @@ from pydantic import ValidationError
 
 from exporter.watchdog.client import Client
 from exporter.watchdog.finding import EXPIRY_SECONDS, Findings
-from exporter.watchdog.peers import Peer, peers
-from exporter.watchdog.servers import Alertmanager
+from exporter.watchdog.servers import Alertmanager, Peer, configured_peers
 from stepwatch.alerts.stack import PeerDown
 from stepwatch.config import Config, load, reference
 from stepwatch.config.deployment import OnThisMachine
@@ -64,7 +63,7 @@ def deadman(
     hold = _span("--for", patience) if patience else config.alerts.of(PeerDown).for_
     place = OnThisMachine(config)
     url = f"http://{config.address('alertmanager')}"
-    found = peers(watched_peers(config, place), hold.seconds)
+    found = configured_peers(watched_peers(config, place), hold.seconds)
     names = ", ".join(each.name for each in config.receivers) or "no one: config.yaml has no receivers"
     say(
         f"Watching {', '.join(peer.name for peer in found)} every {pause}. After {hold} without an answer, "

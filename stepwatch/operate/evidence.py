@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.evidence.archive import WriteError
-from exporter.evidence.collect import Sources, UnknownRunError, collect
+from exporter.evidence.collect import Sources, UnknownRunError, WriteError, collect
 from exporter.runs.model.run import Options
 from stepwatch.config import load
 from stepwatch.config.deployment import OnThisMachine

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from exporter.gpu.contract import LONGEST_RELEASE_SECONDS
+from exporter.gpu.backend import LONGEST_RELEASE_SECONDS
 from exporter.runs.serve.endpoints import unknown
 from stepwatch.config import load
 from stepwatch.schema.errors import Refused

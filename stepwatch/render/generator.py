@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from exporter.alert_labels import ABOUT, ONSET, ONSET_STEP
-from exporter.gpu.contract import CLOCK_EVENTS
+from exporter.gpu.backend import CLOCK_EVENTS
 from exporter.installation import INSTALLED, adapt
 from stepwatch.alerts import gpu_health, gpu_load, host, incidents
 from stepwatch.alerts.catalogue import TABLE

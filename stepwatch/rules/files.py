@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from exporter.gpu.dcgm import ALIASES
+from exporter.gpu.families import DCGM_ALIASES
 from stepwatch.alerts.catalogue import GROUPS, TABLE
 from stepwatch.alerts.model.expression import number
 from stepwatch.alerts.model.runs import (
@@ -122,7 +122,7 @@ def dcgm_rules() -> Iterator[tuple[str, str]]:
     scraped has a job, and what is recorded here has none.
     """
     for name in SHOWN:
-        (alias,) = (alias for alias in ALIASES if name in alias.names)
+        (alias,) = (alias for alias in DCGM_ALIASES if name in alias.names)
         matchers = ",".join(f'{label}="{value}"' for label, value in alias.labels.items())
         selector = f"{alias.metric}{{{matchers}}}" if matchers else alias.metric
         value = f"max by (instance, gpu, uuid) ({selector})"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from exporter.door.credentials import Credentials
+from exporter.door.agent_access import Credentials
 from stepwatch.config import Config
 from stepwatch.services import agent
 from stepwatch.system import http_client

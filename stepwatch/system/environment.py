@@ -5,10 +5,10 @@ The Makefile runs this with the system's Python, so it imports nothing that woul
 
 from __future__ import annotations
 
-from exporter import interrupt
+from exporter import process
 
 if __name__ == "__main__":
-    interrupt.end_at_once()
+    process.end_on_interrupt()
 
 import hashlib
 import importlib.util
@@ -124,4 +124,4 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    interrupt.run(lambda: main(sys.argv[1:]))
+    process.run(lambda: main(sys.argv[1:]))

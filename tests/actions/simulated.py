@@ -13,8 +13,17 @@ from typing import Any
 from exporter.actions.audit import Audit
 from exporter.actions.breaker import OFF, Breaker
 from exporter.actions.messages import Messages
-from exporter.actions.policy import DAY_SECONDS, Action, Alert, Attempt, Limits, Result, Rule, Seen
-from exporter.actions.webhook import NotifiedAlert
+from exporter.actions.policy import (
+    DAY_SECONDS,
+    Action,
+    Alert,
+    Attempt,
+    Limits,
+    NotifiedAlert,
+    Result,
+    Rule,
+    Seen,
+)
 
 COOLDOWN, PER_DAY, HOLD = 300.0, 2, 30.0
 RULES = (

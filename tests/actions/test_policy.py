@@ -22,13 +22,13 @@ from exporter.actions.policy import (
     Attempt,
     Decision,
     Limits,
+    NotifiedAlert,
     Result,
     Rule,
     Seen,
     to_go_on,
     to_open,
 )
-from exporter.actions.webhook import NotifiedAlert
 
 RULE = Rule("KLExplosion", "critical", 120.0, re.compile("ppo/.*"), ("evidence", "stop"), 60.0)
 SAVING = replace(RULE, do=("checkpoint", "stop"))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from exporter.door import backend_access
-from exporter.door.credentials import made
+from exporter.door.agent_access import new_token
 from tests.cluster.hub import Hub
 from tests.door.conftest import before
 from tests.door.remote_write import AgentServer
@@ -96,7 +96,7 @@ def test_an_agent_whose_samples_are_refused_is_named(hub: Hub, version: str, tmp
     access, credentials, port = tmp_path / "backend", tmp_path / "agents", free_port()
     backend_access.make(access, mode=0o600)
     credentials.mkdir()
-    token, digest = made()
+    token, digest = new_token()
     (credentials / NODE).write_text(digest)
     flags = (f"--agents-port={port}", f"--agents-credentials={credentials}")
     with ExitStack() as stack:

@@ -20,8 +20,8 @@ from urllib.parse import quote
 import pytest
 
 from exporter.door import backend_access
+from exporter.door.agent_access import new_token
 from exporter.door.agents import MOST_BODY, MOST_CLIENTS, MOST_HANDSHAKES
-from exporter.door.credentials import made
 from exporter.door.write_request import MOST_PLAIN, pack
 from stepwatch.config import load
 from stepwatch.services.agent import Sender
@@ -49,7 +49,7 @@ class HubSite:
 
     def admit(self, node: str) -> str:
         """Make a credential; returns the token."""
-        token, digest = made()
+        token, digest = new_token()
         (self.folder / "agents" / node).write_text(digest)
         return token
 
@@ -390,7 +390,7 @@ def test_without_credentials_there_is_not_a_third_door(tmp_path):
 
 
 def test_on_loopback_it_needs_no_certificate(tmp_path):
-    token, digest = made()
+    token, digest = new_token()
     (tmp_path / "node-7").write_text(digest)
     port = free_port()
     flags = (f"--agents-port={port}", f"--agents-credentials={tmp_path}")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.evidence import archive as archives
+from exporter.evidence import collect
 from stepwatch.launch.keeper import descendants
 from stepwatch.system import http_client
 from tests.evidence.trainer import SECRET
@@ -319,7 +319,7 @@ def test_the_newest_twenty_are_kept_and_nothing_else_is_touched(tmp_path, runs):
     assert sorted(path.name for path in out.iterdir()) == sorted(
         path.name for path in (*others, *ours[6:], found.path)
     )
-    assert archives.KEPT == 20
+    assert collect.KEPT == 20
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused_in_one_line(tmp_path, runs):

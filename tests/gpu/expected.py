@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exporter.gpu.contract import CLOCK_EVENTS, CRITICAL_XIDS
+from exporter.gpu.backend import CLOCK_EVENTS, CRITICAL_XIDS
 from tests.gpu.driver import uuid
 from tests.runs.scrape import Scrape
 

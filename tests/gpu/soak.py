@@ -15,13 +15,11 @@ from pathlib import Path
 from random import Random
 from threading import active_count
 
-from exporter.gpu import reader as reader_module
 from exporter.gpu import worker as worker_module
 from exporter.gpu.backend import OK, Extras
 from exporter.gpu.nvml.backend import Nvml
-from exporter.gpu.reader import Reader
 from exporter.gpu.state import State
-from exporter.gpu.worker import Worker
+from exporter.gpu.worker import Reader, Worker
 
 CYCLES_A_STATE = 50
 PATIENCE_SECONDS = 10.0
@@ -63,7 +61,7 @@ class Reported:
 def main(cycles: int) -> None:
     """Run so many cycles."""
     reported, state, clock = Reported(), State(interval=1.0), Clock()
-    reader_module.time = worker_module.time = clock
+    worker_module.time = clock
     reported.change()
     backend = Nvml(Extras(processes=4, serial=True, links=True))
     pipe = os.memfd_create("messages")

@@ -10,9 +10,8 @@ import pytest
 import yaml
 
 from exporter.gpu.backend import Extras, Reading, Report
-from exporter.gpu.dcgm import ALIASES, LINKS, XID, DcgmWriter
 from exporter.gpu.demo import Demo
-from exporter.gpu.families import GPU_FAMILIES
+from exporter.gpu.families import DCGM_ALIASES, DCGM_LINKS, DCGM_XID, GPU_FAMILIES, DcgmWriter
 from exporter.gpu.state import State
 from exporter.gpu.worker import message
 from tests.gpu import golden
@@ -57,14 +56,14 @@ def test_each_query_of_the_dashboard_answers_with_our_value(url: str) -> None:
 
 
 def test_every_name_is_reported_with_nvidia_s_labels() -> None:
-    assert {name for alias in (*ALIASES, LINKS, XID) for name in alias.names} == THEIRS
+    assert {name for alias in (*DCGM_ALIASES, DCGM_LINKS, DCGM_XID) for name in alias.names} == THEIRS
     for name, labels in PAGE.samples:
         if name.startswith("DCGM"):
             assert {label for label, _ in labels} == LABELS
 
 
 def test_values_are_ours_in_their_units() -> None:
-    for alias in ALIASES:
+    for alias in DCGM_ALIASES:
         ours = PAGE.value(alias.metric, gpu="3", **alias.labels)
         assert ours is not None
         for name in alias.names:
@@ -112,10 +111,10 @@ def sent(mebibytes: float) -> Reading:
 def test_nvlink_is_the_rate_since_the_last_reading() -> None:
     received = Reading("gpu_nvlink_receive_bytes_total", 0)
 
-    assert twice(sent(100), received, then=(sent(700), received)).value(LINKS.names[0]) == 300
-    assert twice(sent(100), received, then=(sent(100), received)).value(LINKS.names[0]) == 0
-    assert twice(sent(100), then=(sent(50),)).value(LINKS.names[0]) is None
-    assert twice(sent(100), seconds=0, then=(sent(100),)).value(LINKS.names[0]) is None
+    assert twice(sent(100), received, then=(sent(700), received)).value(DCGM_LINKS.names[0]) == 300
+    assert twice(sent(100), received, then=(sent(100), received)).value(DCGM_LINKS.names[0]) == 0
+    assert twice(sent(100), then=(sent(50),)).value(DCGM_LINKS.names[0]) is None
+    assert twice(sent(100), seconds=0, then=(sent(100),)).value(DCGM_LINKS.names[0]) is None
 
 
 def test_a_link_by_itself_and_a_part_of_a_card_have_no_name_there() -> None:
@@ -130,11 +129,11 @@ def test_the_last_xid_error_stays_also_when_the_card_is_gone() -> None:
     info = Reading("gpu_info", 1, {"name": "H200", "pci_bus_id": "0"})
     for now, report in ((0.0, Report(0.0, "ok", (info,))), (1.0, Report(1.0, "lost"))):
         state.update(json.loads(message("ok", (), [(card, report)], (), dcgm)), now, 1e9)
-        found = [Scrape(state.page(now)).value(name) for name in XID.names]
+        found = [Scrape(state.page(now)).value(name) for name in DCGM_XID.names]
         assert found == [79 if now else 0] * 2
         state.count([(card.uuid, 13, 5.0), (card.uuid, 79, 7.0)])
 
-    assert Scrape(state.page(1.0)).all(XID.names[0], modelName="H200", device="nvidia0")
+    assert Scrape(state.page(1.0)).all(DCGM_XID.names[0], modelName="H200", device="nvidia0")
 
 
 def test_without_the_flag_no_name_of_nvidia_s_is_reported(start: Callable[..., Exporter]) -> None:
@@ -143,6 +142,6 @@ def test_without_the_flag_no_name_of_nvidia_s_is_reported(start: Callable[..., E
 
 def test_our_metrics_of_the_table_exist_and_what_counts_is_untyped() -> None:
     known = {family.name: family.type for family in GPU_FAMILIES}
-    for alias in ALIASES:
+    for alias in DCGM_ALIASES:
         kind = {"gauge": "gauge", "counter": "unknown"}[known[alias.metric]]
         assert [PAGE.types[name] for name in alias.names] == [kind] * len(alias.names)

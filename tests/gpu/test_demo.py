@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.gpu import options
-from exporter.gpu.backend import PROFILES, Extras, Reading
-from exporter.gpu.contract import CRITICAL_XIDS
+from exporter.gpu import __main__
+from exporter.gpu.backend import CRITICAL_XIDS, PROFILES, Extras, Reading
 from exporter.gpu.demo import Demo
 from exporter.gpu.families import GPU_FAMILIES
-from exporter.gpu.reader import SLOW_INTERVALS
+from exporter.gpu.worker import SLOW_INTERVALS
 from tests.gpu.driver import Driver
 from tests.gpu.exporter import Exporter, reasons
 from tests.runs.scrape import Scrape
@@ -210,7 +209,7 @@ def test_static_values_are_those_of_an_h200() -> None:
 
 def test_a_sick_gpu_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        options.command_line(["--backend=demo", "--profile=rtx4080", "--sick=5"]).options()
+        __main__.command_line(["--backend=demo", "--profile=rtx4080", "--sick=5"]).options()
 
     assert "--sick 5: no such GPU. Expected a number from 0 to 1" in capsys.readouterr().err
 

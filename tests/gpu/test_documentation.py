@@ -6,7 +6,7 @@ import re
 from contextlib import ExitStack
 from pathlib import Path
 
-from exporter.gpu.contract import NVML_REASONS
+from exporter.gpu.backend import NVML_REASONS
 from exporter.gpu.families import FRONT_FAMILIES, GPU_FAMILIES
 from tests.gpu.driver import Driver
 from tests.gpu.expected import CARDS

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from exporter.gpu.nvml.fields import decode
+from exporter.gpu.nvml.library import decode
 from tests.gpu.driver import Driver
 from tests.gpu.expected import H200, lacking, of
 from tests.gpu.exporter import QUICK, Exporter, all_ok, reasons, shown

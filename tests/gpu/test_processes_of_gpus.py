@@ -10,7 +10,7 @@ import pytest
 
 from exporter.gpu.nvml.processes import Identity, Proc
 from exporter.gpu.nvml.windows import Mark
-from exporter.pid_namespace import pid_namespace
+from exporter.process import pid_namespace
 from tests.gpu.driver import Driver
 from tests.gpu.expected import lacking
 from tests.gpu.exporter import Exporter, all_ok

@@ -8,7 +8,7 @@ from threading import Condition
 
 import pytest
 
-from exporter.gpu import reader as reader_module
+from exporter.gpu import worker as reader_module
 from exporter.gpu.backend import (
     BackendError,
     CardError,
@@ -19,7 +19,7 @@ from exporter.gpu.backend import (
     Tier,
     UnsupportedError,
 )
-from exporter.gpu.reader import Reader
+from exporter.gpu.worker import Reader
 
 
 class Clock:

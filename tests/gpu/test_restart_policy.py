@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from exporter.gpu.contract import FRESH
+from exporter.gpu.backend import FRESH
 from exporter.gpu.supervisor import RestartPolicy
 from tests.gpu.driver import LIBRARY, Driver
 from tests.gpu.exporter import QUICK, Exporter, all_ok, nvml, reasons

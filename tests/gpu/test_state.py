@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.gpu.contract import CRITICAL_XIDS
+from exporter.gpu.backend import CRITICAL_XIDS
 from exporter.gpu.families import FRONT_FAMILIES
 from exporter.gpu.state import State
 from tests.gpu.exporter import nvml, reasons

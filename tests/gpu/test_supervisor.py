@@ -7,8 +7,8 @@ from unittest.mock import patch
 
 import pytest
 
-from exporter.gpu.contract import FRESH
-from exporter.gpu.pages import Pages
+from exporter.gpu.__main__ import Pages
+from exporter.gpu.backend import FRESH
 from exporter.http.message import Request
 from tests.gpu.stage import Stage
 
@@ -177,7 +177,7 @@ def test_a_killed_worker_that_does_not_go_is_reported_to_anyone_who_waits_for_th
     stage.live(stage.workers[0], 1, "ok")
     pages = Pages(stage.state, stage.interval, stage.supervisor)
     request = Request("POST", "/-/release", "seconds=60")
-    with patch("exporter.gpu.pages.time", stage):
+    with patch("exporter.gpu.__main__.time", stage):
         later = pages(request)
         assert callable(later)
         stage.pass_time(2)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from exporter.gpu.contract import CLOCK_EVENTS
+from exporter.gpu.backend import CLOCK_EVENTS
 from tests.gpu.driver import Driver
 from tests.gpu.expected import KINDS, SUM, Values, of
 from tests.gpu.exporter import Exporter, all_ok

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.http.host_check import HostCheck
 from exporter.http.message import Answer, Request, text
+from exporter.http.routes import HostCheck
 from tests.real import Server, free_port
 
 ANSWER = text("200 OK", "ok\n")

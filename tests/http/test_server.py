@@ -14,10 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.http import connection as connection_module
-from exporter.http.connection import LONGEST_HEAD, MOST_UNHEARD
+from exporter.http import server as server_module
 from exporter.http.message import Answer, Later, Pages, Request
-from exporter.http.server import Server
+from exporter.http.server import LONGEST_HEAD, MOST_UNHEARD, Server
 
 MOST_BODY = 800
 LARGE = b"x" * 20_000_000
@@ -249,14 +248,14 @@ def test_a_client_that_goes_away_harms_no_one(port: int) -> None:
 
 
 def test_who_says_nothing_for_long_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(server_module, "IDLE_SECONDS", 0.2)
     with serving() as port, socket.create_connection(("127.0.0.1", port), timeout=10) as idle:
         assert idle.recv(1) == b""
 
 
 @pytest.mark.parametrize("begun", [b"GET /metr", b"POST / HTTP/1.1\r\nContent-Length: 700\r\n\r\nx"])
 def test_who_sends_a_byte_now_and_then_is_dropped(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
-    monkeypatch.setattr(connection_module, "REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr(server_module, "REQUEST_SECONDS", 0.3)
     with serving() as port, socket.create_connection(("127.0.0.1", port), timeout=10) as slow:
         slow.sendall(begun)
         assert any(is_gone(slow) for _ in range(100))
@@ -292,7 +291,7 @@ def test_a_page_that_fails_is_a_fault_and_the_next_one_is_there(caplog: pytest.L
 
 
 def test_answers_and_dropped_clients_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr(server_module, "REQUEST_SECONDS", 0.1)
     server = Server(("127.0.0.1", 0), page)
     client = socket.create_connection(("127.0.0.1", server.port), timeout=10)
     slow = socket.create_connection(("127.0.0.1", server.port), timeout=10)

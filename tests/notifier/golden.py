@@ -9,18 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from exporter.notifier.by_apprise import Apprise
 from exporter.notifier.channel import Robot, Secrets
-from exporter.notifier.dingtalk import DingTalk
-from exporter.notifier.feishu import Feishu
-from exporter.notifier.notification import parse
-from exporter.notifier.wecom import WeCom
+from exporter.notifier.outbox import parse
+from exporter.notifier.robots import ROBOTS
 from exporter.notifier.wording import Addresses, Card, Known, Wording
 from stepwatch.languages import catalogue
 from tests.notifier.stack import alert, payload
 
 FOLDER = Path(__file__).with_name("messages")
-ROBOTS: Mapping[str, Any] = {"feishu": Feishu, "dingtalk": DingTalk, "wecom": WeCom, "apprise": Apprise}
 HOSTILE = 'x](http://evil)<at id=all></at><@all> **b** `c`\n# "q" \u202e\ud800 & {{.}}'
 LONG = "A description that goes on and on. " * 60
 MANY = [alert("RewardDrop", f"run-{n}", severity="warning") for n in range(3)]

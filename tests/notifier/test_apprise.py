@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.notifier.by_apprise import Apprise
 from exporter.notifier.channel import Secrets
+from exporter.notifier.robots import Apprise
 from tests.notifier import golden
 from tests.real.answering import Answering
 from tests.real.mailbox import Mailbox

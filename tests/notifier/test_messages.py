@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from exporter.notifier.channel import encoded
-from exporter.notifier.notification import parse
+from exporter.notifier.outbox import parse
 from exporter.notifier.wording import Known, silenced_by
 from tests.notifier import golden
 from tests.notifier.golden import FOLDER, HOSTILE, PAYLOADS, ROBOTS, card, messages, robot, wording

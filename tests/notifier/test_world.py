@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote
 
-from exporter.notifier.notification import parse
+from exporter.notifier.outbox import parse
 from exporter.notifier.stack_client import StackClient
 from exporter.notifier.wording import NOTHING_KNOWN
 from exporter.runs.overview.models import RunId

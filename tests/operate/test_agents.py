@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from exporter.door.credentials import Credentials
+from exporter.door.agent_access import Credentials
 from stepwatch.operate.agents import agent
 from stepwatch.schema.errors import Refused
 

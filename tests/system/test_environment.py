@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter import interrupt
+from exporter import process
 from stepwatch.system import environment
 
 
@@ -17,7 +17,7 @@ from stepwatch.system import environment
 def _checkout(tmp_path: Path) -> Path:
     """A checkout whose locks ask for nothing, so that no test downloads anything."""
     checkout = tmp_path / "a checkout"
-    for module in (environment, interrupt):
+    for module in (environment, process):
         file = checkout / Path(*module.__name__.split(".")).with_suffix(".py")
         file.parent.mkdir(parents=True)
         shutil.copy(module.__file__, file)

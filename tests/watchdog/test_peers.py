@@ -14,7 +14,7 @@ import pytest
 
 from exporter.watchdog.client import Client
 from exporter.watchdog.finding import ALERTMANAGER, EXPIRY_SECONDS, Findings
-from exporter.watchdog.peers import Peer
+from exporter.watchdog.servers import Peer
 from tests.real import free_port
 from tests.real.answering import Answering
 

@@ -7,8 +7,7 @@ from functools import partial
 from math import fsum
 from typing import NamedTuple
 
-from exporter.gpu.backend import NO_LABELS, Quantity, Reading, Tier
-from exporter.gpu.contract import CLOCK_EVENTS
+from exporter.gpu.backend import CLOCK_EVENTS, NO_LABELS, Quantity, Reading, Tier
 from exporter.gpu.demo.moment import LAG_SECONDS, UPDATING, Moment, Phase, step_mean, uuid
 
 

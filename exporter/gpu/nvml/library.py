@@ -1,22 +1,39 @@
-"""NVIDIA's library, function by function, and what its error codes mean.
+"""NVIDIA's library: how a GPU is asked, function by function, and what its error codes mean.
 
 Only this module knows that wheels of ``nvidia-ml-py`` differ. A wheel names the functions of its day, and a
-driver has those of its own. What either of them lacks is an error as any other: ``FUNCTION_NOT_FOUND``.
-Numbers that wheels also name are defined in this package, since a wheel may be for another driver.
+driver has those of its own. What either of them lacks is an error as any other: ``FUNCTION_NOT_FOUND``;
+many values have a second call for it. Numbers that wheels also name are defined in this package, since a
+wheel may be for another driver.
+
+Other values have a number instead of a call of their own: many are read at once. The numbers mean the same
+to every driver, up to 250. Those above stand in ``board``.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Container, Iterator
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from math import isfinite
+from struct import Struct
+from typing import Any, NamedTuple
 
 import pynvml
 
-from exporter.gpu import contract
-from exporter.gpu.backend import BackendError, CardError, ReadError, UnsupportedError
+from exporter.gpu import backend
+from exporter.gpu.backend import (
+    NO_LABELS,
+    BackendError,
+    CardError,
+    Failure,
+    Missing,
+    ReadError,
+    Reading,
+    Tier,
+    UnsupportedError,
+)
 
 Error = pynvml.NVMLError
 """What every call raises; ``value`` is NVML's code."""
@@ -60,7 +77,7 @@ _NAMES = {
     27: "not_ready",
     28: "lost",
     29: "invalid_state",
-    UNKNOWN: contract.UNKNOWN,
+    UNKNOWN: backend.UNKNOWN,
 }
 """NVML's own words, but for 15 (GPU is lost), 28 (GPU not found) and 18 (library and driver differ)."""
 
@@ -79,7 +96,7 @@ def error_name(code: int) -> str:
     return _NAMES.get(code, f"error_{code}")
 
 
-def problem(code: int) -> ReadError:
+def error_of(code: int) -> ReadError:
     """What the error code of one reading means for the reading, the GPU, or the whole connection."""
     return _KINDS.get(code, ReadError)(error_name(code))
 
@@ -127,3 +144,226 @@ def fill(handle: Any, name: str, *arguments: Any) -> None:
 def _loaded() -> ctypes.CDLL:
     """The library that the wheel has opened: the system loads none twice."""
     return ctypes.CDLL("libnvidia-ml.so.1")
+
+
+Found = Reading | Missing | Failure
+Read = Callable[[Any], Iterable[Found]]
+"""Takes NVML's handle; raises ``library.Error`` where the driver has no answer."""
+
+Probe = Callable[[Any], float]
+"""Takes NVML's handle, returns one number; raises as ``Read`` does, and ``ReadError``."""
+
+_NO_NUMBERS = frozenset((0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF))
+"""What drivers write where they have no value."""
+
+
+class Call(NamedTuple):
+    """A call for one GPU; ``name`` is NVML's, without ``nvmlDevice``.
+
+    ``close`` ends what goes on beside the readings. It is false while the driver holds a thread of it.
+    ``forget`` releases what is kept from one reading to the next.
+    """
+
+    name: str
+    tier: Tier
+    read: Read
+    close: Callable[[], bool] = lambda: True
+    forget: Callable[[], None] = lambda: None
+
+
+def number(value: float | None, most: float = float("inf")) -> float:
+    """A number of the driver's, at most ``most``.
+
+    Raises:
+        ReadError: there cannot be such a value, "garbage".
+    """
+    if value is None or value in _NO_NUMBERS or not 0 <= value <= most:
+        raise ReadError("garbage")
+    return value
+
+
+def asked(call: str, *arguments: Any, per: float = 1, most: float = float("inf")) -> Probe:
+    """A probe of a call's number, of which ``per`` make one base unit; at most ``most`` as NVML counts."""
+    return lambda handle: number(ask(handle, call, *arguments), most) / per
+
+
+def one(
+    call: str,
+    tier: Tier,
+    metric: str,
+    labels: Mapping[str, str] = NO_LABELS,
+    *,
+    per: float = 1,
+    most: float = float("inf"),
+) -> Call:
+    """A call whose whole answer is one number, in ``asked``'s terms."""
+    ask = asked(call, per=per, most=most)
+    return Call(call, tier, lambda handle: [Reading(metric, ask(handle), labels)])
+
+
+def either(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The first where this GPU and driver have it, else the second; checked at each call."""
+
+    def ask(handle: Any) -> Any:
+        try:
+            return first(handle)
+        except Error as error:
+            if error.value not in NOT_HERE:
+                raise
+        return second(handle)
+
+    return ask
+
+
+def parts(handle: Any, call: str, metric: str, label: str, probes: Mapping[str, Probe]) -> list[Found]:
+    """A reading for each value of the label and its probe, as far as the GPU has it.
+
+    Raises:
+        library.Error: it has none of them.
+    """
+    found: list[Found] = []
+    lacking: list[Exception] = []
+    for value, probe in probes.items():
+        try:
+            found.append(Reading(metric, probe(handle), {label: value}))
+        except ReadError as problem:  # noqa: PERF203  (a failed part must not end the others)
+            found.append(Failure(f"{call}({value})", problem.code))
+        except Error as error:
+            if error.value not in NOT_HERE:
+                raise
+            found.append(Missing(f"{call}({value})", error_name(error.value)))
+            lacking.append(error)
+    if len(lacking) == len(probes):
+        raise lacking[0]
+    return found
+
+
+ALL = 0xFFFFFFFF
+"""The scope of a value that is the sum over all links."""
+
+NARROW = frozenset((1, 5, 6))
+"""Types of so few bits that a count of bytes or nanoseconds wraps within seconds."""
+
+_RECORD = Struct("=IIqqIi8s")
+"""``nvmlFieldValue_t``: number, scope, time, latency in microseconds, value type, error code, value."""
+
+_TYPES = tuple(map(Struct, "dILQqiH"))
+"""How the value is encoded, by its type. The rest of its bytes holds anything."""
+
+_NONE = (None, 0xFFFFFFFF, 2**64 - 1, 2**64 - 1, None, None, 0xFFFF)
+"""What an unsigned type holds where the driver has no value."""
+
+
+class FieldId(NamedTuple):
+    """NVML's number of a value, how many of what it counts make a base unit, and of which link it is."""
+
+    number: int
+    per: float = 1
+    scope: int = 0
+
+
+class Answer(NamedTuple):
+    """``code`` is NVML's; ``value`` is ``None`` where there is no number; ``latency`` in seconds."""
+
+    code: int
+    kind: int
+    value: float | None
+    latency: float
+
+
+class Batch:
+    """Values that are read together. For one thread: the memory is used again each time."""
+
+    def __init__(self, ids: Iterable[FieldId]) -> None:
+        # An entry that the driver leaves untouched stays an error, and no value of the last time.
+        entries = [_RECORD.pack(each.number, each.scope, 0, 0, 0, UNKNOWN, b"") for each in ids]
+        self._count = len(entries)
+        self._asked = b"".join(entries)
+        self._buffer = ctypes.create_string_buffer(len(self._asked))
+
+    def ask(self, handle: Any) -> list[Answer]:
+        """An answer for each number, in order. Raises ``library.Error`` if there is none at all."""
+        self._buffer.raw = self._asked
+        fill(handle, "GetFieldValues", self._count, self._buffer)
+        return [
+            Answer(code, kind, None if code else decode(kind, raw), max(0, micros) / 1e6)
+            for _, _, _, micros, kind, code, raw in _RECORD.iter_unpack(self._buffer.raw)
+        ]
+
+
+def decode(kind: int, raw: bytes) -> float | None:
+    """What the 8 bytes of a value hold, by its type; ``None`` if that is not a number."""
+    if kind >= len(_TYPES):
+        return None
+    (found,) = _TYPES[kind].unpack_from(raw)
+    return None if found == _NONE[kind] or not isfinite(found) else float(found)
+
+
+class Field(NamedTuple):
+    """A series: the first of its numbers that the driver answers.
+
+    What has the same ``part`` and is missing altogether is listed in one line; without a ``part`` it
+    is not listed. ``wide``: useless unless it is counted in 64 bits.
+    """
+
+    part: str
+    metric: str
+    ids: tuple[FieldId, ...]
+    labels: Mapping[str, str] = NO_LABELS
+    wide: bool = False
+
+
+class Fields:
+    """Fields of one GPU that are read together. For one thread.
+
+    ``latency``: seconds that the driver took for the slowest of them when last read.
+    """
+
+    def __init__(self, fields: Iterable[Field]) -> None:
+        self.latency = 0.0
+        self._fields = tuple(fields)
+        self._sizes = Counter(field.part for field in self._fields)
+        self._batch = Batch(each for field in self._fields for each in field.ids)
+
+    def read(self, handle: Any) -> list[Found]:
+        """What the driver says of each; one name for all of a part that is missing altogether.
+
+        Raises:
+            library.Error: it says nothing at all.
+            ReadError: the whole GPU or driver is gone.
+        """
+        answers = self._batch.ask(handle) if self._fields else []
+        self.latency = max((answer.latency for answer in answers), default=0.0)
+        rest = iter(answers)
+        pairs = [(field, _found(field, [next(rest) for _ in field.ids])) for field in self._fields]
+        lacking = Counter(field.part for field, found in pairs if isinstance(found, Missing))
+        listed: list[Found] = []
+        for field, found in pairs:
+            if not isinstance(found, Missing):
+                listed.append(found)
+            elif field.part and lacking[field.part] == self._sizes[field.part]:
+                listed.append(Missing(f"FieldValue({field.part})", found.reason))
+            elif field.part:
+                listed.append(found)
+        return listed
+
+
+def _found(field: Field, answers: Sequence[Answer]) -> Found:
+    name = f"FieldValue({' '.join((field.part or field.metric, *field.labels.values()))})"
+    for each, answer in zip(field.ids, answers, strict=True):
+        if answer.code != OK:
+            continue
+        if answer.kind >= len(_TYPES):
+            return Missing(name, "garbage")
+        if field.wide and answer.kind in NARROW:
+            return Missing(name, "wraps")
+        if answer.value is None or answer.value < 0:
+            return Failure(name, "garbage")
+        return Reading(field.metric, answer.value / each.per, field.labels)
+    problems = [error_of(answer.code) for answer in answers]
+    for problem in problems:  # what may pass goes before what the driver does not have
+        if isinstance(problem, (CardError, BackendError)):
+            raise problem
+        if not isinstance(problem, UnsupportedError):
+            return Failure(name, problem.code)
+    return Missing(name, problems[0].code)

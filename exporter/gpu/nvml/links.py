@@ -11,8 +11,7 @@ from typing import Any
 
 from exporter.gpu.backend import NO_LABELS, ReadError, Reading, Tier
 from exporter.gpu.nvml import library
-from exporter.gpu.nvml.fields import ALL, Batch, Field, FieldId, Fields
-from exporter.gpu.nvml.probes import Call, Found, asked, number, one
+from exporter.gpu.nvml.library import ALL, Batch, Call, Field, FieldId, Fields, Found, asked, number, one
 
 _COUNT = 91
 _BYTES = {

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
-from exporter.gpu.backend import CardError, Reading, Tier
-from exporter.gpu.contract import MIG_CHANGED
+from exporter.gpu.backend import MIG_CHANGED, CardError, Reading, Tier
 from exporter.gpu.nvml import board, library
-from exporter.gpu.nvml.probes import Call, Found, either
+from exporter.gpu.nvml.library import Call, Found, either
 from exporter.gpu.nvml.windows import SHARES, Window
 
 _GONE = (library.INVALID_ARGUMENT, library.NOT_FOUND)

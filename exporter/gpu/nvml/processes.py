@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from exporter.gpu.backend import Extras, Failure, Reading, Tier
 from exporter.gpu.nvml import library
-from exporter.gpu.nvml.probes import Call, Found, either, parts
-from exporter.gpu.nvml.thermal import Version
+from exporter.gpu.nvml.board import DriverVersion
+from exporter.gpu.nvml.library import Call, Found, either, parts
 from exporter.gpu.nvml.windows import Mark
-from exporter.pid_namespace import pid_namespace
+from exporter.process import pid_namespace
 
 _CONTAINER = re.compile(r"[/:-]([0-9a-f]{12})[0-9a-f]{52}(?:\.scope)?(?:/|$)", re.MULTILINE)
 """Docker, podman, containerd and CRI-O name a cgroup after the container, some with words before it."""
@@ -167,7 +167,7 @@ def _samples(handle: Any, since: int) -> list[tuple[int, Any]]:
     return [(sample.timeStamp, sample) for sample in found]
 
 
-def calls(extras: Extras, driver: Version) -> tuple[Call, ...]:
+def calls(extras: Extras, driver: DriverVersion) -> tuple[Call, ...]:
     """They remember which processes were there."""
     version = "_v2" if _WIDE[0] <= driver < _WIDE[1] else ""
     processes = Processes(extras.processes, Proc(extras.proc), version)

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from exporter.gpu.backend import NO_LABELS, Failure, Missing, ReadError, Reading, Tier
 from exporter.gpu.nvml import library
-from exporter.gpu.nvml.fields import decode
-from exporter.gpu.nvml.probes import Call, Found, number
+from exporter.gpu.nvml.library import Call, Found, decode, number
 
 LEAST_SECONDS = 0.1
 """Between two samples; the driver gives no values for less."""

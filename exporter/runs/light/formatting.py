@@ -6,7 +6,7 @@ import math
 import time
 from urllib.parse import quote, urlencode, urlsplit
 
-from exporter.drawing import axis
+from exporter.drawing import chart
 from exporter.runs.overview.models import Firing
 
 NOTHING = "-"
@@ -20,7 +20,7 @@ def value(number: float | None, unit: str = "short") -> str:
     if number is None:
         return NOTHING
     if math.isfinite(number):
-        return axis.written(number, unit)
+        return chart.format_number(number, unit)
     if math.isnan(number):
         return "NaN"
     return "Inf" if number > 0 else "-Inf"

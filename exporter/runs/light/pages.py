@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from exporter.drawing import pages, svg
+from exporter.drawing import html
 from exporter.drawing.chart import Chart, rank, thinned
 from exporter.runs.light import formatting
 from exporter.runs.light.verdicts import NOTE_CHARACTERS, WORDS, Verdict
@@ -62,15 +62,15 @@ class Pages:
     """Makes pages. ``watched`` are the folders in which runs are searched."""
 
     def __init__(self, watched: Sequence[str]) -> None:
-        self._environment = pages.environment(TEMPLATES)
+        self._environment = html.environment(TEMPLATES)
         self._environment.globals |= {
             "formatting": formatting,
-            "count": pages.plural,
+            "count": html.plural,
             "gauge": gauge,
             "detailed": detailed,
             "named": named,
             "description": lambda alert: _OTHERS.sub("", alert.description),
-            "look": svg.severity_class,
+            "look": html.severity_class,
             "watched": watched,
             "seconds": SECONDS,
         }
@@ -93,7 +93,7 @@ class Pages:
             "runs",
             "./",
             runs=runs,
-            counted=pages.counts("run", kinds),
+            counted=html.run_counts(kinds),
             notifies=overview.notifies,
             others=overview.others(),
             actions=[action for action in overview.actions if action.open],

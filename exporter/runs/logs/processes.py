@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from exporter.pid_namespace import pid_namespace
+from exporter.process import pid_namespace
 from exporter.runs.model.run_source import GONE_SECONDS, Place
 
 

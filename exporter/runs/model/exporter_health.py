@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from exporter import __version__
-from exporter.http import process
-from exporter.http.exposition import Metric, Sample, by_label, own
+from exporter.http.exposition import Metric, Sample, by_label, own, process_metrics
 from exporter.runs.stats.catalogue import STATES
 
 LOOK_SECONDS = 60.0
@@ -114,4 +113,4 @@ class Health:
         yield own("last_poll_timestamp_seconds", "When the logs were last checked.", self.polled)
         for samples in self.others:
             yield from samples()
-        yield from process.samples()
+        yield from process_metrics()

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from exporter.drawing import axis
+from exporter.drawing import chart
 from exporter.drawing.chart import rank
 from exporter.runs.overview.models import Firing, Health, Range, RunId, RunSummary, State
 from exporter.runs.overview.panels import RUN, Limit, Line, Panel, Panels, Query
@@ -184,7 +184,7 @@ def _diagnosis(
     if worst:
         limit, at, since = worst
         side = "above" if limit.side == "high" else "below"
-        judged, bound = (axis.written(each, read.panel.unit) for each in (read.judged or 0.0, at))
+        judged, bound = (chart.format_number(each, read.panel.unit) for each in (read.judged or 0.0, at))
         begun = "" if since is None else f" since step {since}"
         return f"Smoothed {judged}, {side} {bound}, the limit of {limit.name}{begun}. {advice}"
     if bounds:

@@ -19,8 +19,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from exporter.config_file import ConfigFile
 from exporter.http.exposition import escape
+from exporter.options import ConfigFile
 from exporter.runs.model.history import DRAWN
 from exporter.runs.overview.models import RunId
 from exporter.runs.remote.web import Poller

@@ -8,11 +8,10 @@ from pathlib import Path
 from threading import Condition
 
 from exporter.gpu.backend import OK, PROFILES, Backend, Extras
-from exporter.gpu.dcgm import DcgmWriter
 from exporter.gpu.demo import Demo
-from exporter.gpu.reader import Reader
+from exporter.gpu.families import DcgmWriter
 from exporter.gpu.state import State
-from exporter.gpu.worker import message
+from exporter.gpu.worker import Reader, message
 
 FOLDER = Path(__file__).parent
 SEED = 7

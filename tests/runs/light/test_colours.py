@@ -12,7 +12,7 @@ from itertools import combinations
 
 import pytest
 
-from exporter.drawing.pages import environment
+from exporter.drawing.html import environment
 from exporter.runs.light.pages import TEMPLATES
 
 STYLE = environment(TEMPLATES).get_template("style.css.j2").render()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.pid_namespace import pid_namespace
+from exporter.process import pid_namespace
 from exporter.runs.logs.processes import MOST_PROCESSES, GPUProcesses, RunGPUs
 from tests.runs.conftest import Watched
 from tests.runs.fake_proc import pretend
@@ -281,7 +281,7 @@ def test_processes_are_not_served_where_their_namespace_is_not_known(machine: Ma
 
 
 def test_one_namespace_has_one_name_and_two_have_two(tmp_path: Path) -> None:
-    code = "from exporter.pid_namespace import pid_namespace as name; print(name())"
+    code = "from exporter.process import pid_namespace as name; print(name())"
     inside = subprocess.run(
         [sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True
     ).stdout.strip()

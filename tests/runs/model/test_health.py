@@ -8,7 +8,7 @@ import time
 import pytest
 
 from exporter import __version__
-from exporter.http import process
+from exporter.http import exposition
 from exporter.runs.model.exporter_health import LOOK_SECONDS, Health
 from exporter.runs.serve.metrics import page
 from tests.runs.scrape import Scrape
@@ -56,7 +56,7 @@ def test_the_process_metrics_are_those_of_this_process() -> None:
 def test_where_there_is_not_a_proc_the_page_says_nothing_about_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(process, "STATM", "/nowhere/statm")
+    monkeypatch.setattr(exposition, "STATM", "/nowhere/statm")
     found = scrape(Health())
 
     assert found.value("process_resident_memory_bytes") is None

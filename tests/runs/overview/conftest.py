@@ -9,7 +9,7 @@ from tempfile import NamedTemporaryFile
 
 import pytest
 
-from exporter.config_file import ConfigFile
+from exporter.options import ConfigFile
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.overview.panels import Limit, Panels, Query, read
 from exporter.runs.signals.record import Record

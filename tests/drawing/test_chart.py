@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from exporter.drawing import axis
+from exporter.drawing import chart
 from exporter.drawing.chart import MOST_POINTS, Curve, curve, thinned
 
 
@@ -50,7 +50,7 @@ def test_what_is_not_finite_or_nearly_so_is_not_drawn() -> None:
     ],
 )
 def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None:
-    assert axis.ticks(low, high, 3) == expected
+    assert chart.round_multiples(low, high, 3) == expected
 
 
 @pytest.mark.parametrize(
@@ -58,12 +58,18 @@ def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None
     [(5, 5, [5]), (1, 6, [1, 2, 3, 4, 5, 6]), (101, 435, [200, 300, 400]), (1, 10, [2, 4, 6, 8, 10])],
 )
 def test_steps_are_whole(first: int, last: int, expected: list[int]) -> None:
-    assert axis.steps(first, last, 3) == expected
+    assert chart.round_steps(first, last, 3) == expected
 
 
 def test_bytes_are_round_in_the_unit_that_is_written() -> None:
-    ticks = axis.values(0, 90 * 2**30, "bytes", 3)
-    assert [axis.written(tick, "bytes") for tick in ticks] == ["0 B", "20 GiB", "40 GiB", "60 GiB", "80 GiB"]
+    ticks = chart.round_values(0, 90 * 2**30, "bytes", 3)
+    assert [chart.format_number(tick, "bytes") for tick in ticks] == [
+        "0 B",
+        "20 GiB",
+        "40 GiB",
+        "60 GiB",
+        "80 GiB",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +85,7 @@ def test_bytes_are_round_in_the_unit_that_is_written() -> None:
     ],
 )
 def test_numbers_are_written_as_people_do(value: float, unit: str, expected: str) -> None:
-    assert axis.written(value, unit) == expected
+    assert chart.format_number(value, unit) == expected
 
 
 def test_thinning_again_keeps_what_stands_out_and_where_the_curve_is_broken() -> None:

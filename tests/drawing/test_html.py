@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from exporter.drawing import svg
+from exporter.drawing import html
 from exporter.drawing.chart import Chart, Curve
 
 
 def drawn(*pieces: tuple[tuple[int, float], ...]) -> list[tuple[str, str]]:
     """The class and the path of each line of a curve with these pieces."""
     last = max(step for piece in pieces for step, _ in piece)
-    picture = svg.draw(Chart("Reward", "", "short", None, None, 1, last, (Curve("reward", pieces),), (), ()))
+    picture = html.draw(Chart("Reward", "", "short", None, None, 1, last, (Curve("reward", pieces),), (), ()))
     return re.findall(r'<path class="(curve.*?)" d="(.*?)"/>', picture)
 
 

@@ -1,73 +1,49 @@
-"""A chart as SVG: curves over training steps, limits dashed, the spans of alerts shaded.
+"""Charts as HTML: an SVG with its legend, and the templates of the pages that show them.
 
-Colours are left to the page: an element says what it is by its class.
+Colours are left to the page: an element says what it is by its class. Everything that pages show is escaped,
+and what is missing is an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
-from exporter.drawing import axis
-from exporter.drawing.chart import SEVERITIES, Chart, Curve, rank
+import jinja2
+from markupsafe import Markup
 
-WIDTH, HEIGHT = 720, 320
-LEFT, RIGHT, TOP, BOTTOM = 104, 684, 16, 280
-"""Where the curves are, in units of the picture. A phone shows some two of these in a pixel."""
+from exporter.drawing.chart import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    SEVERITIES,
+    TOP,
+    WIDTH,
+    Band,
+    Chart,
+    Curve,
+    Scale,
+    by_alert,
+    format_number,
+    rank,
+    round_steps,
+    round_values,
+    scale,
+)
+from exporter.installation import adapt
 
 LEAST_SPAN = 4
 """How wide an alert of one step is shaded, that it can be seen."""
-
-BEYOND = 1.0
-"""How far beyond the curves a limit may lie to be drawn, in heights of the curves: else they were flat."""
 
 _COLOURS = 6
 """The page has so many for curves."""
 
 _DASHES = 4
 """And so many patterns of dashes for limits."""
-
-
-@dataclass(frozen=True)
-class Scale:
-    """From steps and values to places in the picture."""
-
-    first: float
-    last: float
-    low: float
-    high: float
-
-    def x(self, step: float) -> int:
-        return round(LEFT + (step - self.first) / (self.last - self.first) * (RIGHT - LEFT))
-
-    def y(self, value: float) -> int:
-        return round(BOTTOM - (value - self.low) / (self.high - self.low) * (BOTTOM - TOP))
-
-    def shows(self, value: float) -> bool:
-        return self.low <= value <= self.high
-
-
-def scale(chart: Chart) -> Scale:
-    """Return the part of the plane that holds all curves, and each limit that is not far off."""
-    low, high = _spread([value for curve in chart.curves for value in curve.values], chart)
-    reach = BEYOND * (high - low)
-    limits = (value for limit in chart.limits for value in limit.values)
-    near = [value for value in limits if low - reach <= value <= high + reach]
-    low, high = min([low, *near]), max([high, *near])
-    alone = 0.5 * (chart.first == chart.last)
-    return Scale(chart.first - alone, chart.last + alone, low, high)
-
-
-def _spread(values: list[float], chart: Chart) -> tuple[float, float]:
-    """Return lowest and highest, with some air where the panel sets no end."""
-    low, high = min(values), max(values)
-    air = 0.05 * (high - low) or 0.5 * abs(high) or 1
-    return (
-        low - air if chart.low is None else min(chart.low, low),
-        high + air if chart.high is None else max(chart.high, high),
-    )
 
 
 def curve_class(number: int) -> str:
@@ -121,15 +97,15 @@ def _marks(chart: Chart, at: Scale) -> Iterator[str]:
 
 
 def _grid(chart: Chart, at: Scale) -> Iterator[str]:
-    for value in axis.values(at.low, at.high, chart.unit, 3):
+    for value in round_values(at.low, at.high, chart.unit, 3):
         y = at.y(value)
-        text = escape(axis.written(value, chart.unit))
+        text = escape(format_number(value, chart.unit))
         yield f'<path class="grid" d="M{LEFT} {y}H{RIGHT}"/>'
         yield f'<text x="{LEFT - 8}" y="{y + 8}" text-anchor="end">{text}</text>'
-    for step in axis.steps(chart.first, chart.last, 3):
+    for step in round_steps(chart.first, chart.last, 3):
         x = at.x(step)
         yield f'<path class="grid" d="M{x} {BOTTOM}v8"/>'
-        yield f'<text x="{x}" y="{HEIGHT - 6}" text-anchor="middle">{escape(axis.written(step))}</text>'
+        yield f'<text x="{x}" y="{HEIGHT - 6}" text-anchor="middle">{escape(format_number(step))}</text>'
 
 
 def _line(curve: Curve, name: str, at: Scale) -> str:
@@ -162,3 +138,76 @@ def _path(points: list[tuple[int, int]]) -> str:
         path += f"l{next_x - x} {next_y - y}"
         x, y = next_x, next_y
     return path
+
+
+MOST_SPANS = 3
+
+TEMPLATES = Path(__file__).with_name("templates")
+
+
+class Entry(NamedTuple):
+    """Words, and the class of the line or span that they are about."""
+
+    look: str
+    words: str
+
+
+def legend(chart: Chart) -> Iterator[Entry]:
+    """Yield first the curves, then the limits with their values at the end, then the alerts."""
+    for number, curve in enumerate(chart.curves):
+        yield Entry(curve_class(number), curve.name)
+    at = scale(chart)
+    for number, limit in enumerate(chart.limits):
+        name = f"limit of {limit.name}" if limit.name else "limit"
+        value = format_number(limit.values[-1], chart.unit)
+        place = "" if any(map(at.shows, limit.values)) else ", off the chart"
+        yield Entry(limit_class(number, limit), f"{name}: {value}{place} ({limit.severity})")
+    for mark in chart.marks:
+        if chart.first <= mark.step <= chart.last:
+            yield Entry("happened", f"step {mark.step}: {mark.words}")
+    for times in by_alert(chart.bands):
+        first = times[0]
+        words = f"{first.alert}, {first.severity}: {spans(times)}"
+        yield Entry(f"band {severity_class(first.severity)}", words)
+
+
+def spans(times: Sequence[Band]) -> str:
+    """Return from which steps to which an alert lasted, in words."""
+    shown = [f"{band.first_step} to {band.last_step}" for band in times[:MOST_SPANS]]
+    more = len(times) - len(shown)
+    return f"steps {', '.join(shown)}" + (f" and {more} times more" if more else "")
+
+
+def plural(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 run``, ``2 runs``."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def run_counts(kinds: Mapping[str, int]) -> str:
+    """Return how many runs there are of each kind, without zeros: ``3 runs: 1 critical, 2 fine.``."""
+    parts = [f"{number} {kind}" for kind, number in kinds.items() if number]
+    return f"{plural(sum(kinds.values()), 'run')}: {', '.join(parts)}."
+
+
+class _Loader(jinja2.FileSystemLoader):
+    """Reads templates with the commands that they name as they are called here."""
+
+    def get_source(
+        self, environment: jinja2.Environment, template: str
+    ) -> tuple[str, str, Callable[[], bool]]:
+        source, path, current = super().get_source(environment, template)
+        return adapt(source), path, current
+
+
+def environment(folder: Path) -> jinja2.Environment:
+    """Return templates of a folder, which may use those of charts as well: ``chart.html.j2``, ``*.css``."""
+    made = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=_Loader([folder, TEMPLATES]),
+    )
+    made.globals["draw"] = lambda chart: Markup(draw(chart))  # noqa: S704  (it escapes what it is given)
+    made.globals["legend"] = legend
+    return made
