@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from stepwatch.programs.programs import Program
 from stepwatch.schema.errors import Refused
-from stepwatch.system import http_client, ports
+from stepwatch.system import http_client, processes
 from stepwatch.system.files import last_lines
 
 START = 1_700_006_400
@@ -168,7 +168,7 @@ def _load(tool: Program, samples: Iterable[Path], folder: Path) -> None:
 
 @contextmanager
 def _running(server: Program, folder: Path) -> Iterator[str]:
-    address = f"127.0.0.1:{ports.free('127.0.0.1')}"
+    address = f"127.0.0.1:{processes.free_port('127.0.0.1')}"
     (folder / "prometheus.yml").write_text("global: {}\n")
     command = [
         *server.options,

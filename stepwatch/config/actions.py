@@ -12,11 +12,11 @@ from stepwatch.alerts.catalogue import TABLE
 from stepwatch.schema.errors import NOTHING, Fault, Faults
 from stepwatch.schema.names import RunGlob
 from stepwatch.schema.path_types import FolderOrGlob, ServerUrl
-from stepwatch.schema.quantities import Duration
 from stepwatch.schema.scalars import (
     ActionCount,
     ActionStep,
     CheckpointSignal,
+    Duration,
     PositiveSpan,
     SentSeverity,
     Span,

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, model_validator
 from exporter.door.credentials import NODE_NAME
 from stepwatch.schema.errors import NOTHING, Fault
 from stepwatch.schema.path_types import KeyFile, ListenAddress, SecretFile, ServerUrl, TrustFile
-from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import Duration
 from stepwatch.schema.section import Checked, Section, default
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from stepwatch.launch.policy import RetryPolicy
 from stepwatch.schema.errors import NOTHING, Fault, Faults, KeyPath, Refused, quoted, spell
 from stepwatch.schema.names import fits
 from stepwatch.schema.path_types import Link, ListenAddress, Page
-from stepwatch.schema.quantities import Duration, Size
 from stepwatch.schema.scalars import (
+    Duration,
     Interval,
     Language,
     LogFormat,
@@ -36,6 +36,7 @@ from stepwatch.schema.scalars import (
     Port,
     PositiveSpan,
     RulesPlace,
+    Size,
     StorageSize,
     instead,
     one_of,

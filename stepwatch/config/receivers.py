@@ -26,8 +26,7 @@ from stepwatch.config.passed import KINDS, Passed, block
 from stepwatch.schema.errors import NOTHING, Fault, quoted
 from stepwatch.schema.names import LabelValue, ReceiverName, RunGlob, alternation
 from stepwatch.schema.path_types import PeerUrl, SecretFile, TrustFile
-from stepwatch.schema.quantities import Duration
-from stepwatch.schema.scalars import TOPICS, PositiveSpan, SentSeverity, Span, Switch, Topic
+from stepwatch.schema.scalars import TOPICS, Duration, PositiveSpan, SentSeverity, Span, Switch, Topic
 from stepwatch.schema.section import Checked, Section, default, needed
 
 SHORT_FORMS = ("webhook", "mail", "slack", "feishu", "dingtalk", "wecom", "apprise")

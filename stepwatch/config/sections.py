@@ -22,9 +22,9 @@ from stepwatch.schema.path_types import (
     Target,
     TargetFiles,
 )
-from stepwatch.schema.quantities import Duration
 from stepwatch.schema.scalars import (
     CheckpointCount,
+    Duration,
     GpuCount,
     Interval,
     PositiveSpan,

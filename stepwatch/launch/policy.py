@@ -11,8 +11,7 @@ from pydantic import AfterValidator, model_validator
 from stepwatch.launch.failures import CLASSES
 from stepwatch.schema.errors import NOTHING, Fault
 from stepwatch.schema.names import ReceiverName, to_re2
-from stepwatch.schema.quantities import Duration
-from stepwatch.schema.scalars import PositiveSpan, instead, one_of
+from stepwatch.schema.scalars import Duration, PositiveSpan, instead, one_of
 from stepwatch.schema.section import Checked, Section, default, needed
 
 Action = Literal["retry", "stop"]

@@ -18,7 +18,7 @@ from stepwatch.config.reference import scalar
 from stepwatch.render.layout import RESOURCES
 from stepwatch.schema.errors import KeyPath, spell
 from stepwatch.schema.names import fits
-from stepwatch.schema.quantities import Duration, Size
+from stepwatch.schema.scalars import Duration, Size
 from stepwatch.schema.section import Block
 from stepwatch.services import runs
 from stepwatch.system import http_client

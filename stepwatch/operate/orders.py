@@ -15,7 +15,7 @@ from exporter.gpu.contract import LONGEST_RELEASE_SECONDS
 from exporter.runs.serve.endpoints import unknown
 from stepwatch.config import load
 from stepwatch.schema.errors import Refused
-from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import Duration
 from stepwatch.services import runs
 from stepwatch.system import http_client
 from stepwatch.system.terminal import Say

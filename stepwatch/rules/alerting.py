@@ -18,7 +18,7 @@ from stepwatch.languages import ENGLISH, Catalogue, catalogue
 from stepwatch.rules import messages
 from stepwatch.rules.limits import ON, SEVERITIES, Limits, override
 from stepwatch.rules.runbook import Entry
-from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import Duration
 
 _KEY = re.compile(r"<(\w+)>")
 _MATCHER = "\0"

@@ -16,7 +16,7 @@ from stepwatch.alerts.model.runs import last, metric
 from stepwatch.config.alerts import Override
 from stepwatch.config.models import Config
 from stepwatch.schema.names import to_re2
-from stepwatch.schema.quantities import Duration, Size
+from stepwatch.schema.scalars import Duration, Size
 from stepwatch.schema.section import Block
 
 SEVERITIES = ("info", "warning", "critical")

@@ -21,7 +21,7 @@ from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
 from stepwatch.languages import Catalogue, catalogue
 from stepwatch.launch.failures import CLASSES
-from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import Duration
 
 PASSED = "rl_limit_passed"
 """The limit of the first condition that holds, with what was measured and its baseline (label ``basis``)."""

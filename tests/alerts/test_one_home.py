@@ -26,7 +26,7 @@ from stepwatch.render.generator import render_all
 from stepwatch.render.panels import FILE
 from stepwatch.rules import lines
 from stepwatch.rules.alerting import rules
-from stepwatch.schema.quantities import Duration, Size
+from stepwatch.schema.scalars import Duration, Size
 from stepwatch.schema.section import Section
 from stepwatch.system.environment import CHECKOUT
 from tests.alerts import runbook

@@ -18,7 +18,7 @@ from stepwatch.deploy.native import stack as parts
 from stepwatch.deploy.native import supervisord
 from stepwatch.deploy.native.state import StackError, State
 from stepwatch.services import startup
-from stepwatch.system import ports, processes
+from stepwatch.system import processes
 from tests.native.conftest import StandInStack
 from tests.real import free_port
 from tests.real.waiting import eventually, in_time
@@ -85,7 +85,7 @@ def test_down_leaves_no_process_and_no_socket_but_keeps_data_and_logs(stack: Sta
     assert processes.marked(stack.place.mark) == []
     assert sorted(path.name for path in stack.place.folder.iterdir()) == ["data", "discovered", "logs"]
     assert part.web
-    assert not ports.taken("127.0.0.1", part.web.ports["one"])
+    assert not processes.port_taken("127.0.0.1", part.web.ports["one"])
 
 
 def test_down_is_safe_when_nothing_runs(stack: StandInStack) -> None:

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepwatch.programs import download, packages, releases
+from stepwatch.programs import packages, releases
 from stepwatch.programs.releases import Release, ReleaseError
 from tests.mirror import Mirror, standin, stem, tarball
 from tests.real import free_port
@@ -199,7 +199,7 @@ def test_a_name_service_that_does_not_answer_is_not_waited_for(
 ) -> None:
     answered = threading.Event()
     monkeypatch.setattr(releases, "_ANSWER_SECONDS", 0.2)
-    monkeypatch.setattr(download, "_text", lambda *_: answered.wait(HANG_SECONDS) and "")
+    monkeypatch.setattr(releases, "_text", lambda *_: answered.wait(HANG_SECONDS) and "")
     begun = time.monotonic()
 
     assert "cannot be reached (no answer within 0.2 s)" in refusal().problem
@@ -253,8 +253,8 @@ def test_a_machine_without_a_release_is_reported(mirror: Mirror, monkeypatch: py
 
 
 def test_a_long_download_reports_how_far_it_is(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "_NEWS_SECONDS", 0)
-    monkeypatch.setattr(download, "_BLOCK", 1000)
+    monkeypatch.setattr(releases, "_NEWS_SECONDS", 0)
+    monkeypatch.setattr(releases, "_BLOCK", 1000)
     mirror.publish("prometheus", "3.13.2", tarball(TOP, PROGRAMS))
 
     assert "  0 of 0 MB" in obtained()[1]

@@ -21,7 +21,7 @@ from stepwatch.services import demo as demo_alerts
 from stepwatch.services.runs import folder_remark, make_folder
 from stepwatch.services.settings import reload
 from stepwatch.services.startup import Look
-from stepwatch.system import ports
+from stepwatch.system import processes
 from stepwatch.system.environment import CHECKOUT
 from stepwatch.system.terminal import Say, table
 
@@ -230,7 +230,7 @@ def _require_folder(folder: Path) -> Path:
 
 
 def _require_ports(config: Config) -> None:
-    def may_be_docker(owner: ports.Owner | None) -> bool:
+    def may_be_docker(owner: processes.Owner | None) -> bool:
         """Docker's own processes are root's: to other users they are not shown."""
         return owner is None or "docker" in owner.command
 
@@ -239,7 +239,7 @@ def _require_ports(config: Config) -> None:
         **({"agents": config.agents.listen} if config.is_hub else {}),
     }
     problems = [
-        ports.conflict(part, address, getattr(config.ports, part), may_be_docker)
+        processes.port_conflict(part, address, getattr(config.ports, part), may_be_docker)
         for part, address in listening.items()
     ]
     if found := list(filter(None, problems)):

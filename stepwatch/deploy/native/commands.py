@@ -21,7 +21,7 @@ from stepwatch.render.generator import generate
 from stepwatch.services import agent
 from stepwatch.services import demo as demo_alerts
 from stepwatch.services.runs import folder_remark, make_folder
-from stepwatch.system import files, http_client, ports, processes
+from stepwatch.system import files, http_client, processes
 from stepwatch.system.terminal import Say, table
 
 SIMULATIONS = ("demo", "gpu")
@@ -261,9 +261,9 @@ def node_exporter() -> Path | None:
 
 def serves_already(config: Config, place: State) -> bool:
     """Whether a node_exporter that is not ours, as the distribution's service, answers on its port."""
-    if not ports.taken(config.listen, config.ports.node):
+    if not processes.port_taken(config.listen, config.ports.node):
         return False
-    owner = ports.owner(config.ports.node)
+    owner = processes.port_owner(config.ports.node)
     if owner and processes.belongs(owner.pid, place.mark):
         return False
     # It waits five seconds itself for a file system that hangs.

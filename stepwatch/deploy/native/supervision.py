@@ -11,7 +11,7 @@ from stepwatch.services import damage, startup
 from stepwatch.services.damage import Damage
 from stepwatch.services.settings import Settings, loaded, wait_loaded
 from stepwatch.services.startup import Look
-from stepwatch.system import http_client, ports, processes
+from stepwatch.system import http_client, processes
 from stepwatch.system.files import last_lines
 from stepwatch.system.terminal import Say
 
@@ -83,12 +83,14 @@ def require_ports(parts: Iterable[Part], place: State) -> None:
         StackError: names each such port and its owner.
     """
 
-    def ours(owner: ports.Owner | None) -> bool:
+    def ours(owner: processes.Owner | None) -> bool:
         return owner is not None and processes.belongs(owner.pid, place.mark)
 
     webs = [part.web for part in parts if part.web]
     problems = [
-        ports.conflict(key, web.listen, port, ours) for web in webs for key, port in web.ports.items()
+        processes.port_conflict(key, web.listen, port, ours)
+        for web in webs
+        for key, port in web.ports.items()
     ]
     if found := list(filter(None, problems)):
         raise StackError("\n".join(found))
