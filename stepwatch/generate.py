@@ -17,7 +17,7 @@ from stepwatch.schema.errors import Refused
 from stepwatch.system.environment import CHECKOUT
 
 if TYPE_CHECKING:
-    from stepwatch.deploy.container_targets.targets import Found
+    from stepwatch.deploy.container_targets import Found
 
 DONE, STALE, REFUSED = 0, 1, 2
 LEFT_OUT = 1
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         if options.discover:
-            from stepwatch.deploy.container_targets.command import discover  # noqa: PLC0415  (a client of Docker: rendering needs none)
+            from stepwatch.deploy.container_targets import discover  # noqa: PLC0415  (a client of Docker: rendering needs none)
 
             return _report_found(*discover(State.chosen(STATE)))
         if options.check:

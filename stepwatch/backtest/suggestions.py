@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from stepwatch.backtest.rules import Rule, catalogue
-from stepwatch.backtest.server import Prometheus, Tick, side_by_side
+from stepwatch.backtest.judge import Rule, catalogue
+from stepwatch.backtest.replay import Prometheus, Tick, side_by_side
 from stepwatch.config import Config
 from stepwatch.schema.section import Section
 

@@ -10,7 +10,6 @@ from pydantic import Field, model_validator
 from exporter.actions.policy import CHECKPOINT, DISRUPTIVE
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.schema.errors import NOTHING, Fault, Faults
-from stepwatch.schema.names import RunGlob
 from stepwatch.schema.path_types import FolderOrGlob, ServerUrl
 from stepwatch.schema.scalars import (
     ActionCount,
@@ -18,6 +17,7 @@ from stepwatch.schema.scalars import (
     CheckpointSignal,
     Duration,
     PositiveSpan,
+    RunGlob,
     SentSeverity,
     Span,
     Switch,

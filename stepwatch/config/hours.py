@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from pydantic import field_validator
 
 from stepwatch.schema.errors import Fault
-from stepwatch.schema.names import ReceiverName
+from stepwatch.schema.scalars import ReceiverName
 from stepwatch.schema.section import Checked, Section, default, needed
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")

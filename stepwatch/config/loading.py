@@ -13,8 +13,7 @@ from pydantic import ValidationError
 
 from exporter import secret_shapes
 from stepwatch.config import reference
-from stepwatch.config.alerts import DEMO
-from stepwatch.config.models import Config
+from stepwatch.config.models import DEMO, Config
 from stepwatch.config.yaml_document import UNREADABLE, Document, parse
 from stepwatch.schema.errors import NOTHING, ConfigError, Fault, KeyPath, Problem, SecretFault, named, refusal
 

@@ -10,7 +10,6 @@ from exporter.runs.model.run import Options
 from stepwatch.config import load
 from stepwatch.config.deployment import OnThisMachine
 from stepwatch.deploy.native.state import State
-from stepwatch.operate.watched import paths
 from stepwatch.render import exporters, generator
 from stepwatch.render.layout import RESOURCES
 from stepwatch.schema.errors import Refused
@@ -39,7 +38,7 @@ def evidence(config: Path, run: str, out: Path | None, place: State, say: Say) -
     settings = load(config)
     where = exporters.evidence(settings, OnThisMachine(settings))
     sources = Sources(
-        paths(settings, None, place, say),
+        place.log_folders(settings.runs.path, say),
         where["exporter"],
         where["prometheus"],
         where["alertmanager"],

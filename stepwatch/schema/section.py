@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, model_v
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_plain_validator_function, with_info_plain_validator_function
 
-from stepwatch.schema.errors import Fault, Faults, quoted
+from stepwatch.schema.errors import NOTHING, Fault, Faults, quoted
 
 
 class Checked:
@@ -66,6 +66,23 @@ def boolean(value: Any) -> bool:
     if isinstance(value, bool):
         return value
     raise Fault("is not a boolean", expected="true or false", fix="write true or false without quotes")
+
+
+def require_both(section: Section, keys: tuple[str, str], expected: str = "both, or neither") -> None:
+    """Check that a section has two keys that belong together, or neither.
+
+    Raises:
+        Fault: It has only one.
+    """
+    lacking = [key for key in keys if getattr(section, key) is None]
+    if len(lacking) == 1:
+        (lacks,), (has,) = lacking, (key for key in keys if key not in lacking)
+        raise Fault(
+            f"has {has} without {lacks}",
+            value=NOTHING,
+            expected=expected,
+            fix=f"add {lacks}, or delete {has}",
+        )
 
 
 class Level(Section):

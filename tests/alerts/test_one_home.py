@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from stepwatch.alerts.catalogue import BLOCKS, TABLE
 from stepwatch.alerts.model import expression
 from stepwatch.alerts.model.alert import NOTHING, Alert, Condition
-from stepwatch.backtest.rules import catalogue
+from stepwatch.backtest.judge import catalogue
 from stepwatch.config import Config
 from stepwatch.config.deployment import InContainers
 from stepwatch.config.reference import keys, scalar

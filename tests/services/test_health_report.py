@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from stepwatch.deploy.compose import engine, status
+from stepwatch.deploy import engine
+from stepwatch.deploy.compose import status
 from stepwatch.schema.errors import Refused
 from stepwatch.services import health_report
 from stepwatch.services.health_report import HealthReport, firing
-from stepwatch.services.runs import folder_remark, make_folder
+from stepwatch.services.lifecycle import folder_remark, make_folder
 from stepwatch.system import http_client
 from stepwatch.system.environment import CHECKOUT
 from tests.real import free_port

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stepwatch.programs import programs, releases
-from stepwatch.programs.packages import tools_folder
+from stepwatch.system import programs, releases
 from stepwatch.system.environment import CHECKOUT
+from stepwatch.system.releases import tools_folder
 from tests.mirror import ARCHITECTURE, Mirror, standin, stem, tarball
 from tests.real import build, free_port, tools
 

@@ -23,7 +23,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from stepwatch.programs.packages import keep, tools_folder
 from stepwatch.system.terminal import Say
 
 VARIABLE = "STEPWATCH_RELEASES"
@@ -95,6 +94,22 @@ class Release:
         return self.file.format(machine=platform.machine()) if self.file else f"{stem}.tar.gz"
 
 
+def tools_folder() -> Path:
+    """Where unpacked and built programs are kept, one folder ``<tool>-<version>`` each."""
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "stepwatch" / "tools"
+
+
+def keep(made: Path, place: Path) -> Path:
+    """Move a folder to its place among the tools, unless another process was faster."""
+    try:
+        return made.rename(place)
+    except OSError:
+        if not place.is_dir():
+            raise
+        return place
+
+
 def kept(release: Release) -> Path | None:
     """The folder of a release that was downloaded before, if it was."""
     try:
@@ -124,7 +139,7 @@ def obtain(release: Release, say: Say) -> Path:
         ) from None
 
 
-def unpack(archive: Path, folder: Path, top: str) -> None:
+def unpack_archive(archive: Path, folder: Path, top: str) -> None:
     """Unpack a .tar.gz of plain files, all of them below one folder.
 
     Args:
@@ -205,7 +220,7 @@ def _unpack(file: Path, release: Release) -> None:
         file.rename(folder / release.name).chmod(0o755)
         return
     try:
-        unpack(file, file.parent, release.stem)
+        unpack_archive(file, file.parent, release.stem)
     except ArchiveError as problem:
         fix = f"do not use it; name another mirror in {VARIABLE}"
         raise ReleaseError(f"{file.name}: {problem}", fix) from None
