@@ -23,7 +23,7 @@ from stepwatch.checkpoints import best
 from stepwatch.checkpoints.best import VALIDATION, BestFolder, Busy, Kept, NotKept
 from stepwatch.checkpoints.layouts import Checkpoint
 from stepwatch.checkpoints.watcher import Order, end_with_parent
-from stepwatch.config import Config, load
+from stepwatch.config import load
 from stepwatch.deploy.native.state import State
 from stepwatch.operate import logfiles
 from stepwatch.operate.logfiles import UnreadError
@@ -153,7 +153,9 @@ def keep(order: Order, complete: Sequence[Checkpoint]) -> Result:
     except Refused as refusal:
         result.says.append(f"no checkpoint is kept, since the settings cannot be used: {refusal}")
         return result
-    result.wanted = _wanted(order, config)
+    result.wanted = config.checkpoints.keep if fits(config.checkpoints.runs, order.run) else 0
+    if order.keep is not None:
+        result.wanted = order.keep
     if not result.wanted or not complete:
         return result
     logs = [Path(order.log), complete[-1].path / "trainer_state.json"]
@@ -172,12 +174,6 @@ def keep(order: Order, complete: Sequence[Checkpoint]) -> Result:
     except OSError as error:
         result.says.append(f"no checkpoint of {order.folder} is kept: {error.strerror}.")
     return result
-
-
-def _wanted(order: Order, config: Config) -> int:
-    if order.keep is not None:
-        return order.keep
-    return config.checkpoints.keep if fits(config.checkpoints.runs, order.run) else 0
 
 
 def _update(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 from urllib.parse import quote
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from stepwatch.schema.errors import NOTHING, Fault
 from stepwatch.schema.path_types import (
@@ -18,7 +18,7 @@ from stepwatch.schema.path_types import (
     WebhookUrl,
 )
 from stepwatch.schema.scalars import LabelValue, Switch
-from stepwatch.schema.section import Section, default, needed, require_both
+from stepwatch.schema.section import Section, default, needed, not_empty, require_both
 
 if TYPE_CHECKING:
     from stepwatch.config.deployment import Deployment
@@ -120,7 +120,9 @@ class Mail(Section):
     title: ClassVar[str] = "mail (SMTP)"
     block: ClassVar[str] = "email_configs"
 
-    to: tuple[MailAddress, ...] = needed("The recipients' addresses.")
+    to: Annotated[tuple[MailAddress, ...], not_empty("one address or more", "write the recipients")] = needed(
+        "The recipients' addresses."
+    )
     from_: MailAddress = Field(alias="from", description="The sender's address.")
     smarthost: MailServer = needed("The mail server, host:port.")
     username: LabelValue | None = default(
@@ -154,13 +156,6 @@ class Mail(Section):
             "require_tls": self.starttls,
             **MAIL_TEXTS,
         }
-
-    @field_validator("to")
-    @classmethod
-    def _some_address(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if not value:
-            raise Fault("is empty", expected="one address or more", fix="write the recipients")
-        return value
 
     @model_validator(mode="after")
     def _whole_login(self) -> Mail:

@@ -48,7 +48,7 @@ from stepwatch.schema.scalars import (
     Switch,
     instead,
 )
-from stepwatch.schema.section import Checked, Section, default, needed, require_both
+from stepwatch.schema.section import Checked, Section, default, needed, not_empty, require_both
 
 
 def _text(value: Any) -> str:
@@ -64,17 +64,15 @@ def _signal(value: Any) -> str:
     raise Fault("is not a signal", expected="a signal that docs/metrics.md lists", fix=fix)
 
 
-def _some(keys: tuple[str, ...]) -> tuple[str, ...]:
-    if keys:
-        return keys
-    raise Fault(
-        "is empty", expected="one key or more", fix="write what the trainer logs, or delete the signal"
-    )
-
-
 LoggedName = Annotated[str, Checked(_text)]
 SignalName = Annotated[str, Checked(_signal)]
-Signals = dict[SignalName, Annotated[tuple[LoggedName, ...], AfterValidator(_some)]]
+Signals = dict[
+    SignalName,
+    Annotated[
+        tuple[LoggedName, ...],
+        not_empty("one key or more", "write what the trainer logs, or delete the signal"),
+    ],
+]
 """More keys of each signal, best first."""
 
 

@@ -117,7 +117,9 @@ class Containers:
         optional = config.optional_parts
         project = Engine(CHECKOUT, environment, ("compose.yaml", *access), ALL)
         left = not demo and _remove_demo(project)
-        _remove(project, *(part for part in OPTIONAL if part not in optional))
+        unwanted = set(OPTIONAL) - set(optional)
+        if there := [service.name for service in project.services() if service.name in unwanted]:
+            project.run("rm", "--stop", "--force", *there)
         profiles = (*(("demo",) if demo else ()), *optional)
         wanted = replace(project, files=(*_FILES[config.role], *access), profiles=profiles)
         moved = False
@@ -174,7 +176,7 @@ class Containers:
         containers = (each.known for each in services if each.name == "exporter")
         mounts = (mount for container in containers for mount in container.get("Mounts", []))
         runs = next((mount["Source"] for mount in mounts if mount["Destination"] == _RUNS), "its folder")
-        report = _health(reached, runs, demo=any(each.name == "demo" for each in services))
+        report = health(reached, runs, demo=any(each.name == "demo" for each in services))
         # On an agent two of them are reached by no one, and one is not there.
         asked = [part for part in ("prometheus", "gpu", "alertmanager") if part in reached or not agent]
         metrics = {part: f"http://{reached.get(part, '')}/metrics" for part in asked}
@@ -257,7 +259,7 @@ class Containers:
             say(agent.on_hub(config))
         say("Logs: docker compose logs. `make status` shows its state, `make down` stops it.")
         known = {part: config.address(part) for part in published(config)}
-        _health(known, folder, demo=demo).show_after_start(say)
+        health(known, folder, demo=demo).show_after_start(say)
 
     @property
     def _project(self) -> Engine:
@@ -331,12 +333,6 @@ def _start(project: Engine, say: Say) -> str:
     return lifecycle.failure_summary(failed, len(services)) if failed else ""
 
 
-def _remove(project: Engine, *names: str) -> None:
-    """Remove containers that config.yaml does not ask for any more."""
-    if there := [service.name for service in project.services() if service.name in names]:
-        project.run("rm", "--stop", "--force", *there)
-
-
 def _remove_demo(project: Engine) -> bool:
     """Remove the demo's containers and logs; returns whether there were any."""
     services = project.services()
@@ -360,7 +356,7 @@ def _end_alerts(project: Engine, config: Config) -> int:
     return lifecycle.end_demo_alerts(alertmanager, f"demo-gpu:{CONTAINER_PORTS['gpu']}")
 
 
-def _health(addresses: Mapping[str, str], runs: Path | str, *, demo: bool = False) -> HealthReport:
+def health(addresses: Mapping[str, str], runs: Path | str, *, demo: bool = False) -> HealthReport:
     """The report on runs and alerts, asked of the parts at these addresses.
 
     ``runs`` is the folder that containers see as /runs; ``demo``: whether there are simulated runs besides.

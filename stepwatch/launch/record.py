@@ -127,7 +127,9 @@ class Requests:
         self._refusals += bool(reason)
         if reason and self._refusals > _MOST_REFUSALS:
             return None
-        id_, by, why = (_short(text) for text in (request.id, request.by, request.why))
+        id_, by, why = (
+            " ".join(masked(text).split())[:_MOST_WORDS] for text in (request.id, request.by, request.why)
+        )
         return replace(request, id=id_, by=by, why=why), reason
 
     def _taken(self) -> _File | None:
@@ -159,10 +161,6 @@ def _refused(file: _File, request: launch.Request, attempt: int) -> str:
     if request.attempt != attempt:
         return f"attempt {request.attempt} is meant, and attempt {attempt} runs"
     return ""
-
-
-def _short(text: str) -> str:
-    return " ".join(masked(text).split())[:_MOST_WORDS]
 
 
 @contextmanager

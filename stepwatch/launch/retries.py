@@ -10,14 +10,14 @@ from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, model_validator
+from pydantic import model_validator
 
 from exporter.runs.files.launch import Answer
 from exporter.secret_shapes import masked
 from stepwatch.launch.failures import CLASSES, Failure, Outcome
 from stepwatch.schema.errors import NOTHING, Fault
 from stepwatch.schema.scalars import Duration, PositiveSpan, ReceiverName, fits, instead, one_of, to_re2
-from stepwatch.schema.section import Checked, Section, default, needed
+from stepwatch.schema.section import Checked, Section, default, needed, not_empty
 
 Action = Literal["retry", "stop"]
 Resume = Literal["auto", "none", "verl", "trl", "openrlhf"]
@@ -86,12 +86,9 @@ MostRetries = Annotated[int, _whole(1, 100, "a whole number from 1 to 100")]
 Factor = Annotated[float, Checked(_factor)]
 Argument = Annotated[str, Checked(_argument)]
 Replacement = Annotated[str, Checked(_replacement)]
-
-
-def _changes_something(replace: dict[str, str]) -> dict[str, str]:
-    if replace:
-        return replace
-    raise Fault("is empty", expected="one argument or more", fix="delete it, to retry as before")
+Replacements = Annotated[
+    dict[Argument, Replacement], not_empty("one argument or more", "delete it, to retry as before")
+]
 
 
 class RetryRule(Section):
@@ -111,7 +108,7 @@ class RetryRule(Section):
     action: Annotated[Action, _one_of(get_args(Action), "an action")] = default(
         "retry", "retry, or stop: no retry, and no later rule applies."
     )
-    replace: Annotated[dict[Argument, Replacement], AfterValidator(_changes_something)] | None = default(
+    replace: Replacements | None = default(
         None,
         'Arguments to change: {"data.train_batch_size=*": "/2"}. The value is divided ("/2"), multiplied '
         '("*0.5") or replaced. Each further retry changes the last value. If the command has none of these '
@@ -242,7 +239,8 @@ class Retries:
             return f"no retry: {policy} has {says}: {end.cause}"
         if self._done >= self._policy.max_retries:
             allowed = self._policy.max_retries
-            return f"no further retry: {policy} allows {allowed} (max_retries), and {_used(allowed)}"
+            used = "that one was used" if allowed == 1 else "all were used"
+            return f"no further retry: {policy} allows {allowed} (max_retries), and {used}"
         return self._changed(rule, end)
 
     def _changed(self, rule: RetryRule, end: End) -> Plan | str:
@@ -272,10 +270,6 @@ class Retries:
             [*changes, *words],
             min(longer, policy.max_interval.seconds),
         )
-
-
-def _used(count: int) -> str:
-    return "that one was used" if count == 1 else "all were used"
 
 
 def _applies(rule: RetryRule, end: End) -> bool:

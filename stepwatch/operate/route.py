@@ -175,18 +175,18 @@ def held_back(alertmanager: str, labels: Labels, at: datetime | None) -> list[st
 def _silenced(silences: list[dict[str, Any]], labels: Labels, when: datetime) -> Iterator[str]:
     for each in silences:
         begin, end = _moment(each["startsAt"]), _moment(each["endsAt"])
-        if each["status"]["state"] != "expired" and begin <= when < end and _fits(each["matchers"], labels):
+        if (
+            each["status"]["state"] != "expired"
+            and begin <= when < end
+            and all(
+                Matcher(of["name"], _OPERATORS[of["isRegex"], of.get("isEqual", True)], of["value"]).fits(
+                    labels
+                )
+                for of in each["matchers"]
+            )
+        ):
             why = f": {each['comment']}" if each["comment"] else ""
             yield f"silenced until {end:%a %d %b %Y %H:%M %Z} by {each['createdBy']}{why}"
-
-
-def _fits(matchers: list[dict[str, Any]], labels: Labels) -> bool:
-    return all(
-        Matcher(each["name"], _OPERATORS[each["isRegex"], each.get("isEqual", True)], each["value"]).fits(
-            labels
-        )
-        for each in matchers
-    )
 
 
 _OPERATORS = {(False, True): "=", (False, False): "!=", (True, True): "=~", (True, False): "!~"}

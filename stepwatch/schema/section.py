@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_plain_validator_function, with_info_plain_validator_function
 
@@ -66,6 +66,17 @@ def boolean(value: Any) -> bool:
     if isinstance(value, bool):
         return value
     raise Fault("is not a boolean", expected="true or false", fix="write true or false without quotes")
+
+
+def not_empty(expected: str, fix: str) -> AfterValidator:
+    """Return the check, in ``Annotated``, of a list or mapping that has at least one entry."""
+
+    def check(value: Any) -> Any:
+        if not value:
+            raise Fault("is empty", expected=expected, fix=fix)
+        return value
+
+    return AfterValidator(check)
 
 
 def require_both(section: Section, keys: tuple[str, str], expected: str = "both, or neither") -> None:

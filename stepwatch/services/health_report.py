@@ -88,7 +88,7 @@ class HealthReport:
         if self.alertmanager:
             self._show_alerts(
                 {path: texts[self._url("alertmanager", path)] for path in _PATHS["alertmanager"]},
-                _over(texts[self._url("exporter", "/metrics")] if self.exporter else None),
+                self._ended(texts),
                 say,
             )
         if not self.watchdog:
@@ -123,6 +123,12 @@ class HealthReport:
             answer = http_client.read(findings)
         if _show_findings(answer, say) and waits:
             say("The fault is over.")
+
+    def _ended(self, texts: Texts) -> dict[str, str]:
+        """The states of the runs that are not running, by name."""
+        page = texts[self._url("exporter", "/metrics")] if self.exporter else None
+        states = re.findall(_STATE, page or "", re.MULTILINE)
+        return {_unescaped(run): state for run, state in states if state != "running"}
 
     def _url(self, part: str, path: str) -> str:
         return f"http://{getattr(self, part)}{path}"
@@ -225,12 +231,6 @@ def _muted(status: dict[str, Any], names: Mapping[str, str], ends: Mapping[str, 
 def _time(text: str) -> datetime:
     """A time of Alertmanager's API, in this machine's zone."""
     return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone()
-
-
-def _over(page: str | None) -> dict[str, str]:
-    """The states of the runs that are not running, by name."""
-    states = re.findall(_STATE, page or "", re.MULTILINE)
-    return {_unescaped(run): state for run, state in states if state != "running"}
 
 
 def _unescaped(label: str) -> str:

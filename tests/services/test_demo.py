@@ -51,7 +51,7 @@ def test_the_demo_s_alerts_end_and_no_others(alertmanager: AlertmanagerServer) -
 
 
 def test_without_an_answer_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "_PATIENCE", 0.1)
+    monkeypatch.setattr(lifecycle, "_DEMO_PATIENCE", 0.1)
 
     assert lifecycle.end_demo_alerts("http://127.0.0.1:9", GPUS) == 0
     assert not lifecycle.wait_demo_started("http://127.0.0.1:9", 0)
