@@ -125,6 +125,8 @@ def replay_progress(lines: Iterable[str]) -> str:
     return f"replays its write-ahead log{f', segment {segment} of {last}' if segment else ''}"
 
 
+# Prometheus and Alertmanager exit with an error over such a file, at every start. Other damage they repair
+# themselves, or continue without the file.
 DAMAGED = "damaged"
 """The folder, in a part's data folder, that gets what is moved aside."""
 
