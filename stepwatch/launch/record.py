@@ -22,6 +22,15 @@ from stepwatch.launch.failures import Outcome
 from stepwatch.launch.retries import End
 from stepwatch.schema.errors import Refused
 
+POLL_SECONDS = 0.5
+OLD_SECONDS = 60.0
+"""Older requests are refused as outdated."""
+MOST_BYTES = 8192
+_MOST_REFUSALS = 20
+"""Requests answered per attempt, so that writers to the folder cannot fill the disk."""
+_MOST_WORDS = 200
+"""Characters that are kept of who asks, and why."""
+
 
 class LaunchRecord:
     """The open file of one run. The lock is held until the last process that has it open ends."""
@@ -82,16 +91,6 @@ class LaunchRecord:
         with suppress(OSError):
             written = os.write(self._file, text)
         self._broken = 0 < written < len(text) or (self._broken and not written)
-
-
-POLL_SECONDS = 0.5
-OLD_SECONDS = 60.0
-"""Older requests are refused as outdated."""
-MOST_BYTES = 8192
-_MOST_REFUSALS = 20
-"""Requests answered per attempt, so that writers to the folder cannot fill the disk."""
-_MOST_WORDS = 200
-"""Characters that are kept of who asks, and why."""
 
 
 class _File(NamedTuple):

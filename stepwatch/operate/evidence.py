@@ -22,15 +22,7 @@ FOLDER = "evidence"
 def evidence(config: Path, run: str, out: Path | None, place: State, say: Say) -> int:
     """Collect evidence about a run, even if parts of the stack do not answer, and print the archive's path.
 
-    Args:
-        config: The configuration file.
-        run: The run's name.
-        out: The folder of archives; by default one in the state folder.
-        place: The state folder.
-        say: Prints a line.
-
-    Returns:
-        0.
+    ``out`` is the folder of archives; by default one in the state folder, ``place``.
 
     Raises:
         Refused: The run does not exist, or the archive cannot be written.

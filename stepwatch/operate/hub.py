@@ -25,6 +25,16 @@ from stepwatch.system import http_client
 from stepwatch.system.http_client import metric
 from stepwatch.system.terminal import Say, ago, duration, table
 
+_WRITTEN = re.compile(r'^stepwatch_agent_last_write_timestamp_seconds\{node="([^"]+)"\} (\S+)$', re.MULTILINE)
+_REFUSED = re.compile(
+    r'^stepwatch_agent_refused_total\{node="([^"]*)",reason="(\w+)"\} ([1-9]\S*)$', re.MULTILINE
+)
+_TAKES = "stepwatch_agent_refused_total{"
+"""Only the door of a hub has it on its page."""
+_EXPIRY = "stepwatch_agent_certificate_expiry_timestamp_seconds"
+_RUNS = 'count by (node, state) (max by (cluster, run, node, state) (rl_run_state{node!=""}) == 1)'
+_LOST = 'group by (alertname, node) (ALERTS{alertname="NodeLost",alertstate="firing"})'
+
 
 def credential(config: Path, folder: Path, node: str | None, *, renew: bool, revoke: bool) -> int:
     """Make, renew or revoke the credential of a node, or list the nodes.
@@ -130,18 +140,6 @@ def _not_writable(file: Path, problem: OSError) -> Refused:
 
 def _write_error(line: str) -> None:
     sys.stderr.write(adapt(f"{line}\n"))
-
-
-_WRITTEN = re.compile(r'^stepwatch_agent_last_write_timestamp_seconds\{node="([^"]+)"\} (\S+)$', re.MULTILINE)
-_REFUSED = re.compile(
-    r'^stepwatch_agent_refused_total\{node="([^"]*)",reason="(\w+)"\} ([1-9]\S*)$', re.MULTILINE
-)
-_TAKES = "stepwatch_agent_refused_total{"
-"""Only the door of a hub has it on its page."""
-_EXPIRY = "stepwatch_agent_certificate_expiry_timestamp_seconds"
-
-_RUNS = 'count by (node, state) (max by (cluster, run, node, state) (rl_run_state{node!=""}) == 1)'
-_LOST = 'group by (alertname, node) (ALERTS{alertname="NodeLost",alertstate="firing"})'
 
 
 def page(config: Config) -> str | None:

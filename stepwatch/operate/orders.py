@@ -31,6 +31,8 @@ LONGEST_SILENCE = Duration.parse("365d")
 _LONGEST_RELEASE = Duration.parse(f"{LONGEST_RELEASE_SECONDS}s")
 _RELEASE_ANSWER_SECONDS = 15
 """A driver that hangs may hold the devices for a while."""
+_HEADINGS = ("id", "opened", "run", "alert", "steps", "state")
+_IN_CONTAINER = "docker compose --profile actions exec actions rm -f /actions/off"
 
 
 def mark(config: Path, run: str, note: str | None, say: Say) -> int:
@@ -129,10 +131,6 @@ def _duration(span: str, examples: str) -> Duration:
         return Duration.parse(span)
     except ValueError as error:
         raise Refused(f"{span} {error}. Expected: a time such as {examples}. Fix: write it so.") from error
-
-
-_HEADINGS = ("id", "opened", "run", "alert", "steps", "state")
-_IN_CONTAINER = "docker compose --profile actions exec actions rm -f /actions/off"
 
 
 def actions(config: Path, say: Say) -> int:

@@ -163,11 +163,12 @@ def held_back(alertmanager: str, labels: Labels, at: datetime | None) -> list[st
     if at:
         return found
     # What is silenced or inhibited itself inhibits as well.
+    firing = [alert["labels"] for alert in json.loads(alerts)]
     causes = dict.fromkeys(
-        f"inhibited by {alert['labels']['alertname']} ({alert['labels']['severity']}), which fires now"
+        f"inhibited by {cause['alertname']} ({cause['severity']}), which fires now"
         for rule in routing.inhibitions()
-        for alert in json.loads(alerts)
-        if rule.inhibits(alert["labels"], labels)
+        for cause in firing
+        if rule.inhibits(cause, labels)
     )
     return [*found, *causes]
 

@@ -61,11 +61,8 @@ def tensorboard(config: Path, to: Path, runs: Path | None, place: State, say: Sa
         to: The folder.
         runs: In place of the file's ``runs.path``.
         place: The state folder.
-        say: Prints a line.
+        say: Gets each line.
         follow: Whether to go on until Ctrl-C.
-
-    Returns:
-        0.
 
     Raises:
         Refused: The configuration is wrong, or the folder cannot be written to.

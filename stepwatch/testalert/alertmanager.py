@@ -26,6 +26,11 @@ _WAITS = (0.0, 0.5, 1.0, 2.0)
 
 _LIFE = timedelta(minutes=3)
 """Lifetime of the test alert, in case this command is killed before it ends it."""
+_PAIR = re.compile(r'([\w.]+)=("(?:[^"\\]|\\.)*"|\S*)')
+_FAILED = "Notify for alerts failed"
+_GAVE_UP = re.compile(
+    r": notify retry canceled( due to unrecoverable error)? after \d+ attempts: (.*)", re.DOTALL
+)
 
 
 class UnreachableError(Refused):
@@ -171,13 +176,6 @@ class Alertmanager:
 
     def _unreachable(self) -> UnreachableError:
         return UnreachableError(http_client.unanswered("Alertmanager", self.url))
-
-
-_PAIR = re.compile(r'([\w.]+)=("(?:[^"\\]|\\.)*"|\S*)')
-_FAILED = "Notify for alerts failed"
-_GAVE_UP = re.compile(
-    r": notify retry canceled( due to unrecoverable error)? after \d+ attempts: (.*)", re.DOTALL
-)
 
 
 @dataclass(frozen=True)
