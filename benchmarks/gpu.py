@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.measure import ROOT, family, get, proportional, quantiles, samples, seconds, shares, table
-from stepwatch.programs.packages import tools_folder
+from stepwatch.system.releases import tools_folder
 from tests.gpu.driver import Driver
 from tests.real import Server, eventually, free_port
 

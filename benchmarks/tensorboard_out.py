@@ -15,7 +15,7 @@ from benchmarks import logs
 from benchmarks.measure import table
 from exporter.runs.collector import Settings
 from exporter.runs.model.run import Options
-from stepwatch.tensorboard.export import FOREVER, MOST_RUNS, Recorder, export
+from stepwatch.operate.tensorboard import FOREVER, MOST_RUNS, Recorder, export
 
 RUNS, STEPS = 100, 1000
 OF_THE_LIBRARY = 1

@@ -291,9 +291,9 @@ def _stack(options: argparse.Namespace) -> int:
 def _status(stack: Stack, config: Path, *, named: bool) -> int:
     from stepwatch.config import load
     from stepwatch.deploy.native.status import DEGRADED, NOT_RUNNING
+    from stepwatch.operate import hub
     from stepwatch.render import layout
     from stepwatch.render.generator import instead_of_usual, pending
-    from stepwatch.services import hub
 
     with ThreadPoolExecutor(max_workers=1) as pool:
         # Asks the exporter, which may hang: at the same time as all others.
@@ -349,26 +349,28 @@ def _deadman(options: argparse.Namespace) -> int:
 
 
 def _actions(options: argparse.Namespace) -> int:
-    from stepwatch.operate import actions
+    from stepwatch.operate import orders
 
     place = _place()
     file = _file(options, place)
     _require_hub(options, file)
     if options.veto:
-        return actions.veto(file, options.veto, _say)
+        return orders.veto(file, options.veto, _say)
     if options.resumed:
-        return actions.resume(file, options.resumed, _say)
+        return orders.resume(file, options.resumed, _say)
     if options.kill_switch:
-        return actions.kill_switch(file, place, options.kill_switch == "on", _say)
-    return actions.show(file, _say)
+        return orders.kill_switch(file, place, options.kill_switch == "on", _say)
+    return orders.actions(file, _say)
 
 
 def _agent(options: argparse.Namespace) -> int:
-    from stepwatch.operate.agents import agent
+    from stepwatch.operate import hub
     from stepwatch.render import layout
 
     config = options.config or layout.config()
-    return agent(config, layout.credentials(), options.node, renew=options.renew, revoke=options.revoke)
+    return hub.credential(
+        config, layout.credentials(), options.node, renew=options.renew, revoke=options.revoke
+    )
 
 
 def _evidence(options: argparse.Namespace) -> int:
@@ -388,9 +390,9 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from stepwatch.checkpoints.process import Saving
+    from stepwatch.checkpoints.watcher import Saving
+    from stepwatch.launch.attempt import RayJob
     from stepwatch.launch.command import Retrying, run
-    from stepwatch.launch.ray_job import RayJob
 
     if options.dry_run and not options.retry:
         raise Refused("--dry-run: no retry policy is given. Fix: name one with --retry.")

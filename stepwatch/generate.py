@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from exporter.installation import adapt
-from stepwatch.config import Config
 from stepwatch.deploy.native.state import State
 from stepwatch.render import output, variables
 from stepwatch.render.generator import Outcome, generate, stale
@@ -17,7 +16,7 @@ from stepwatch.schema.errors import Refused
 from stepwatch.system.environment import CHECKOUT
 
 if TYPE_CHECKING:
-    from stepwatch.deploy.container_targets.targets import Found
+    from stepwatch.deploy.container_targets import Found
 
 DONE, STALE, REFUSED = 0, 1, 2
 LEFT_OUT = 1
@@ -36,16 +35,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         if options.discover:
-            from stepwatch.deploy.container_targets.command import discover  # noqa: PLC0415  (a client of Docker: rendering needs none)
+            from stepwatch.deploy.container_targets import discover  # noqa: PLC0415  (a client of Docker: rendering needs none)
 
             return _report_found(*discover(State.chosen(STATE)))
         if options.check:
             return _report_stale(stale(options.config, options.out, templates=CHECKOUT))
         outcome = generate(options.config, options.out, templates=CHECKOUT)
         _report(outcome)
-        _update_env_file(options, outcome.config)
+        if (options.config, options.out) == (CHECKOUT / "config.yaml", CHECKOUT):
+            # The ports and links of this configuration, for a bare `docker compose`.
+            variables.update(CHECKOUT / ".env", variables.of_config(outcome.config))
         if options.reload is not None:
-            _say(sys.stdout, [_reload(options, outcome.config)])
+            from stepwatch.services.settings import reload  # noqa: PLC0415  (an HTTP client, which takes its time to load)
+
+            address = options.reload or f"http://{outcome.config.address('alertmanager')}"
+            file = options.out / "alertmanager/generated/alertmanager.yml"
+            _say(sys.stdout, [reload(address, file)])
     except Refused as refusal:
         _say(sys.stderr, [str(refusal)])
         return REFUSED
@@ -90,19 +95,6 @@ def _report(outcome: Outcome) -> None:
     _say(sys.stdout, [*_few(lines), *outcome.checks, summary])
     if outcome.warning:
         _say(sys.stderr, [outcome.warning])
-
-
-def _update_env_file(options: argparse.Namespace, config: Config) -> None:
-    """Write the ports and links of this configuration to .env, for a bare `docker compose`."""
-    if (options.config, options.out) == (CHECKOUT / "config.yaml", CHECKOUT):
-        variables.update(CHECKOUT / ".env", variables.of_config(config))
-
-
-def _reload(options: argparse.Namespace, config: Config) -> str:
-    from stepwatch.services.settings import reload  # noqa: PLC0415  (an HTTP client, which takes its time to load)
-
-    address = options.reload or f"http://{config.address('alertmanager')}"
-    return reload(address, options.out / "alertmanager/generated/alertmanager.yml")
 
 
 def _report_stale(changes: output.Changes) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stepwatch.deploy import backend
-from stepwatch.deploy.compose.commands import Containers
+from stepwatch.deploy.compose import Containers
 from stepwatch.deploy.native import service
 from stepwatch.deploy.native.commands import Processes
 from stepwatch.deploy.native.state import State

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from stepwatch.programs.packages import tools_folder
 from stepwatch.system.environment import CHECKOUT
+from stepwatch.system.releases import tools_folder
 
 FOLDER = CHECKOUT / ".github"
 WORKFLOWS = sorted((FOLDER / "workflows").glob("*"))

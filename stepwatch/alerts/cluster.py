@@ -21,8 +21,7 @@ from stepwatch.alerts.model.identity import written
 from stepwatch.alerts.model.runs import CLOCK_RATIO, RECORDED
 from stepwatch.alerts.model.targets import EVENT_WINDOW, GPU, STEADY_DELAY, agents, delay, servers
 from stepwatch.schema import scalars
-from stepwatch.schema.quantities import Duration
-from stepwatch.schema.scalars import PositiveSpan, Span
+from stepwatch.schema.scalars import Duration, PositiveSpan, Span
 from stepwatch.schema.section import default
 
 _alert = partial(Alert, topic="stack", keep=False)

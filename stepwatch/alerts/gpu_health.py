@@ -25,8 +25,7 @@ from stepwatch.alerts.model.alert import (
 from stepwatch.alerts.model.expression import Expression, Formula, On, OneOf
 from stepwatch.alerts.model.targets import GPU, HOST, counted, events, gpu_alert, gpus, hosts
 from stepwatch.schema.errors import Fault, Faults
-from stepwatch.schema.quantities import Duration
-from stepwatch.schema.scalars import PositiveSpan, RecoveryAction, Span, XidCode
+from stepwatch.schema.scalars import Duration, PositiveSpan, RecoveryAction, Span, XidCode
 from stepwatch.schema.section import default
 
 _alert = partial(gpu_alert, style=NOTHING)

@@ -16,8 +16,7 @@ from stepwatch.alerts.model.alert import (
 from stepwatch.alerts.model.expression import Expression, Limit
 from stepwatch.alerts.model.targets import counted, gpu, gpu_alert, gpus
 from stepwatch.schema import scalars
-from stepwatch.schema.quantities import Duration
-from stepwatch.schema.scalars import PositiveSpan, Span, Switch
+from stepwatch.schema.scalars import Duration, PositiveSpan, Span, Switch
 from stepwatch.schema.section import default
 
 TEMPERATURE = gpu("gpu_temperature_celsius", sensor="gpu")

@@ -19,8 +19,7 @@ from stepwatch.alerts.model.alert import (
 from stepwatch.alerts.model.expression import Expression, Limit, Number, smaller
 from stepwatch.alerts.model.targets import disks, hosts
 from stepwatch.schema import scalars
-from stepwatch.schema.quantities import Duration, Size
-from stepwatch.schema.scalars import PositiveSpan, Span, StorageSize
+from stepwatch.schema.scalars import Duration, PositiveSpan, Size, Span, StorageSize
 from stepwatch.schema.section import Level, default
 
 _alert = partial(Alert, topic="stack")

@@ -18,7 +18,7 @@ from stepwatch.alerts.model.runs import (
     since_last_step,
 )
 from stepwatch.schema import scalars
-from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import Duration
 from stepwatch.schema.section import Block, Section, default
 
 _interval = metric("rl_step_interval_typical_seconds")

@@ -25,8 +25,7 @@ from stepwatch.alerts.model.targets import (
     servers,
 )
 from stepwatch.schema import scalars
-from stepwatch.schema.quantities import Size
-from stepwatch.schema.scalars import Span, StorageSize
+from stepwatch.schema.scalars import Size, Span, StorageSize
 from stepwatch.schema.section import default
 
 

@@ -39,8 +39,7 @@ from stepwatch.alerts.model.targets import (
     servers,
 )
 from stepwatch.schema import scalars
-from stepwatch.schema.quantities import Duration, Size
-from stepwatch.schema.scalars import PositiveSpan, Span, StorageSize
+from stepwatch.schema.scalars import Duration, PositiveSpan, Size, Span, StorageSize
 from stepwatch.schema.section import default
 
 _alert = partial(Alert, topic="stack", keep=False, style=NOTHING)

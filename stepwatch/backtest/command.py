@@ -12,18 +12,24 @@ from pathlib import Path
 from exporter.drawing.chart import Chart
 from exporter.runs.model.run import Options
 from exporter.runs.signals.unmapped import RawRule
-from stepwatch.alerts.incidents import PAIRS
-from stepwatch.backtest import server
-from stepwatch.backtest.judge import Judged, Results, inhibitions, judge
-from stepwatch.backtest.page import Panels, charts, page
-from stepwatch.backtest.replay import SAMPLES, Replayed, Replays, Unjudged, find, replay
-from stepwatch.backtest.report import DOCUMENT, PAGE, Report, make, write
-from stepwatch.backtest.rules import Catalogue, catalogue, metrics
-from stepwatch.backtest.server import Progress, Prometheus
+from stepwatch.backtest.judge import Catalogue, Judged, Results, catalogue, judge, metrics
+from stepwatch.backtest.replay import (
+    SAMPLES,
+    Progress,
+    Prometheus,
+    Replayed,
+    Replays,
+    Unjudged,
+    find,
+    loaded,
+    replay,
+)
+from stepwatch.backtest.report import DOCUMENT, PAGE, Panels, Report, charts, make, page, write
 from stepwatch.backtest.suggestions import Suggestion, Trial, limits
 from stepwatch.config import Config
 from stepwatch.config.loading import load_changed
-from stepwatch.programs import programs
+from stepwatch.rules.routing import inhibitions
+from stepwatch.system import programs
 from stepwatch.system.terminal import Say
 
 FAILING = {"warning": ("warning", "critical"), "critical": ("critical",)}
@@ -82,7 +88,7 @@ class Backtest:
         """Return which alert would have fired for which run, in the order of the logs."""
         rules = self.catalogue.rules
         with progress("judging", len(rules)) as tick:
-            verdicts = iter(list(judge(self.prometheus, rules, inhibitions(PAIRS), self.runs, tick)))
+            verdicts = iter(list(judge(self.prometheus, rules, inhibitions(), self.runs, tick)))
         found: list[Judged | Unjudged] = []
         for log in self.logs:
             found += [log] if isinstance(log, Unjudged) else [next(verdicts) for _ in log]
@@ -124,8 +130,8 @@ def prepared(
             logs = [*found.missing, *replay(found, wanted, options, Path(scratch), jobs=jobs, tick=tick)]
         samples = sorted(Path(scratch).glob(f"*{SAMPLES}"))
         records = {run.run: len(run.steps) for run in _replayed(logs)}
-        with server.loaded(prometheus, promtool, samples, records) as loaded:
-            yield Backtest(config, loaded, logs, rules)
+        with loaded(prometheus, promtool, samples, records) as holding:
+            yield Backtest(config, holding, logs, rules)
 
 
 def _replayed(logs: Sequence[Replays]) -> list[Replayed]:

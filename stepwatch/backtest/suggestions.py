@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from pydantic import ValidationError
 
-from stepwatch.backtest.rules import Rule, catalogue
-from stepwatch.backtest.server import Prometheus, Tick, side_by_side
+from stepwatch.backtest.judge import Rule, catalogue
+from stepwatch.backtest.replay import Prometheus, Tick, side_by_side
 from stepwatch.config import Config
+from stepwatch.config.loading import with_value
 from stepwatch.schema.section import Section
 
 REACH = 8
@@ -50,7 +50,7 @@ class Limit:
         """
         name, *inside = self.path
         old = self.config.alerts.block(name)
-        block = type(old).model_validate(_with(old.plain(), inside, value))
+        block = type(old).model_validate(with_value(old.plain(), tuple(inside), value))
         alerts = type(self.config.alerts).model_validate({**dict(self.config.alerts), name: block})
         return type(self.config).model_validate({**dict(self.config), "alerts": alerts})
 
@@ -93,13 +93,6 @@ def _numbers(section: Section) -> Iterator[tuple[tuple[str, ...], Value]]:
             yield from (((key, *path), number) for path, number in _numbers(value))
         elif isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
             yield (key,), value
-
-
-def _with(values: Mapping[str, Any], path: list[str], value: Value) -> Any:
-    if not path:
-        return value
-    key, *inside = path
-    return {**values, key: _with(values[key], inside, value)}
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ import yaml
 
 from exporter.runs.light.verdicts import WORDS, Verdict
 from stepwatch.backtest.command import prepared
-from stepwatch.backtest.replay import find
-from stepwatch.backtest.server import Progress
+from stepwatch.backtest.replay import Progress, find
 from stepwatch.backtest.suggestions import Suggestion, Trial, Value, limits
 from stepwatch.config import Config
 from stepwatch.config.loading import load
@@ -71,12 +70,14 @@ def verdicts(options: argparse.Namespace, config: Path, say: Say) -> int:
         Refused: The run exporter does not answer, or config.yaml cannot be changed.
     """
     settings = load(config)
-    given = _given(settings)
+    exporter = f"http://{settings.address('exporter')}"
+    page = http_client.require("The run exporter", exporter, "/api/v1/verdicts")
+    given = [Verdict(**each) for each in json.loads(page)["verdicts"]]
     if not given:
         say("No alert has been judged yet. Each message about a run links to the question.")
         return 0
     for verdict in given:
-        since = f" since {_clock(verdict.since)}" if verdict.since else ""
+        since = time.strftime(" since %F %T", time.localtime(verdict.since)) if verdict.since else ""
         note = f" ({verdict.note})" if verdict.note else ""
         say(f"{WORDS[verdict.verdict]}: {verdict.alert} on {verdict.run}{since}{note}")
     code = 0
@@ -97,14 +98,6 @@ def verdicts(options: argparse.Namespace, config: Path, say: Say) -> int:
     elif wanted:
         say("\nTo write them to config.yaml: --write.")
     return code
-
-
-def _given(config: Config) -> list[Verdict]:
-    exporter = f"http://{config.address('exporter')}"
-    page = http_client.read(f"{exporter}/api/v1/verdicts")
-    if page is None:
-        raise Refused(http_client.unanswered("The run exporter", exporter))
-    return [Verdict(**each) for each in json.loads(page)["verdicts"]]
 
 
 def _false(given: Sequence[Verdict]) -> dict[str, dict[str, bool]]:
@@ -202,7 +195,3 @@ def _flow(value: Any) -> str:
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key}: {_flow(inside)}' for key, inside in value.items())}}}"
     return json.dumps(value, ensure_ascii=False)
-
-
-def _clock(moment: float) -> str:
-    return time.strftime("%F %T", time.localtime(moment))

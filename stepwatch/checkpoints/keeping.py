@@ -1,23 +1,123 @@
-"""Keep the best checkpoints of a run: what the keeper of a watcher does, once, for what is there now."""
+"""The keeper: scores checkpoints by what the run's log says, keeps the best and ends.
+
+The log is read as the run exporter reads it.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from exporter.runs.model.run import Options
-from stepwatch.checkpoints import best, scores
-from stepwatch.checkpoints.best import BestFolder, Busy, Kept, NotKept
+from exporter.runs.logs import find
+from exporter.runs.model.run import Clock, Options
+from exporter.runs.model.run_set import RunSet
+from exporter.runs.signals.record import Event, Record
+from stepwatch.checkpoints import best
+from stepwatch.checkpoints.best import VALIDATION, BestFolder, Busy, Kept, NotKept
 from stepwatch.checkpoints.layouts import Checkpoint
-from stepwatch.checkpoints.order import Order
-from stepwatch.checkpoints.scores import Score, Scores
-from stepwatch.config import Config, load
+from stepwatch.checkpoints.watcher import Order, end_with_parent
+from stepwatch.config import load
 from stepwatch.deploy.native.state import State
+from stepwatch.operate import logfiles
+from stepwatch.operate.logfiles import UnreadError
 from stepwatch.render import layout
 from stepwatch.schema.errors import Refused
-from stepwatch.schema.names import fits
+from stepwatch.schema.scalars import fits
+
+REWARD = "smoothed reward"
+_SCORE = "validation_score"
+
+
+class Score(NamedTuple):
+    """What a checkpoint is chosen by.
+
+    Attributes:
+        value: The higher, the better.
+        measure: ``validation`` or ``smoothed reward``.
+        why: The same in words.
+    """
+
+    value: float
+    measure: str
+    why: str
+
+
+@dataclass
+class Scores:
+    """What a run logged.
+
+    Attributes:
+        last: The last step logged; -1 before the first.
+        evaluations: The validation score, by step.
+        means: The exponentially weighted mean of the reward (weight 0.1), by step.
+    """
+
+    last: int = -1
+    evaluations: dict[int, float] = field(default_factory=dict)
+    means: dict[int, float] = field(default_factory=dict)
+
+    def of(self, step: int) -> Score | None:
+        """Return the score of the weights after a step, ``None`` if unknown.
+
+        Where evaluations are logged, only they count: that of the step, else the last one before it.
+        """
+        for measure, values in ((VALIDATION, self.evaluations), (REWARD, self.means)):
+            if values:
+                at = max((each for each in values if each <= step), default=None)
+                if at is None:
+                    return None
+                behind = "" if at == step else f", the last before step {step}"
+                return Score(values[at], measure, f"{measure} {values[at]:.4g} at step {at}{behind}")
+        return None
+
+
+def read_scores(logs: Sequence[Path], options: Options) -> Scores:
+    """Return the scores of the first of these logs that has any.
+
+    Args:
+        logs: Best first.
+        options: How logs are read.
+    """
+    for log in logs:
+        scores: dict[str, Scores] = {}
+        for found in find.files([str(log)]):
+            with suppress(UnreadError):
+                logfiles.read(found, options, partial(_Scored, scores))
+        if scores:
+            best = max(scores.values(), key=lambda each: each.last)
+            if best.evaluations or best.means:
+                return best
+    return Scores()
+
+
+class _Scored(RunSet):
+    """The runs of a log, whose scores are noted as each record was taken."""
+
+    def __init__(self, scores: dict[str, Scores], *about: Any, **known: Any) -> None:
+        super().__init__(*about, **known)
+        self._scores = scores
+
+    def take(self, event: Event, clock: Clock) -> None:
+        super().take(event, clock)
+        run = self.runs.get(event.run)
+        if run is None or not isinstance(event, Record):
+            return
+        if run.records <= 1:  # the first of a start from scratch
+            self._scores[event.run] = Scores()
+        scores, step = self._scores.setdefault(event.run, Scores()), run.progress.step
+        scores.last = step
+        found = run.reading.signals(event.values)
+        if math.isfinite(value := found.get(_SCORE, math.nan)):
+            scores.evaluations[step] = value
+        if "reward" in found and (mean := run.statistics["reward"].mean()) is not None:
+            scores.means[step] = mean
 
 
 @dataclass
@@ -53,11 +153,13 @@ def keep(order: Order, complete: Sequence[Checkpoint]) -> Result:
     except Refused as refusal:
         result.says.append(f"no checkpoint is kept, since the settings cannot be used: {refusal}")
         return result
-    result.wanted = _wanted(order, config)
+    result.wanted = config.checkpoints.keep if fits(config.checkpoints.runs, order.run) else 0
+    if order.keep is not None:
+        result.wanted = order.keep
     if not result.wanted or not complete:
         return result
     logs = [Path(order.log), complete[-1].path / "trainer_state.json"]
-    found = scores.read(logs, Options(keys=config.signals))
+    found = read_scores(logs, Options(keys=config.signals))
     try:
         folder = BestFolder(Path(order.folder))
         with folder.open() as news:
@@ -72,12 +174,6 @@ def keep(order: Order, complete: Sequence[Checkpoint]) -> Result:
     except OSError as error:
         result.says.append(f"no checkpoint of {order.folder} is kept: {error.strerror}.")
     return result
-
-
-def _wanted(order: Order, config: Config) -> int:
-    if order.keep is not None:
-        return order.keep
-    return config.checkpoints.keep if fits(config.checkpoints.runs, order.run) else 0
 
 
 def _update(
@@ -120,3 +216,19 @@ def _noting(result: Result) -> Iterator[None]:
         yield
     except NotKept as reason:
         result.says.append(str(reason))
+
+
+def main(parent: int) -> None:
+    """Keep what standard input lists, and write what became of it to standard output."""
+    end_with_parent(parent)
+    given = json.load(sys.stdin)
+    order = Order(**given["order"])
+    complete = [
+        Checkpoint(Path(order.folder) / name, step, {path: tuple(facts) for path, facts in files.items()})
+        for name, step, files in given["complete"]
+    ]
+    sys.stdout.write(json.dumps(asdict(keep(order, complete))))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -23,7 +23,9 @@ NOT_REGULAR = -1
 
 _MOST_JSON = 64 << 20
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".distcp")
-_NO_WEIGHTS = re.compile(r"(data|optimizer|scheduler|scaler|rng_state.*)\.(pt|pth)|training_args\.bin")
+_NO_WEIGHTS = re.compile(
+    r"(^|/)((data|optimizer|scheduler|scaler|rng_state[^/]*)\.(pt|pth)|training_args\.bin)\Z"
+)
 _RANKED = re.compile(r"(?P<family>.+)_world_size_(?P<size>\d+)_rank_(?P<rank>\d+)\.pt")
 _INTERPOLATED = re.compile(r"\$\{(?:oc\.env:)?([\w.]+)\}")
 _VERL_NAMES = {"trainer.project_name": "verl_examples", "trainer.experiment_name": "gsm8k"}
@@ -138,23 +140,19 @@ def _of_transformers(checkpoint: Checkpoint) -> bool:
     return not begun and isinstance(state, dict) and state.get("global_step") == checkpoint.step
 
 
-def _of_nemo(checkpoint: Checkpoint) -> bool:
-    """It gets its name once it is complete."""
-    return "training_info.json" in checkpoint.files
-
-
 _LAYOUTS: Mapping[re.Pattern[str], Callable[[Checkpoint], bool]] = {
     re.compile(r"global_step_(\d+)"): _tracked,
     re.compile(r"iter_(\d{7})"): _tracked,
     re.compile(r"checkpoint-(\d+)"): _of_transformers,
-    re.compile(r"step_(\d+)"): _of_nemo,
+    # NeMo-RL's gets its name once it is complete.
+    re.compile(r"step_(\d+)"): lambda checkpoint: "training_info.json" in checkpoint.files,
 }
 
 
 def _has_weights(checkpoint: Checkpoint) -> bool:
     """Whether it has weights, and all parts of what is saved in parts."""
     listed = checkpoint.files
-    weights = [path for path in listed if path.endswith(_WEIGHTS) and not _NO_WEIGHTS.fullmatch(_name(path))]
+    weights = [path for path in listed if path.endswith(_WEIGHTS) and not _NO_WEIGHTS.search(path)]
     indices = [path for path in listed if path.endswith(".index.json")]
     return (
         bool(weights)
@@ -168,10 +166,6 @@ def _has_weights(checkpoint: Checkpoint) -> bool:
             if path.endswith(".distcp")
         )
     )
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
 
 
 def _has_shards(checkpoint: Checkpoint, index: str) -> bool:

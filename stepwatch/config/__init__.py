@@ -1,7 +1,6 @@
 """config.yaml: from strict YAML text to frozen, checked records."""
 
-from stepwatch.config.alerts import Variant
 from stepwatch.config.loading import load
-from stepwatch.config.models import Config
+from stepwatch.config.models import Config, Variant
 
 __all__ = ["Config", "Variant", "load"]

@@ -10,14 +10,14 @@ from pydantic import Field, model_validator
 from exporter.actions.policy import CHECKPOINT, DISRUPTIVE
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.schema.errors import NOTHING, Fault, Faults
-from stepwatch.schema.names import RunGlob
 from stepwatch.schema.path_types import FolderOrGlob, ServerUrl
-from stepwatch.schema.quantities import Duration
 from stepwatch.schema.scalars import (
     ActionCount,
     ActionStep,
     CheckpointSignal,
+    Duration,
     PositiveSpan,
+    RunGlob,
     SentSeverity,
     Span,
     Switch,

@@ -13,8 +13,8 @@ from pydantic import AfterValidator, model_validator
 from exporter.door.agent_access import NODE_NAME
 from stepwatch.schema.errors import NOTHING, Fault
 from stepwatch.schema.path_types import KeyFile, ListenAddress, SecretFile, ServerUrl, TrustFile
-from stepwatch.schema.quantities import Duration
-from stepwatch.schema.section import Checked, Section, default
+from stepwatch.schema.scalars import Duration
+from stepwatch.schema.section import Checked, Section, default, require_both
 
 if TYPE_CHECKING:
     from stepwatch.config.models import Config
@@ -121,14 +121,7 @@ class Agents(Section):
 
     @model_validator(mode="after")
     def _certified(self) -> Agents:
-        if (self.cert_file is None) != (self.key_file is None):
-            has, lacks = ("cert_file", "key_file")[:: 1 if self.cert_file else -1]
-            raise Fault(
-                f"has {has} without {lacks}",
-                value=NOTHING,
-                expected="both, or neither",
-                fix=f"add {lacks}, or delete {has}",
-            )
+        require_both(self, ("cert_file", "key_file"))
         if self.cert_file is None and not is_loopback(self.listen):
             raise Fault(
                 "would take tokens over the network in clear text",

@@ -8,11 +8,9 @@ from datetime import datetime
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo, available_timezones
 
-from pydantic import field_validator
-
 from stepwatch.schema.errors import Fault
-from stepwatch.schema.names import ReceiverName
-from stepwatch.schema.section import Checked, Section, default, needed
+from stepwatch.schema.scalars import ReceiverName
+from stepwatch.schema.section import Checked, Section, default, needed, not_empty
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MONTHS = (
@@ -157,7 +155,9 @@ class TimeInterval(Section):
     """A named time, in Alertmanager's own form."""
 
     name: ReceiverName = needed("Its name; unique.")
-    time_intervals: tuple[Hours, ...] = needed("The intervals; any of them may match.")
+    time_intervals: Annotated[
+        tuple[Hours, ...], not_empty("one time range or more", "write a time range, or delete it")
+    ] = needed("The intervals; any of them may match.")
 
     def settings(self) -> dict[str, Any]:
         """Return it as Alertmanager's settings have it."""
@@ -166,10 +166,3 @@ class TimeInterval(Section):
     def hold(self, at: datetime) -> bool:
         """Return whether a time is within it."""
         return any(each.hold(at) for each in self.time_intervals)
-
-    @field_validator("time_intervals")
-    @classmethod
-    def _some(cls, value: tuple[Hours, ...]) -> tuple[Hours, ...]:
-        if not value:
-            raise Fault("is empty", expected="one time range or more", fix="write a time range, or delete it")
-        return value

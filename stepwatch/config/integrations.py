@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 from urllib.parse import quote
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from stepwatch.schema.errors import NOTHING, Fault
-from stepwatch.schema.names import LabelValue
 from stepwatch.schema.path_types import (
     Channel,
     MailAddress,
@@ -18,8 +17,11 @@ from stepwatch.schema.path_types import (
     SecretUrlFile,
     WebhookUrl,
 )
-from stepwatch.schema.scalars import Switch
-from stepwatch.schema.section import Section, default, needed
+from stepwatch.schema.scalars import LabelValue, Switch
+from stepwatch.schema.section import Section, default, needed, not_empty, require_both
+
+if TYPE_CHECKING:
+    from stepwatch.config.deployment import Deployment
 
 _TLS_FROM_THE_START = ":465"
 
@@ -42,30 +44,6 @@ MAIL_TEXTS: dict[str, Any] = {
 }
 
 
-class Reached(Protocol):
-    """What Alertmanager sees of this machine: a ``Deployment``."""
-
-    @property
-    def password_file(self) -> str:
-        """The file with the password of the parts behind the door."""
-
-    def address(self, part: str) -> str:
-        """host:port at which it reaches another part."""
-
-    def target(self, address: str) -> str:
-        """A host:port of config.yaml as it reaches it."""
-
-    def url(self, url: str) -> str:
-        """A URL of config.yaml as it reaches it."""
-
-    def file(self, path: Path) -> str:
-        """A file that config.yaml names, as it sees it.
-
-        Raises:
-            Refused: it cannot see it.
-        """
-
-
 class Integration(Protocol):
     """A way to notify."""
 
@@ -85,7 +63,7 @@ class Integration(Protocol):
     def secrets(self) -> tuple[Path, ...]:
         """The files that hold its secrets."""
 
-    def settings(self, receiver: str, reached: Reached, /) -> dict[str, Any]:
+    def settings(self, receiver: str, reached: Deployment, /) -> dict[str, Any]:
         """Return what Alertmanager needs, but for ``send_resolved``.
 
         Args:
@@ -112,7 +90,7 @@ class Webhook(Section):
         """The files that hold its secrets."""
         return tuple(filter(None, (self.url_file, self.credentials_file)))
 
-    def settings(self, _: str, reached: Reached) -> dict[str, Any]:
+    def settings(self, _: str, reached: Deployment) -> dict[str, Any]:
         """As of `Integration`."""
         where = (
             {"url_file": reached.file(self.url_file)}
@@ -142,7 +120,9 @@ class Mail(Section):
     title: ClassVar[str] = "mail (SMTP)"
     block: ClassVar[str] = "email_configs"
 
-    to: tuple[MailAddress, ...] = needed("The recipients' addresses.")
+    to: Annotated[tuple[MailAddress, ...], not_empty("one address or more", "write the recipients")] = needed(
+        "The recipients' addresses."
+    )
     from_: MailAddress = Field(alias="from", description="The sender's address.")
     smarthost: MailServer = needed("The mail server, host:port.")
     username: LabelValue | None = default(
@@ -161,7 +141,7 @@ class Mail(Section):
         """Whether encryption must be asked for; at port 465 it is there from the first byte."""
         return self.tls and not self.smarthost.endswith(_TLS_FROM_THE_START)
 
-    def settings(self, _: str, reached: Reached) -> dict[str, Any]:
+    def settings(self, _: str, reached: Deployment) -> dict[str, Any]:
         """As of `Integration`."""
         login = (
             {"auth_username": self.username, "auth_password_file": reached.file(self.password_file)}
@@ -177,23 +157,10 @@ class Mail(Section):
             **MAIL_TEXTS,
         }
 
-    @field_validator("to")
-    @classmethod
-    def _some_address(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if not value:
-            raise Fault("is empty", expected="one address or more", fix="write the recipients")
-        return value
-
     @model_validator(mode="after")
     def _whole_login(self) -> Mail:
-        if (self.username is None) != (self.password_file is None):
-            has, lacks = ("username", "password_file")[:: 1 if self.username else -1]
-            raise Fault(
-                f"has {has} without {lacks}",
-                value=NOTHING,
-                expected="both, or neither for a server that wants no login",
-                fix=f"add {lacks}, or delete {has}",
-            )
+        expected = "both, or neither for a server that wants no login"
+        require_both(self, ("username", "password_file"), expected)
         return self
 
     @model_validator(mode="after")
@@ -225,7 +192,7 @@ class Slack(Section):
         """The file that holds its URL."""
         return (self.url_file,)
 
-    def settings(self, _: str, reached: Reached) -> dict[str, Any]:
+    def settings(self, _: str, reached: Deployment) -> dict[str, Any]:
         """As of `Integration`."""
         return {
             "api_url_file": reached.file(self.url_file),
@@ -248,7 +215,7 @@ class Robot(Section):
         """The files that hold its URL, and what it signs with."""
         return tuple(filter(None, (getattr(self, "url_file", None), getattr(self, "secret_file", None))))
 
-    def settings(self, receiver: str, reached: Reached) -> dict[str, Any]:
+    def settings(self, receiver: str, reached: Deployment) -> dict[str, Any]:
         """As of `Integration`."""
         return {
             "url": f"http://{reached.address('notifier')}/alerts/{quote(receiver, safe='')}",

@@ -13,8 +13,7 @@ from pydantic import ValidationError
 
 from exporter import secret_shapes
 from stepwatch.config import reference
-from stepwatch.config.alerts import DEMO
-from stepwatch.config.models import Config
+from stepwatch.config.models import DEMO, Config
 from stepwatch.config.yaml_document import UNREADABLE, Document, parse
 from stepwatch.schema.errors import NOTHING, ConfigError, Fault, KeyPath, Problem, SecretFault, named, refusal
 
@@ -76,7 +75,7 @@ def load_changed(path: Path, changes: Iterable[str]) -> Config:
         document = parse(value, f"{SET} {key}")
         if document.problems:
             raise ConfigError(f"{SET} {key}", document.problems)
-        values = _with(values, tuple(key.strip().split(".")), document.values)
+        values = with_value(values, tuple(key.strip().split(".")), document.values)
     try:
         return validated(values, path)
     except ValidationError as error:
@@ -188,8 +187,9 @@ def _leaks(document: Document) -> Iterator[Problem]:
         yield Problem(document.line(path), fault.below(path))
 
 
-def _with(values: Any, key: KeyPath, value: Any) -> Any:
+def with_value(values: Any, key: KeyPath, value: Any) -> Any:
+    """Return a mapping of mappings with another value at a path."""
     if not key:
         return value
     inside = values if isinstance(values, Mapping) else {}
-    return {**inside, key[0]: _with(inside.get(key[0]), key[1:], value)}
+    return {**inside, key[0]: with_value(inside.get(key[0]), key[1:], value)}

@@ -1,157 +1,136 @@
-"""The whole of config.yaml as frozen records; defaults and checks are beside the fields."""
+"""The `alerts` section, a block for each entry of the table, and `overrides`: other limits for some runs."""
 
 from __future__ import annotations
 
 import ipaddress
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, create_model, model_validator
 
+from demo import OVERRIDES
 from exporter.actions.policy import DISRUPTIVE
 from exporter.runs.signals.keys.key import normal
+from stepwatch.alerts.catalogue import BLOCKS
 from stepwatch.alerts.engines import EngineGone
 from stepwatch.alerts.stack import Watchdog
 from stepwatch.config import cluster, reference
 from stepwatch.config.actions import Actions
-from stepwatch.config.alerts import DEMO, Alerts, Override, Variant
 from stepwatch.config.cluster import Agents, Hub, NodeName
 from stepwatch.config.hours import TimeInterval
 from stepwatch.config.receivers import Deadman, Notify, Peer, Receiver
-from stepwatch.config.remote import ExternalLabels, RemoteWrite
-from stepwatch.config.sections import Checkpoints, Discovery, Gpus, Job, Runs, Signals
-from stepwatch.launch.policy import RetryPolicy
+from stepwatch.config.sections import (
+    Checkpoints,
+    Discovery,
+    ExternalLabels,
+    Gpus,
+    Intervals,
+    Job,
+    Links,
+    Log,
+    Ports,
+    RemoteWrite,
+    Retention,
+    Runs,
+    Signals,
+    twice,
+)
+from stepwatch.launch.retries import RetryPolicy
 from stepwatch.schema.errors import NOTHING, Fault, Faults, KeyPath, Refused, quoted, spell
-from stepwatch.schema.names import fits
-from stepwatch.schema.path_types import Link, ListenAddress, Page
-from stepwatch.schema.quantities import Duration, Size
+from stepwatch.schema.path_types import ListenAddress
 from stepwatch.schema.scalars import (
-    Interval,
+    Duration,
     Language,
-    LogFormat,
-    LogLevel,
     MachineRole,
-    Port,
-    PositiveSpan,
     RulesPlace,
-    StorageSize,
+    RunGlob,
+    fits,
     instead,
     one_of,
 )
-from stepwatch.schema.section import Section, default
+from stepwatch.schema.section import Block, Section, default, needed
+
+_Block = TypeVar("_Block", bound=Block)
+
+
+class _Blocks(Section):
+    @classmethod
+    def also_known_as(cls) -> dict[str, str]:
+        """Return the block of each alert whose name is not that of its block."""
+        return {name: key for key, block in BLOCKS.items() for name in block.names.values()}
+
+    def block(self, name: str) -> Block:
+        """Return the block of that name; AttributeError if there is none."""
+        return cast("Block", getattr(self, name))
+
+    def of(self, block: type[_Block]) -> _Block:
+        """Return the limits of this kind."""
+        return cast("_Block", getattr(self, block.__name__))
+
+
+if TYPE_CHECKING:
+    Alerts = _Blocks
+else:
+    _FIELDS: dict[str, Any] = {name: (block, block()) for name, block in BLOCKS.items()}
+    Alerts = create_model("Alerts", __base__=_Blocks, __doc__="All blocks with their limits.", **_FIELDS)
+
+
+class Override(Section):
+    """Limits that differ for the runs of one pattern; what is left out stays as under `alerts`.
+
+    The limits are stored as written: only with the base do they make a whole block.
+    """
+
+    runs: RunGlob = needed(
+        "A pattern of run names: * any text, ? any character, [ab] one of these, [!ab] any other."
+    )
+    alerts: dict[str, dict[str, Any]] = needed(
+        "The same keys as alerts, only those that differ. Alerts about GPUs (except GPUIdleWhileRunning) "
+        "and about the stack cannot be overridden."
+    )
+
+    def over(self, name: str, base: Block) -> Block:
+        """Return the base block with this override's limits over it.
+
+        Raises:
+            pydantic.ValidationError: Together they are not a valid block.
+        """
+        return type(base).model_validate(_merge(base.plain(), self.alerts[name]))
+
+
+DEMO = tuple(Override.model_validate(override) for override in OVERRIDES)
+"""The demo's overrides, in force after the user's: containers start the demo without a new rendering."""
+
+
+def _merge(base: Any, partial: Any) -> Any:
+    if not isinstance(base, Mapping) or not isinstance(partial, Mapping):
+        return partial
+    return {**base, **{key: _merge(base.get(key), value) for key, value in partial.items()}}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One set of limits of a block, and the runs it judges.
+
+    Attributes:
+        limits: The block.
+        only: The pattern of the runs it is for; None for all.
+        without: Patterns of runs that an earlier variant judges.
+    """
+
+    limits: Block
+    only: str | None
+    without: tuple[str, ...]
+
 
 # What Prometheus takes if nothing is said; it refuses a timeout longer than the interval.
 DEFAULT_TIMEOUT = Duration.parse("10s")
 
 
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
-
-
-class Ports(Section):
-    """Ports of the parts, all different."""
-
-    exporter: Port = default(9410, "The run exporter and its page.")
-    gpu: Port = default(9411, "The GPU exporter.")
-    watchdog: Port = default(9412, "The watchdog, which alerts if Prometheus cannot.")
-    actions: Port = default(9413, "The circuit breaker, if actions.policies are set.")
-    notifier: Port = default(9414, "The notifier, if a receiver needs it: feishu, dingtalk, wecom, apprise.")
-    agents: Port = default(9415, "The hub's port for agents, with role hub.")
-    node: Port = default(9100, "node_exporter.")
-    prometheus: Port = default(
-        9090, "Prometheus for people, Grafana and commands: the door, a reverse proxy, listens here."
-    )
-    alertmanager: Port = default(9093, "The same for Alertmanager.")
-    grafana: Port = default(3000, "Grafana.")
-    prometheus_backend: Port = default(
-        9490,
-        "The port of Prometheus itself, behind the door, on 127.0.0.1 and with a password that only "
-        "Stepwatch knows. Unused in containers.",
-    )
-    alertmanager_backend: Port = default(9493, "The same for Alertmanager.")
-
-    @model_validator(mode="after")
-    def _distinct(self) -> Ports:
-        seen: dict[int, str] = {}
-        faults = []
-        for name, port in self:
-            if (first := seen.setdefault(port, name)) != name:
-                faults.append(_twice(f"the port of {first}", at=(name,), value=port))
-        if faults:
-            raise Faults(faults)
-        return self
-
-
-class Intervals(Section):
-    """How often targets are read and rules judged."""
-
-    runs: Interval = default(
-        Duration.parse("5s"),
-        "How often Prometheus scrapes the run exporter. A longer interval delays every alert about a run; "
-        "with 5s the notification of a bad step is sent within 15 s.",
-    )
-    scrape: Interval = default(
-        Duration.parse("15s"),
-        "How often Prometheus scrapes everything else. A longer interval delays the alerts "
-        "about GPUs. Affects TargetDown and EngineGone.",
-    )
-    rules: Interval = default(
-        Duration.parse("5s"),
-        "How often the rules about runs are evaluated. A longer interval delays every alert about a run.",
-    )
-    stack_rules: Interval = default(
-        Duration.parse("15s"),
-        "How often the rules about GPUs, rollout engines, Ray and the stack are evaluated; those about "
-        "machines are evaluated every minute.",
-    )
-
-
-class Retention(Section):
-    """How much history Prometheus keeps; whichever limit is reached first."""
-
-    time: PositiveSpan = default(
-        Duration.parse("90d"), "How long Prometheus keeps history, unless it reaches the size first."
-    )
-    size: StorageSize = default(
-        Size.parse("20GB"),
-        "Maximum size of the history, in KB, MB, GB or TB. Ten concurrent runs write some 6 GB in 90 days "
-        "at the default intervals.",
-    )
-
-
-class Log(Section):
-    """What the programs of Stepwatch log: exporters, door, watchdog, guardian and the demo."""
-
-    level: LogLevel = default(
-        "info",
-        "The minimum level. error: you have to act; warn: something is missing or late; info: what started, "
-        "recovered or reloaded its settings; debug: details.",
-    )
-    format: LogFormat = default(
-        "logfmt", "logfmt, as in Prometheus, or json: one record per line, with time, level and logger."
-    )
-
-
-class Links(Section):
-    """Addresses that messages and pages point to; None means the part's own."""
-
-    exporter: Link | None = default(
-        None, "The run exporter's page, the target of links in notifications without Grafana."
-    )
-    grafana: Link | None = default(None, "Grafana's URL for people.")
-    prometheus: Link | None = default(None, "Prometheus' URL for people.")
-    alertmanager: Link | None = default(None, "Alertmanager's URL for people.")
-    actions: Link | None = default(
-        None, "The circuit breaker's page, the target of veto links in announcements."
-    )
-    notifier: Link | None = default(
-        None, "The notifier's pages, the target of silence links in its messages."
-    )
-    runbook: Page = default(
-        "docs/runbook.md",
-        "The runbook; #alertname in lower case is appended. Set a URL if the docs are published.",
-    )
 
 
 class Config(Section):
@@ -469,7 +448,7 @@ def _same(items: Iterable[Section], key: str, at: KeyPath) -> Iterator[Fault]:
     values = [getattr(item, key) for item in items]
     for index, value in enumerate(values):
         if value is not None and (first := values.index(value)) < index:
-            yield _twice(f"the {key} of {spell((*at, first))}", at=(*at, index, key), value=value)
+            yield twice(f"the {key} of {spell((*at, first))}", at=(*at, index, key), value=value)
 
 
 def _unknown_intervals(config: Config) -> Iterator[Fault]:
@@ -494,7 +473,7 @@ def _shared_keys(signals: Signals) -> Iterator[Fault]:
     for signal, keys in signals.items():
         for index, key in enumerate(keys):
             if (owner := owners.setdefault(normal(key), signal)) != signal:
-                yield _twice(f"a key of {owner}", at=("signals", signal, index), value=key)
+                yield twice(f"a key of {owner}", at=("signals", signal, index), value=key)
 
 
 def _interval_faults(config: Config) -> Iterator[Fault]:
@@ -532,12 +511,6 @@ def _action_faults(config: Config) -> Iterator[Fault]:
         )
 
 
-def _twice(other: str, *, at: KeyPath, value: Any) -> Fault:
-    return Fault(
-        f"is also {other}", expected="each only once", fix="change one of the two", at=at, value=value
-    )
-
-
 def _override_faults(config: Config) -> Iterator[Fault]:
     known = [key for key, block in config.alerts if block.about_runs]
     seen: Counter[tuple[str, str]] = Counter()
@@ -546,7 +519,7 @@ def _override_faults(config: Config) -> Iterator[Fault]:
             at = ("overrides", index, "alerts", name)
             seen[override.runs, name] += 1
             if seen[override.runs, name] > 1 and override not in DEMO:
-                yield _twice(f"in an earlier override of {quoted(override.runs)}", at=at, value=NOTHING)
+                yield twice(f"in an earlier override of {quoted(override.runs)}", at=at, value=NOTHING)
             if name not in known:
                 fix = instead(name, known, aliases=Alerts.also_known_as())
                 says = "is not an alert about runs" if name in dict(config.alerts) else "unknown alert"

@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationInfo
 
 from exporter import secret_shapes
-from stepwatch.config.integrations import MAIL_TEXTS, NO_REDIRECTS, SLACK_TEXTS, Reached
+from stepwatch.config.integrations import MAIL_TEXTS, NO_REDIRECTS, SLACK_TEXTS
 from stepwatch.schema.errors import NOTHING, Fault, Faults, KeyPath, SecretFault
 from stepwatch.schema.path_types import check_secret, check_shown, is_url, to_path
 from stepwatch.schema.section import Checked
+
+if TYPE_CHECKING:
+    from stepwatch.config.deployment import Deployment
 
 Version = tuple[int, int, int]
 
@@ -249,10 +252,12 @@ class Passed:
     def secrets(self) -> tuple[Path, ...]:
         """The files that hold its secrets."""
         return tuple(
-            value for path, value in leaves(self.written) if isinstance(value, Path) and _is_secret(path)
+            value
+            for path, value in leaves(self.written)
+            if isinstance(value, Path) and path[-1] not in ("ca_file", "cert_file")
         )
 
-    def settings(self, _: str, reached: Reached) -> dict[str, Any]:
+    def settings(self, _: str, reached: Deployment) -> dict[str, Any]:
         """As of `Integration`; holds ``send_resolved`` if the user wrote it."""
         texts = dict(self.kind.texts)
         if self.written.get("parse_mode"):
@@ -381,11 +386,7 @@ def _file_fault(kind: Kind, path: KeyPath, file: Path, info: ValidationInfo) -> 
     return check_secret(file, info, path, url=url)
 
 
-def _is_secret(path: KeyPath) -> bool:
-    return str(path[-1]) not in {"ca_file", "cert_file"}
-
-
-def _reached(value: Any, reached: Reached, key: str = "") -> Any:
+def _reached(value: Any, reached: Deployment, key: str = "") -> Any:
     """Return a block as Alertmanager reads it from where it runs."""
     if isinstance(value, Mapping):
         return {name: _reached(below, reached, str(name)) for name, below in value.items()}

@@ -24,11 +24,21 @@ from stepwatch.config.integrations import (
 )
 from stepwatch.config.passed import KINDS, Passed, block
 from stepwatch.schema.errors import NOTHING, Fault, quoted
-from stepwatch.schema.names import LabelValue, ReceiverName, RunGlob, alternation
 from stepwatch.schema.path_types import PeerUrl, SecretFile, TrustFile
-from stepwatch.schema.quantities import Duration
-from stepwatch.schema.scalars import TOPICS, PositiveSpan, SentSeverity, Span, Switch, Topic
-from stepwatch.schema.section import Checked, Section, default, needed
+from stepwatch.schema.scalars import (
+    TOPICS,
+    Duration,
+    LabelValue,
+    PositiveSpan,
+    ReceiverName,
+    RunGlob,
+    SentSeverity,
+    Span,
+    Switch,
+    Topic,
+    alternation,
+)
+from stepwatch.schema.section import Checked, Section, default, needed, require_both
 
 SHORT_FORMS = ("webhook", "mail", "slack", "feishu", "dingtalk", "wecom", "apprise")
 """The keys of a receiver that are ours; those of `KINDS` are Alertmanager's."""
@@ -342,12 +352,5 @@ class Peer(Section):
 
     @model_validator(mode="after")
     def _whole_login(self) -> Peer:
-        if (self.username is None) != (self.password_file is None):
-            has, lacks = ("username", "password_file")[:: 1 if self.username else -1]
-            raise Fault(
-                f"has {has} without {lacks}",
-                value=NOTHING,
-                expected="both, or neither",
-                fix=f"add {lacks}, or delete {has}",
-            )
+        require_both(self, ("username", "password_file"))
         return self

@@ -1,7 +1,8 @@
-"""Sections of config.yaml: runs, signals, scrape, discovery and gpus."""
+"""Sections of config.yaml: what is read, what a central system gets, ports, intervals, log and links."""
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,31 +12,43 @@ from pydantic import AfterValidator, Field, model_validator
 from exporter.runs.discovery.address import USUAL
 from exporter.runs.signals import NAMES
 from exporter.runs.stats.catalogue import JUDGED
-from stepwatch.schema.errors import NOTHING, Fault
-from stepwatch.schema.names import JobName, LabelName, LabelValue, ReceiverName, RunGlob
+from stepwatch.schema.errors import NOTHING, Fault, Faults, KeyPath, SecretFault
 from stepwatch.schema.path_types import (
     FolderOrGlob,
+    Link,
     MetricsPath,
+    Page,
     PageUrl,
     SecretFile,
     ServerUrl,
     Target,
     TargetFiles,
+    TrustFile,
 )
-from stepwatch.schema.quantities import Duration
 from stepwatch.schema.scalars import (
     CheckpointCount,
+    Duration,
     GpuCount,
     Interval,
+    JobName,
+    LabelName,
+    LabelValue,
+    LogFormat,
+    LogLevel,
+    Port,
     PositiveSpan,
     ProcessCount,
+    ReceiverName,
     Role,
+    RunGlob,
     Scheme,
     SeriesCount,
+    Size,
+    StorageSize,
     Switch,
     instead,
 )
-from stepwatch.schema.section import Checked, Section, default, needed
+from stepwatch.schema.section import Checked, Section, default, needed, not_empty, require_both
 
 
 def _text(value: Any) -> str:
@@ -51,17 +64,15 @@ def _signal(value: Any) -> str:
     raise Fault("is not a signal", expected="a signal that docs/metrics.md lists", fix=fix)
 
 
-def _some(keys: tuple[str, ...]) -> tuple[str, ...]:
-    if keys:
-        return keys
-    raise Fault(
-        "is empty", expected="one key or more", fix="write what the trainer logs, or delete the signal"
-    )
-
-
 LoggedName = Annotated[str, Checked(_text)]
 SignalName = Annotated[str, Checked(_signal)]
-Signals = dict[SignalName, Annotated[tuple[LoggedName, ...], AfterValidator(_some)]]
+Signals = dict[
+    SignalName,
+    Annotated[
+        tuple[LoggedName, ...],
+        not_empty("one key or more", "write what the trainer logs, or delete the signal"),
+    ],
+]
 """More keys of each signal, best first."""
 
 
@@ -282,3 +293,190 @@ class Job(Section):
     def all_labels(self) -> dict[str, str]:
         """The labels of its targets, the role among them."""
         return {"role": self.role, **self.labels}
+
+
+def _plain(value: str) -> str:
+    # Prometheus 3 puts variables of its environment in their place, Prometheus 2 does not.
+    if "$" in value:
+        raise Fault("holds $", expected="a text without it", fix="write another name")
+    return value
+
+
+ExternalLabels = dict[LabelName, Annotated[LabelValue, AfterValidator(_plain)]]
+
+_HEADER = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
+# What Prometheus refuses, since it sets them itself.
+_RESERVED = frozenset(
+    {
+        "authorization",
+        "host",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "user-agent",
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "www-authenticate",
+        "accept-encoding",
+        "x-prometheus-remote-write-version",
+        "x-prometheus-remote-read-version",
+    }
+)
+
+
+def _header(value: Any) -> str:
+    if not isinstance(value, str) or not _HEADER.fullmatch(value):
+        raise Fault(
+            "is not the name of a header", expected="letters, digits and -", fix="write X-Scope-OrgID, say"
+        )
+    if value.lower() in ("authorization", "proxy-authorization", "cookie"):
+        raise SecretFault(
+            "would hold a secret, which would be written to generated files",
+            expected="no login among headers",
+            fix="name a file with it: token_file, or username and password_file",
+        )
+    if value.lower() in _RESERVED:
+        raise Fault("is set by Prometheus itself", expected="another header", fix="delete it")
+    return value
+
+
+class RemoteWrite(Section):
+    """A system that takes Prometheus' remote write: another Prometheus, VictoriaMetrics, Thanos, Mimir."""
+
+    url: ServerUrl = needed("The remote write URL, such as https://metrics.example.org/api/v1/write.")
+    token_file: SecretFile | None = default(None, "A file with a bearer token, never the token itself.")
+    username: LabelValue | None = default(None, "The login, with password_file, instead of a token.")
+    password_file: SecretFile | None = default(None, "A file with the password.")
+    ca_file: TrustFile | None = default(
+        None, "A file with the certificates (PEM) to trust for the server. null: the system's."
+    )
+    headers: dict[Annotated[str, Checked(_header)], LabelValue] = Field(
+        default_factory=dict,
+        description="Additional headers, such as X-Scope-OrgID for Mimir's tenants. No secrets.",
+    )
+
+    @model_validator(mode="after")
+    def _one_login(self) -> RemoteWrite:
+        require_both(self, ("username", "password_file"))
+        if self.username and self.token_file:
+            raise Fault(
+                "has two logins",
+                value=NOTHING,
+                expected="token_file, or username with password_file",
+                fix="delete one of the two",
+            )
+        return self
+
+
+class Ports(Section):
+    """Ports of the parts, all different."""
+
+    exporter: Port = default(9410, "The run exporter and its page.")
+    gpu: Port = default(9411, "The GPU exporter.")
+    watchdog: Port = default(9412, "The watchdog, which alerts if Prometheus cannot.")
+    actions: Port = default(9413, "The circuit breaker, if actions.policies are set.")
+    notifier: Port = default(9414, "The notifier, if a receiver needs it: feishu, dingtalk, wecom, apprise.")
+    agents: Port = default(9415, "The hub's port for agents, with role hub.")
+    node: Port = default(9100, "node_exporter.")
+    prometheus: Port = default(
+        9090, "Prometheus for people, Grafana and commands: the door, a reverse proxy, listens here."
+    )
+    alertmanager: Port = default(9093, "The same for Alertmanager.")
+    grafana: Port = default(3000, "Grafana.")
+    prometheus_backend: Port = default(
+        9490,
+        "The port of Prometheus itself, behind the door, on 127.0.0.1 and with a password that only "
+        "Stepwatch knows. Unused in containers.",
+    )
+    alertmanager_backend: Port = default(9493, "The same for Alertmanager.")
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Ports:
+        seen: dict[int, str] = {}
+        faults = []
+        for name, port in self:
+            if (first := seen.setdefault(port, name)) != name:
+                faults.append(twice(f"the port of {first}", at=(name,), value=port))
+        if faults:
+            raise Faults(faults)
+        return self
+
+
+class Intervals(Section):
+    """How often targets are read and rules judged."""
+
+    runs: Interval = default(
+        Duration.parse("5s"),
+        "How often Prometheus scrapes the run exporter. A longer interval delays every alert about a run; "
+        "with 5s the notification of a bad step is sent within 15 s.",
+    )
+    scrape: Interval = default(
+        Duration.parse("15s"),
+        "How often Prometheus scrapes everything else. A longer interval delays the alerts "
+        "about GPUs. Affects TargetDown and EngineGone.",
+    )
+    rules: Interval = default(
+        Duration.parse("5s"),
+        "How often the rules about runs are evaluated. A longer interval delays every alert about a run.",
+    )
+    stack_rules: Interval = default(
+        Duration.parse("15s"),
+        "How often the rules about GPUs, rollout engines, Ray and the stack are evaluated; those about "
+        "machines are evaluated every minute.",
+    )
+
+
+class Retention(Section):
+    """How much history Prometheus keeps; whichever limit is reached first."""
+
+    time: PositiveSpan = default(
+        Duration.parse("90d"), "How long Prometheus keeps history, unless it reaches the size first."
+    )
+    size: StorageSize = default(
+        Size.parse("20GB"),
+        "Maximum size of the history, in KB, MB, GB or TB. Ten concurrent runs write some 6 GB in 90 days "
+        "at the default intervals.",
+    )
+
+
+class Log(Section):
+    """What the programs of Stepwatch log: exporters, door, watchdog, guardian and the demo."""
+
+    level: LogLevel = default(
+        "info",
+        "The minimum level. error: you have to act; warn: something is missing or late; info: what started, "
+        "recovered or reloaded its settings; debug: details.",
+    )
+    format: LogFormat = default(
+        "logfmt", "logfmt, as in Prometheus, or json: one record per line, with time, level and logger."
+    )
+
+
+class Links(Section):
+    """Addresses that messages and pages point to; None means the part's own."""
+
+    exporter: Link | None = default(
+        None, "The run exporter's page, the target of links in notifications without Grafana."
+    )
+    grafana: Link | None = default(None, "Grafana's URL for people.")
+    prometheus: Link | None = default(None, "Prometheus' URL for people.")
+    alertmanager: Link | None = default(None, "Alertmanager's URL for people.")
+    actions: Link | None = default(
+        None, "The circuit breaker's page, the target of veto links in announcements."
+    )
+    notifier: Link | None = default(
+        None, "The notifier's pages, the target of silence links in its messages."
+    )
+    runbook: Page = default(
+        "docs/runbook.md",
+        "The runbook; #alertname in lower case is appended. Set a URL if the docs are published.",
+    )
+
+
+def twice(other: str, *, at: KeyPath, value: Any) -> Fault:
+    """Return the fault of what another key says already."""
+    return Fault(
+        f"is also {other}", expected="each only once", fix="change one of the two", at=at, value=value
+    )

@@ -9,9 +9,9 @@ from typing import Protocol
 
 from stepwatch.config import Config
 from stepwatch.config.deployment import Deployment
-from stepwatch.deploy.compose import engine
-from stepwatch.deploy.compose.commands import Containers
-from stepwatch.deploy.compose.engine import EngineError, NoEngineError
+from stepwatch.deploy import engine
+from stepwatch.deploy.compose import Containers
+from stepwatch.deploy.engine import EngineError, NoEngineError
 from stepwatch.deploy.native import service
 from stepwatch.deploy.native.commands import Processes
 from stepwatch.deploy.native.state import State

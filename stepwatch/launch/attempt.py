@@ -1,4 +1,8 @@
-"""One attempt of `stepwatch run`: starts the trainer once and handles it until its end."""
+"""One attempt of `stepwatch run`: starts the trainer once and handles it until its end.
+
+The trainer is a process of this machine, or a job of a Ray cluster by the `ray` program of the user's
+environment.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import os
 import signal
 import subprocess
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -13,15 +18,45 @@ from pathlib import Path
 
 from exporter.runs.files import launch
 from exporter.runs.files.launch import Answer, Request, Retry
-from stepwatch.launch.failures import classify
+from stepwatch.launch.failures import Outcome, classify
 from stepwatch.launch.keeper import GRACE_SECONDS, Keeper, Report, descendants, end_all
-from stepwatch.launch.outcome import Outcome
-from stepwatch.launch.ray_job import RayJob
-from stepwatch.launch.record import LaunchRecord
-from stepwatch.launch.requests import POLL_SECONDS, Requests
+from stepwatch.launch.record import POLL_SECONDS, LaunchRecord, Requests
 from stepwatch.launch.retries import End
 from stepwatch.launch.streams import Streams
 from stepwatch.schema.errors import Refused
+
+STOP_SECONDS = 120.0
+"""Ray itself gives a job some seconds to end by SIGTERM."""
+
+
+class RayJob:
+    """Where jobs are submitted, and the last one."""
+
+    def __init__(self, address: str, working_dir: str | None = None) -> None:
+        self._address, self._working_dir = address, working_dir
+        self._id = ""
+
+    def submit(self, command: Sequence[str]) -> list[str]:
+        """Return the command that submits a trainer as a new job, shows its output and ends with it."""
+        self._id = f"stepwatch-{uuid.uuid4().hex[:12]}"
+        options = ["--address", self._address, "--submission-id", self._id]
+        if self._working_dir:
+            options += ["--working-dir", self._working_dir]
+        return ["ray", "job", "submit", *options, "--", *command]
+
+    def begin_stop(self) -> subprocess.Popen[bytes]:
+        """Have the cluster stop the job; the process ends once it has ended, with exit code 0."""
+        stop = ["ray", "job", "stop", "--address", self._address, self._id]
+        quiet = subprocess.DEVNULL
+        return subprocess.Popen(stop, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
+
+    def stop(self) -> bool:
+        """Have the cluster stop the job, and wait for its end; returns whether it is known to have ended."""
+        try:
+            return self.begin_stop().wait(STOP_SECONDS) == 0
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+
 
 DRAIN_SECONDS = 2.0
 """How long what the trainer left behind may go on writing after it."""

@@ -12,12 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from exporter.runs.files.launch import Answer, Retry
-from stepwatch.launch.attempt import FROM_TERMINAL, Attempt, Listing
-from stepwatch.launch.policy import RetryPolicy
-from stepwatch.launch.ray_job import RayJob
-from stepwatch.launch.record import LaunchRecord
-from stepwatch.launch.requests import POLL_SECONDS, Requests
-from stepwatch.launch.retries import End, Plan, Retries
+from stepwatch.launch.attempt import FROM_TERMINAL, Attempt, Listing, RayJob
+from stepwatch.launch.record import POLL_SECONDS, LaunchRecord, Requests
+from stepwatch.launch.retries import End, Plan, Retries, RetryPolicy
 from stepwatch.launch.streams import die_of
 from stepwatch.schema.errors import Refused
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
-from stepwatch.launch.outcome import Outcome, oom_kills
+from stepwatch.launch.failures import Outcome, oom_kills
 
 GRACE_SECONDS = 5.0
 """Between SIGTERM and SIGKILL for a trainer whose wrapper was killed: time to end in order."""

@@ -222,7 +222,9 @@ class _Output:
         block = self._held + block
         size = self._pieces(block)
         self._held = block[size:]
-        self._log.append(_file_lines(block[:size]) if self._pieces is _of_terminal else block[:size])
+        self._log.append(
+            block[:size].replace(b"\r\n", b"\n") if self._pieces is _of_terminal else block[:size]
+        )
 
     def write(self) -> None:
         """Write what the reader takes without being waited for."""
@@ -274,10 +276,6 @@ def _whole_lines(block: bytes) -> int:
     """Lines whole, since another stream is written between them."""
     size = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
     return size or (len(block) if len(block) > _BLOCK else 0)
-
-
-def _file_lines(block: bytes) -> bytes:
-    return block.replace(b"\r\n", b"\n")
 
 
 def die_of(number: int) -> None:

@@ -21,7 +21,7 @@ from stepwatch.config.deployment import OnThisMachine
 from stepwatch.config.loading import validated, written
 from stepwatch.render.exporters import posted, watched_peers
 from stepwatch.schema.errors import ConfigError, Problem, Refused
-from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import Duration
 from stepwatch.system.terminal import Say
 
 _MOST_EVERY = Duration.parse("1m")

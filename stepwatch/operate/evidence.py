@@ -9,7 +9,6 @@ from exporter.runs.model.run import Options
 from stepwatch.config import load
 from stepwatch.config.deployment import OnThisMachine
 from stepwatch.deploy.native.state import State
-from stepwatch.operate.watched import paths
 from stepwatch.render import exporters, generator
 from stepwatch.render.layout import RESOURCES
 from stepwatch.schema.errors import Refused
@@ -22,15 +21,7 @@ FOLDER = "evidence"
 def evidence(config: Path, run: str, out: Path | None, place: State, say: Say) -> int:
     """Collect evidence about a run, even if parts of the stack do not answer, and print the archive's path.
 
-    Args:
-        config: The configuration file.
-        run: The run's name.
-        out: The folder of archives; by default one in the state folder.
-        place: The state folder.
-        say: Prints a line.
-
-    Returns:
-        0.
+    ``out`` is the folder of archives; by default one in the state folder, ``place``.
 
     Raises:
         Refused: The run does not exist, or the archive cannot be written.
@@ -38,7 +29,7 @@ def evidence(config: Path, run: str, out: Path | None, place: State, say: Say) -
     settings = load(config)
     where = exporters.evidence(settings, OnThisMachine(settings))
     sources = Sources(
-        paths(settings, None, place, say),
+        place.log_folders(settings.runs.path, say),
         where["exporter"],
         where["prometheus"],
         where["alertmanager"],

@@ -13,14 +13,13 @@ from exporter.runs.serve.endpoints import unknown
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.alerts.model.alert import Alert as Entry
 from stepwatch.config import Config, load
-from stepwatch.config.alerts import DEMO
+from stepwatch.config.models import DEMO
 from stepwatch.config.reference import scalar
 from stepwatch.render.layout import RESOURCES
 from stepwatch.schema.errors import KeyPath, spell
-from stepwatch.schema.names import fits
-from stepwatch.schema.quantities import Duration, Size
+from stepwatch.schema.scalars import Duration, Size, fits
 from stepwatch.schema.section import Block
-from stepwatch.services import runs
+from stepwatch.services import health_report
 from stepwatch.system import http_client
 from stepwatch.system.terminal import Say, table
 
@@ -33,7 +32,7 @@ def unmatched(config: Config) -> list[str]:
     Those of the demo are in effect even when it does not run.
     """
     page = http_client.read(f"http://{config.address('exporter')}/metrics") or ""
-    known = runs.on(page)
+    known = health_report.read_runs(page)
     if not known or http_client.metric(page, "stepwatch_unread_bytes"):
         return []
     return [
@@ -71,7 +70,7 @@ def alerts(config: Path, run: str | None, form: str, say: Say) -> int:
     """
     settings = load(config)
     found = list(effective(settings, run, config.name))
-    names = None if run is None else runs.known(settings.address("exporter"))
+    names = None if run is None else health_report.known_runs(settings.address("exporter"))
     known = None if names is None else run in names
     if form == "json":
         plain = {"run": run, "known": known, "alerts": [_plain(alert) for alert in found]}

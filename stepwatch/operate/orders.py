@@ -1,4 +1,4 @@
-"""Commands to parts of the running stack: mark a run, silence a run, release the GPUs.
+"""Commands to parts of the running stack: about a run, the GPUs, and actions of the circuit breaker.
 
 Each takes the configuration file, which has the addresses, and returns 0. Each raises ``Refused`` for an
 unknown run, a wrong argument, or a part that does not answer or refuses.
@@ -7,24 +7,32 @@ unknown run, a wrong argument, or a part that does not answer or refuses.
 from __future__ import annotations
 
 import json
+import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+from exporter.actions.breaker import OFF
+from exporter.actions.targets import ANSWER_SECONDS
 from exporter.gpu.backend import LONGEST_RELEASE_SECONDS
+from exporter.runs.files import launch
 from exporter.runs.serve.endpoints import unknown
-from stepwatch.config import load
+from stepwatch.config import Config, load
+from stepwatch.deploy.native.state import State
 from stepwatch.schema.errors import Refused
-from stepwatch.schema.quantities import Duration
-from stepwatch.services import runs
+from stepwatch.schema.scalars import Duration
+from stepwatch.services import health_report
 from stepwatch.system import http_client
-from stepwatch.system.terminal import Say
+from stepwatch.system.terminal import Say, table
 
 LONGEST_SILENCE = Duration.parse("365d")
 """For longer, `overrides` in config.yaml switches the alerts off."""
 _LONGEST_RELEASE = Duration.parse(f"{LONGEST_RELEASE_SECONDS}s")
 _RELEASE_ANSWER_SECONDS = 15
 """A driver that hangs may hold the devices for a while."""
+_HEADINGS = ("id", "opened", "run", "alert", "steps", "state")
+_IN_CONTAINER = "docker compose --profile actions exec actions rm -f /actions/off"
 
 
 def mark(config: Path, run: str, note: str | None, say: Say) -> int:
@@ -35,7 +43,7 @@ def mark(config: Path, run: str, note: str | None, say: Say) -> int:
     try:
         _post("The run exporter", exporter, "/-/mark", {"run": run, "note": note}, refused=refused)
     except Refused:
-        if nodes := (runs.known(settings.address("exporter")) or {}).get(run):
+        if nodes := (health_report.known_runs(settings.address("exporter")) or {}).get(run):
             where = " and ".join(sorted(nodes))
             raise Refused(f"{refused}{run} is read on {where}. Fix: `make mark RUN={run}` there.") from None
         raise
@@ -55,7 +63,7 @@ def silence(config: Path, run: str, span: str, note: str | None, say: Say) -> in
             f"{span} is not a valid duration of a silence. Expected: more than 0, at most {LONGEST_SILENCE}. "
             "Fix: choose one, for example 2h."
         )
-    known = runs.known(settings.address("exporter"))
+    known = health_report.known_runs(settings.address("exporter"))
     if known is None:
         say(f"The run exporter does not answer, so the run name {run} was not checked.")
     elif run not in known:  # such a silence would mute nothing
@@ -123,3 +131,112 @@ def _duration(span: str, examples: str) -> Duration:
         return Duration.parse(span)
     except ValueError as error:
         raise Refused(f"{span} {error}. Expected: a time such as {examples}. Fix: write it so.") from error
+
+
+def actions(config: Path, say: Say) -> int:
+    """Show the actions of the circuit breaker, the latest first.
+
+    Raises:
+        Refused: There is no circuit breaker, or it does not answer.
+    """
+    url = _url(load(config))
+    known = json.loads(http_client.require("The circuit breaker", url, "/api/v1/actions"))
+    if known["off"]:
+        say("The kill switch is on: no action is taken. `make actions KILL=off` turns it off.")
+    if known["dry_run"]:
+        say("Dry run: no run is changed (actions.dry_run).")
+    # Fewer than fire: each causes one action, and one that fired before this service began causes none.
+    say(f"Firing alerts that may still cause an action: {known['watched']}.")
+    if not known["actions"]:
+        say("No action yet.")
+        return 0
+    rows = [
+        (
+            each["id"],
+            time.strftime("%d %b %H:%M", time.localtime(each["opened"])),
+            each["run"],
+            each["alert"],
+            ", ".join(each["steps"]) + " (dry run)" * each["dry_run"],
+            each["state"],
+        )
+        for each in known["actions"]
+    ]
+    for line in table([_HEADINGS, *rows]):
+        say(line)
+    return 0
+
+
+def veto(config: Path, action: str, say: Say) -> int:
+    """Veto an open action.
+
+    Raises:
+        Refused: It is not open, or the circuit breaker does not answer.
+    """
+    _post("The circuit breaker", _url(load(config)), f"/veto/{action}", refused=f"Action {action}: ")
+    say(f"Vetoed {action}: the run continues, and this alert causes no other action on this attempt.")
+    return 0
+
+
+def kill_switch(config: Path, place: State, on: bool, say: Say) -> int:  # noqa: FBT001  (on or off)
+    """Turn the kill switch on, whether or not the circuit breaker answers, or off.
+
+    Raises:
+        Refused: It cannot be turned.
+    """
+    url, file = _url(load(config)), place.data("actions") / OFF
+    native = file.parent.is_dir()
+    try:
+        if on and native:
+            file.touch()
+        elif native:
+            file.unlink(missing_ok=True)
+    except OSError as problem:
+        raise Refused(
+            f"{file}: {problem.strerror}. Expected: a folder that you may write to. Fix: work as its owner."
+        ) from None
+    if not on and not native:
+        raise Refused(f"The kill switch is in a container. Fix: {_IN_CONTAINER}")
+    if on and not native:
+        _post("The circuit breaker", url, "/off")
+    say("The kill switch is on: no run is changed." if on else "The kill switch is off.")
+    return 0
+
+
+def resume(config: Path, run: str, say: Say) -> int:
+    """Continue a paused run, by its wrapper.
+
+    Raises:
+        Refused: It is not paused, or its wrapper does not answer.
+    """
+    exporter = f"http://{load(config).address('exporter')}"
+    runs = json.loads(http_client.require("The run exporter", exporter, "/api/v1/runs"))["runs"]
+    logs = {each["run"]: each["log"] for each in runs}
+    log = Path(logs.get(run) or "")
+    known = launch.read(log) if logs.get(run) else None
+    if known is None or known.paused is None:
+        raise Refused(f"{run} is not paused. Expected: a paused run. Fix: `make status` lists the runs.")
+    request = launch.Request(f"continue-{uuid4().hex[:12]}", "continue", known.attempt, "a person")
+    try:
+        launch.ask(log, request)
+    except OSError as problem:
+        raise Refused(
+            f"{log.parent}: {problem.strerror}. Expected: a folder that you may write to. "
+            "Fix: work as its owner."
+        ) from None
+    until = time.monotonic() + ANSWER_SECONDS
+    while (answer := launch.answers(log).get(request.id)) is None and time.monotonic() < until:
+        time.sleep(0.1)
+    if answer is None or not answer.done:
+        reason = answer.reason if answer else "its wrapper does not answer"
+        raise Refused(f"{run} cannot continue: {reason}. Fix: send SIGTERM to its wrapper, which ends it.")
+    say(f"{run} continues.")
+    return 0
+
+
+def _url(config: Config) -> str:
+    if not config.actions.enabled:
+        raise Refused(
+            "actions.policies: none are set, so there is no circuit breaker. Expected: a policy. Fix: add "
+            "one to config.yaml (docs/actions.md), then `make up`."
+        )
+    return f"http://{config.address('actions')}"

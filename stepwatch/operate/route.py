@@ -6,16 +6,19 @@ The running Alertmanager, if there is one, is asked for silences and for what in
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.config import Config, load
-from stepwatch.operate.holding import held_back
+from stepwatch.config.receivers import Matcher
 from stepwatch.operate.limits_report import effective
 from stepwatch.rules import routing
 from stepwatch.schema.errors import Refused
+from stepwatch.system import http_client
 from stepwatch.system.terminal import Say
 
 NO_RUN = "-"
@@ -136,3 +139,59 @@ def _time(text: str | None) -> datetime:
             "Fix: write it so."
         ) from error
     return found.astimezone()
+
+
+Labels = Mapping[str, str]
+
+
+def held_back(alertmanager: str, labels: Labels, at: datetime | None) -> list[str] | None:
+    """Return why the running Alertmanager does not send an alert with these labels.
+
+    Args:
+        alertmanager: Its URL.
+        labels: Of the alert, as far as they are known.
+        at: When; None for now. Inhibitions are known only for now.
+
+    Returns:
+        A text for each reason; None if Alertmanager does not answer.
+    """
+    silences, alerts = (http_client.read(f"{alertmanager}/api/v2/{what}") for what in ("silences", "alerts"))
+    if silences is None or alerts is None:
+        return None
+    when = (at or datetime.now(timezone.utc)).astimezone()
+    found = [*_silenced(json.loads(silences), labels, when)]
+    if at:
+        return found
+    # What is silenced or inhibited itself inhibits as well.
+    firing = [alert["labels"] for alert in json.loads(alerts)]
+    causes = dict.fromkeys(
+        f"inhibited by {cause['alertname']} ({cause['severity']}), which fires now"
+        for rule in routing.inhibitions()
+        for cause in firing
+        if rule.inhibits(cause, labels)
+    )
+    return [*found, *causes]
+
+
+def _silenced(silences: list[dict[str, Any]], labels: Labels, when: datetime) -> Iterator[str]:
+    for each in silences:
+        begin, end = _moment(each["startsAt"]), _moment(each["endsAt"])
+        if (
+            each["status"]["state"] != "expired"
+            and begin <= when < end
+            and all(
+                Matcher(of["name"], _OPERATORS[of["isRegex"], of.get("isEqual", True)], of["value"]).fits(
+                    labels
+                )
+                for of in each["matchers"]
+            )
+        ):
+            why = f": {each['comment']}" if each["comment"] else ""
+            yield f"silenced until {end:%a %d %b %Y %H:%M %Z} by {each['createdBy']}{why}"
+
+
+_OPERATORS = {(False, True): "=", (False, False): "!=", (True, True): "=~", (True, False): "!~"}
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text.partition(".")[0].rstrip("Z") + "+00:00").astimezone()

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepwatch.programs import programs
 from stepwatch.schema.errors import Refused
+from stepwatch.system import programs
 
 TIMEOUT_SECONDS = 60
 

@@ -19,7 +19,7 @@ from stepwatch.rules.alerting import waits
 from stepwatch.rules.limits import flat, served_overrides
 from stepwatch.rules.lines import lines
 from stepwatch.rules.messages import SUBJECTS, dashboard_url, has_grafana, runbook_url
-from stepwatch.schema.names import to_re2
+from stepwatch.schema.scalars import to_re2
 
 FOLDER = PurePosixPath("exporter/generated")
 

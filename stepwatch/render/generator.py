@@ -32,8 +32,8 @@ from stepwatch.render import check, diagnosis, exporters, output, panels, receiv
 from stepwatch.render.dashboard import BASELINE, Json
 from stepwatch.render.layout import CONFIG, RESOURCES, own_dashboards
 from stepwatch.render.templates import SERVICES, block, render, render_own, template
-from stepwatch.rules import alerting, lines, messages, routing, runbook
-from stepwatch.rules import files as rule_files
+from stepwatch.rules import alerting, lines, messages, routing
+from stepwatch.rules import alerting as rule_files
 from stepwatch.schema.errors import Refused
 from stepwatch.system.environment import CHECKOUT
 
@@ -157,7 +157,7 @@ def _rendered(
     """Return every file of the services: of templates, the table of alerts, and the user's own dashboards."""
     files = render(templates, context, services)
     if "prometheus" in services:
-        book = runbook.entries(RESOURCES / "docs/runbook.md")
+        book = messages.entries(RESOURCES / "docs/runbook.md")
         files |= rule_files.files(context["config"], context["deployment"], book)
     if "exporter" in services:
         files |= exporters.documents(context["config"], context["deployment"])
@@ -189,7 +189,7 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "lines": lines.lines(config, TABLE),
         "dashboard_lines": lines.lines(config, alerting.translated(TABLE, config)),
         "subjects": lines.subjects(TABLE),
-        "notices": panels.notices(config, runbook.entries(RESOURCES / "docs/runbook.md")),
+        "notices": panels.notices(config, messages.entries(RESOURCES / "docs/runbook.md")),
         "on_show": partial(lines.on_show, config),
         "about": ABOUT,
         "onset_time": ONSET,

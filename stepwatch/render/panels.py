@@ -15,7 +15,7 @@ from stepwatch.alerts.catalogue import TABLE
 from stepwatch.config.models import Config
 from stepwatch.render.dashboard import Json, in_cell, shown
 from stepwatch.rules.lines import Line
-from stepwatch.rules.runbook import Entry
+from stepwatch.rules.messages import Entry
 
 TEMPLATE = PurePosixPath("grafana/templates/dashboards/training.yaml.j2")
 FILE = PurePosixPath("exporter/generated/panels.json")

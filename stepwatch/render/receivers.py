@@ -18,9 +18,9 @@ from stepwatch.config.loading import written
 from stepwatch.config.passed import Passed
 from stepwatch.config.receivers import Deadman, Receiver
 from stepwatch.config.yaml_document import parse
-from stepwatch.programs import programs
 from stepwatch.render.check import TIMEOUT_SECONDS, find
 from stepwatch.schema.errors import NOTHING, ConfigError, Fault, KeyPath, Problem
+from stepwatch.system import programs
 
 _OF_LINE = re.compile(r"line (\d+): (.*)")
 _UNKNOWN = re.compile(r"field (\S+) not found in type .*")

@@ -32,7 +32,7 @@ from stepwatch.render.layout import TEMPLATE_CACHE
 from stepwatch.render.output import Files
 from stepwatch.rules.lines import Line
 from stepwatch.schema.errors import ConfigError, Refused, quoted
-from stepwatch.schema.names import alternation
+from stepwatch.schema.scalars import alternation
 
 SERVICES = ("prometheus", "alertmanager", "grafana")
 DASHBOARDS = PurePosixPath("grafana/templates/dashboards")

@@ -13,10 +13,8 @@ from typing import Any
 
 from stepwatch.alerts.model.expression import Expression, Scope, bracketed, number
 from stepwatch.alerts.model.runs import last, metric
-from stepwatch.config.alerts import Override
-from stepwatch.config.models import Config
-from stepwatch.schema.names import to_re2
-from stepwatch.schema.quantities import Duration, Size
+from stepwatch.config.models import Config, Override
+from stepwatch.schema.scalars import Duration, Size, to_re2
 from stepwatch.schema.section import Block
 
 SEVERITIES = ("info", "warning", "critical")

@@ -11,6 +11,9 @@ first is a separate annotation, ``action``.
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from stepwatch.alerts.model import identity
@@ -21,7 +24,7 @@ from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
 from stepwatch.languages import Catalogue, catalogue
 from stepwatch.launch.failures import CLASSES
-from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import Duration
 
 PASSED = "rl_limit_passed"
 """The limit of the first condition that holds, with what was measured and its baseline (label ``basis``)."""
@@ -373,3 +376,35 @@ def _silence_url(config: Config, alert: str, subject: Subject) -> str:
     printed = f"printf `{{{matchers}%s}}` {_arguments(subject.labels)} $c"
     form = f"{config.link('alertmanager')}/#/silences/new?filter="
     return f"{{{{$c := ``}}}}{cluster}{form}{{{{{printed} | {_IN_A_URL}}}}}"
+
+
+_ENTRY = re.compile(r"^### (\w+)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
+_MARKUP = re.compile(r"`|\*\*|\[([^]]*)\]\([^)]*\)")
+
+
+class Entry(NamedTuple):
+    """What an alert means, what usually causes it, and what to do: each a paragraph, without markup."""
+
+    meaning: str
+    causes: str
+    mitigation: str
+
+
+_BEGINS = Entry("**Meaning.** ", "Known causes: ", "**Mitigation.** ")
+
+
+def entries(page: Path) -> Mapping[str, Entry]:
+    """Return the entries of the runbook by alert; what an entry lacks is empty.
+
+    Raises:
+        OSError: The page cannot be read.
+    """
+    text = page.read_text(encoding="utf-8")
+    return {
+        name: Entry(*(_paragraph(body, begin) for begin in _BEGINS)) for name, body in _ENTRY.findall(text)
+    }
+
+
+def _paragraph(body: str, begin: str) -> str:
+    found = re.search(rf"^{re.escape(begin)}(.+)$", body, re.MULTILINE)
+    return _MARKUP.sub(lambda part: part[1] or "", found[1]).strip() if found else ""

@@ -1,4 +1,4 @@
-"""Who is notified of which alert: the routes of Alertmanager, and the same decision with its reasons.
+"""Who is notified of which alert: the routes and inhibitions of Alertmanager, and the same with its reasons.
 
 A receiver gets what fits each of its conditions, within its hours. What fits no receiver that is there round
 the clock goes to the first of these, so that no pattern loses an alert. An alert about a receiver that fails
@@ -7,16 +7,17 @@ goes to another one as well, if there is any.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from stepwatch.alerts.incidents import PAIRS, Pair
 from stepwatch.alerts.stack import NotificationFailures, NotifierDown
 from stepwatch.config import Config
-from stepwatch.config.receivers import Matcher, Receiver
+from stepwatch.config.receivers import Matcher, Receiver, to_matcher
 from stepwatch.schema.errors import quoted
-from stepwatch.schema.names import to_re2
+from stepwatch.schema.scalars import to_re2
 
 Settings = dict[str, Any]
 Conditions = Callable[[Receiver], tuple[Matcher, ...]]
@@ -315,3 +316,39 @@ def _complementary(receivers: Sequence[Receiver]) -> bool:
         for one in plain
         for other in plain
     )
+
+
+@dataclass(frozen=True)
+class Inhibition:
+    """A rule of Alertmanager: while an alert on one side fires, one on the other side is not sent."""
+
+    source: tuple[Matcher, ...]
+    target: tuple[Matcher, ...]
+    equal: tuple[str, ...]
+
+    def inhibits(self, source: Mapping[str, str], target: Mapping[str, str]) -> bool:
+        """Return whether an alert with the second labels is not sent while one with the first fires."""
+
+        def both(labels: Mapping[str, str]) -> bool:
+            return all(each.fits(labels) for each in (*self.source, *self.target))
+
+        return (
+            all(source.get(label, "") == target.get(label, "") for label in self.equal)
+            and all(each.fits(source) for each in self.source)
+            and all(each.fits(target) for each in self.target)
+            # Alertmanager keeps alerts that fit both sides from inhibiting each other.
+            and not (both(source) and both(target))
+        )
+
+
+def inhibitions(pairs: Iterable[Pair] = PAIRS) -> list[Inhibition]:
+    """Return the rules of Alertmanager for pairs of cause and effect."""
+    return [
+        Inhibition(
+            tuple(map(to_matcher, rule["source_matchers"])),
+            tuple(map(to_matcher, rule["target_matchers"])),
+            tuple(rule.get("equal", ())),
+        )
+        for pair in pairs
+        for rule in pair.rules
+    ]

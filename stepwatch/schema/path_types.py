@@ -228,18 +228,24 @@ def _secret_fault(path: Path, *, url: bool) -> str | None:
     return fault
 
 
+def _pem(path: Path, info: ValidationInfo, what: str, fix: str) -> str:
+    """Return the text of a file of certificates or of a key.
+
+    Raises:
+        Fault: It cannot be read.
+    """
+    try:
+        return path.read_text(encoding="ascii", errors="replace")[:MAX_CERTIFICATES]
+    except OSError as error:
+        says = f"cannot be read ({error.strerror})"
+        raise Fault(says, expected=f"{what}, its path seen from {_folder(info)}", fix=fix) from error
+
+
 def _trust_file(value: Any, info: ValidationInfo) -> Path:
     path = to_path(value, info)
     if not info.context:
         return path
-    try:
-        text = path.read_text(encoding="ascii", errors="replace")[:MAX_CERTIFICATES]
-    except OSError as error:
-        raise Fault(
-            f"cannot be read ({error.strerror})",
-            expected="a file of certificates, its path seen from " + str(info.context["folder"]),
-            fix="write the file's path here",
-        ) from error
+    text = _pem(path, info, "a file of certificates", "write the file's path here")
     if "PRIVATE KEY" in text:
         raise Fault(
             "holds a private key", expected="certificates only", fix="copy the certificates to another file"
@@ -253,14 +259,8 @@ def _key_file(value: Any, info: ValidationInfo) -> Path:
     path = to_path(value, info)
     if not info.context:
         return path
-    try:
-        text = path.read_text(encoding="ascii", errors="replace")[:MAX_CERTIFICATES]
-    except OSError as error:
-        raise Fault(
-            f"cannot be read ({error.strerror})",
-            expected="a file with a private key, its path seen from " + str(info.context["folder"]),
-            fix="write the file's path here, and let this user read it",
-        ) from error
+    fix = "write the file's path here, and let this user read it"
+    text = _pem(path, info, "a file with a private key", fix)
     if "PRIVATE KEY-----" not in text:
         raise Fault("holds no private key", expected="a private key in PEM", fix="convert it to PEM")
     if "ENCRYPTED" in text:

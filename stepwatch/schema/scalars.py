@@ -1,20 +1,116 @@
-"""Types of single values in config.yaml: numbers, switches, spans of time, words out of a list.
+"""Types of single values in config.yaml: numbers, durations, sizes, words out of a list, names, patterns.
 
-Nothing is converted: a text that looks like a number is not a number, a number is not a boolean.
+Durations and sizes are spelled as Prometheus spells them. Nothing is converted: a text that looks like a
+number is not a number, a number is not a boolean.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Container, Iterable, Mapping
-from functools import partial
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Annotated, Any, Literal
 
 from exporter.logging_setup import FORMATS, LEVELS
 from stepwatch.languages import LANGUAGES
 from stepwatch.schema.errors import Fault
-from stepwatch.schema.quantities import Duration, Size
 from stepwatch.schema.section import Checked, boolean
+
+_UNITS_MS = {
+    "y": 31_536_000_000,
+    "w": 604_800_000,
+    "d": 86_400_000,
+    "h": 3_600_000,
+    "m": 60_000,
+    "s": 1000,
+    "ms": 1,
+}
+_DURATION = re.compile("".join(rf"(?:([0-9]{{1,9}}){unit}(?![a-z]))?" for unit in _UNITS_MS))
+
+# Prometheus counts nanoseconds in 64 bits.
+MAX_SECONDS = 100 * 365 * 86_400
+
+_SIZE_UNITS = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+_SIZE = re.compile(r"([0-9]{1,6})(KB|MB|GB|TB)")
+
+
+@dataclass(frozen=True, order=True)
+class Duration:
+    """A span of time, printed as Prometheus reads it (`1h30m`)."""
+
+    milliseconds: int
+
+    @classmethod
+    def parse(cls, text: str) -> Duration:
+        """Return the duration of a text such as `5s`, `1h30m` or `90d`.
+
+        Raises:
+            ValueError: The text is not a duration, or one of more than 100 years.
+        """
+        match = _DURATION.fullmatch(text)
+        if not match or not any(match.groups()):
+            raise ValueError("is not a duration")
+        duration = cls(
+            sum(
+                int(count or 0) * unit for count, unit in zip(match.groups(), _UNITS_MS.values(), strict=True)
+            )
+        )
+        if duration.seconds > MAX_SECONDS:
+            raise ValueError("is longer than 100 years")
+        return duration
+
+    @property
+    def seconds(self) -> float:
+        """The span in seconds."""
+        return self.milliseconds / 1000
+
+    def __str__(self) -> str:
+        if not self.milliseconds:
+            return "0s"
+        return "".join(_parts(self.milliseconds))
+
+
+def _parts(rest: int) -> list[str]:
+    # Days only where they come out even: 36h says more than 1d12h.
+    units = {unit: size for unit, size in _UNITS_MS.items() if unit not in "yw"}
+    if rest % units["d"]:
+        del units["d"]
+    parts = []
+    for unit, size in units.items():
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return parts
+
+
+@dataclass(frozen=True)
+class Size:
+    """An amount of storage in units of 1024, as Prometheus reads it (`20GB`)."""
+
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> Size:
+        """Return the size of a text such as `20GB`.
+
+        Raises:
+            ValueError: The text is not a whole number of KB, MB, GB or TB, or nothing at all.
+        """
+        match = _SIZE.fullmatch(text)
+        if not match or not int(match[1]):
+            raise ValueError("is not a size")
+        return cls(f"{int(match[1])}{match[2]}")
+
+    @property
+    def bytes(self) -> int:
+        """The size in bytes."""
+        return int(self.text[:-2]) * _SIZE_UNITS[self.text[-2:]]
+
+    def __str__(self) -> str:
+        return self.text
+
 
 # Prometheus drops a series it has not seen for 5 minutes; two scrapes must fit well into that.
 MAX_INTERVAL = Duration.parse("2m")
@@ -148,3 +244,123 @@ Scheme = Annotated[Literal["http", "https"], Checked(_choice("http", "https"))]
 LogLevel = Annotated[str, Checked(_choice(*LEVELS))]
 LogFormat = Annotated[str, Checked(_choice(*FORMATS))]
 Language = Annotated[str, Checked(_choice(*LANGUAGES))]
+
+
+OWN_JOBS = ("runs", "rollouts", "gpu", "node", "prometheus", "alertmanager", "docker")
+OWN_LABELS = ("run", "job", "instance", "role", "severity", "topic")
+
+# Shell patterns of run names become regular expressions that Prometheus and Alertmanager read. Both anchor
+# every matcher at both ends, so the text carries no anchors. It holds no backslash and no double quote, so it
+# fits in a quoted matcher unchanged: run=~"ppo/gsm8k[.]v2.*".
+
+_IN_SET = r"[A-Za-z0-9_./:@+=, ]"
+_TOKEN = re.compile(
+    rf"(?P<set>\[!?-?(?:{_IN_SET}(?:-{_IN_SET})?)+-?\])|(?P<wild>[*?])|(?P<plain>[^\[\]\"\\^\x00-\x1f])"
+)
+_RANGE = re.compile(rf"({_IN_SET})-({_IN_SET})")
+_WILD = {"*": ".*", "?": "."}
+_SPECIAL = frozenset(".+*?()|{}$")
+
+
+@cache
+def to_re2(glob: str) -> str:
+    """Return a shell pattern (`*`, `?`, `[ab]`, `[!ab]`) as an RE2 expression.
+
+    Raises:
+        ValueError: The pattern holds a character or a set of characters that cannot be written so.
+    """
+    expression, end = "", 0
+    while end < len(glob):
+        token = _TOKEN.match(glob, end)
+        if not token:
+            raise ValueError(f"the pattern is invalid from {glob[end:]!r} on")
+        text, end = token[0], token.end()
+        if token["set"]:
+            for first, last in _RANGE.findall(text):
+                if first > last:
+                    raise ValueError(f"the pattern has an empty range, {first}-{last}")
+            expression += text.replace("[!", "[^", 1)
+        elif token["wild"]:
+            expression += _WILD[text]
+        else:
+            expression += f"[{text}]" if text in _SPECIAL else text
+    return expression
+
+
+def fits(glob: str, name: str) -> bool:
+    """Return whether a shell pattern fits a whole name, as it does in a matcher."""
+    return re.fullmatch(to_re2(glob), name, re.DOTALL) is not None
+
+
+def alternation(globs: Iterable[str]) -> str:
+    """Return one RE2 expression that matches what any of the shell patterns matches.
+
+    No pattern at all gives the empty expression, which matches only a series without the label.
+    """
+    return "|".join(map(to_re2, globs))
+
+
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = re.compile(r"[^\W_][\w .:/@+-]{0,99}(?<! )")
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, str) and _NAME.fullmatch(value):
+        return value
+    raise Fault(
+        "is not a valid name",
+        expected="up to 100 letters, digits and any of _ . : / @ + -, starting with a letter or digit",
+        fix="rename it, or quote it if it is a number",
+    )
+
+
+def _job(value: Any) -> str:
+    name = _name(value)
+    if name in OWN_JOBS:
+        raise Fault(
+            "is a job of Stepwatch itself",
+            expected=f"any name but {', '.join(OWN_JOBS)}",
+            fix="choose another name",
+        )
+    return name
+
+
+def _label(value: Any) -> str:
+    expected = "a letter or _, then letters, digits and _"
+    if not isinstance(value, str) or not _LABEL.fullmatch(value):
+        raise Fault("is not a Prometheus label name", expected=expected, fix="rename the label")
+    if value.startswith("__"):
+        raise Fault("is reserved by Prometheus", expected="a name without leading __", fix="rename the label")
+    if value in OWN_LABELS:
+        raise Fault(
+            "is a label that Stepwatch sets itself",
+            expected=f"any name but {', '.join(OWN_LABELS)}",
+            fix="use role: for the role, another name for the rest",
+        )
+    return value
+
+
+def _label_value(value: Any) -> str:
+    if isinstance(value, str) and value:
+        return value
+    raise Fault("is not a string", expected="a text that is not empty", fix="quote it")
+
+
+def _glob(value: Any) -> str:
+    expected = "a pattern of run names such as ppo/* or sft-[0-9]"
+    if not isinstance(value, str) or not value:
+        raise Fault("is not a pattern", expected=expected, fix="write a text, quoted if it starts with *")
+    try:
+        to_re2(value)
+    except ValueError as error:
+        raise Fault(
+            f"is not a pattern ({error})", expected=expected, fix="use ? for this character"
+        ) from error
+    return value
+
+
+JobName = Annotated[str, Checked(_job)]
+ReceiverName = Annotated[str, Checked(_name)]
+LabelName = Annotated[str, Checked(_label)]
+LabelValue = Annotated[str, Checked(_label_value)]
+RunGlob = Annotated[str, Checked(_glob)]

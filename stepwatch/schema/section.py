@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_plain_validator_function, with_info_plain_validator_function
 
-from stepwatch.schema.errors import Fault, Faults, quoted
+from stepwatch.schema.errors import NOTHING, Fault, Faults, quoted
 
 
 class Checked:
@@ -66,6 +66,34 @@ def boolean(value: Any) -> bool:
     if isinstance(value, bool):
         return value
     raise Fault("is not a boolean", expected="true or false", fix="write true or false without quotes")
+
+
+def not_empty(expected: str, fix: str) -> AfterValidator:
+    """Return the check, in ``Annotated``, of a list or mapping that has at least one entry."""
+
+    def check(value: Any) -> Any:
+        if not value:
+            raise Fault("is empty", expected=expected, fix=fix)
+        return value
+
+    return AfterValidator(check)
+
+
+def require_both(section: Section, keys: tuple[str, str], expected: str = "both, or neither") -> None:
+    """Check that a section has two keys that belong together, or neither.
+
+    Raises:
+        Fault: It has only one.
+    """
+    lacking = [key for key in keys if getattr(section, key) is None]
+    if len(lacking) == 1:
+        (lacks,), (has,) = lacking, (key for key in keys if key not in lacking)
+        raise Fault(
+            f"has {has} without {lacks}",
+            value=NOTHING,
+            expected=expected,
+            fix=f"add {lacks}, or delete {has}",
+        )
 
 
 class Level(Section):

@@ -28,6 +28,7 @@ _SEVERITIES = ("critical", "warning", "info")
 # Of what config.yaml names; pages that are registered come and go.
 _DOWN = r'^stepwatch_target_up\{name="([^"]+)",source="(?:mlflow|prometheus_page)"\} 0\.0$'
 _STATE = r'^rl_run_state\{(?=[^}]*run="((?:[^"\\]|\\.)*)")(?=[^}]*state="(\w+)")[^}]*\} 1\.0$'
+_NAME = re.compile(r'^rl_run_info\{run="((?:[^"\\]|\\.)*)"', re.MULTILINE)
 _HUNG = r'^stepwatch_mount_hung_since_timestamp_seconds\{mount="([^"]+)"\} (\S+)$'
 
 _LEFT_OUT = {
@@ -87,7 +88,7 @@ class HealthReport:
         if self.alertmanager:
             self._show_alerts(
                 {path: texts[self._url("alertmanager", path)] for path in _PATHS["alertmanager"]},
-                _over(texts[self._url("exporter", "/metrics")] if self.exporter else None),
+                self._ended(texts),
                 say,
             )
         if not self.watchdog:
@@ -122,6 +123,12 @@ class HealthReport:
             answer = http_client.read(findings)
         if _show_findings(answer, say) and waits:
             say("The fault is over.")
+
+    def _ended(self, texts: Texts) -> dict[str, str]:
+        """The states of the runs that are not running, by name."""
+        page = texts[self._url("exporter", "/metrics")] if self.exporter else None
+        states = re.findall(_STATE, page or "", re.MULTILINE)
+        return {_unescaped(run): state for run, state in states if state != "running"}
 
     def _url(self, part: str, path: str) -> str:
         return f"http://{getattr(self, part)}{path}"
@@ -226,15 +233,9 @@ def _time(text: str) -> datetime:
     return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone()
 
 
-def _over(page: str | None) -> dict[str, str]:
-    """The states of the runs that are not running, by name."""
-    states = re.findall(_STATE, page or "", re.MULTILINE)
-    escapes = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
-    return {
-        re.sub(r"\\.", lambda found: escapes.get(found[0], found[0]), run): state
-        for run, state in states
-        if state != "running"
-    }
+def _unescaped(label: str) -> str:
+    """The value of a label on a metrics page."""
+    return re.sub(r"\\(.)", lambda sign: {"n": "\n"}.get(sign[1], sign[1]), label)
 
 
 def _runs(page: str | None) -> str:
@@ -286,3 +287,22 @@ def _stale(findings: str | None, begun: float) -> bool:
     """Whether a page of findings has some that were found before this Unix time."""
     known = json.loads(findings or "{}")
     return bool(known.get("findings")) and known["looked"] < begun
+
+
+def known_runs(exporter: str) -> dict[str, set[str]] | None:
+    """The names of all runs that an exporter (host:port) shows, each with the nodes whose agents read it.
+
+    ``None`` without an answer.
+    """
+    answer = http_client.read(f"http://{exporter}/api/v1/runs")
+    if answer is None:
+        return None
+    found: dict[str, set[str]] = {}
+    for run in json.loads(answer)["runs"]:
+        found.setdefault(run["run"], set()).update(run["nodes"])
+    return found
+
+
+def read_runs(page: str) -> list[str]:
+    """The names of all runs that an exporter reads, from its metrics page."""
+    return list(map(_unescaped, _NAME.findall(page)))

@@ -1,1 +1,1 @@
-"""The operating system: processes, ports, locks, the terminal, HTTP."""
+"""The operating system: processes, ports, locks, the terminal, HTTP, and the programs that the stack runs."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from exporter.door import backend_access
+from stepwatch.schema.errors import Refused
 
 FAULTS = (OSError, ValueError, http.client.HTTPException)
 """What an answer may end with; the last when a part stops in the middle of one."""
@@ -61,6 +62,18 @@ def read_all(wanted: Iterable[str | Page]) -> Texts:
     pages = list(dict.fromkeys(wanted))
     with ThreadPoolExecutor(max_workers=len(pages) or 1) as pool:
         return dict(zip(pages, pool.map(read, pages), strict=True))
+
+
+def require(part: str, base: str, path: str) -> str:
+    """The text of a page of a part of the stack, at this base URL.
+
+    Raises:
+        Refused: The part does not answer.
+    """
+    text = read(base + path)
+    if text is None:
+        raise Refused(unanswered(part, base))
+    return text
 
 
 class Answer(NamedTuple):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
+import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stepwatch.config import load
 from stepwatch.config.receivers import Receiver
@@ -14,10 +16,10 @@ from stepwatch.languages import catalogue
 from stepwatch.render.generator import rendered
 from stepwatch.render.layout import RESOURCES
 from stepwatch.schema.errors import Refused
+from stepwatch.system import http_client
 from stepwatch.system.terminal import Say
-from stepwatch.testalert import notifier, verdict
-from stepwatch.testalert.alertmanager import Alertmanager, Probe, Sent
-from stepwatch.testalert.journal import LogResult, log_result
+from stepwatch.testalert import verdict
+from stepwatch.testalert.alertmanager import Alertmanager, LogResult, Probe, Sent, log_result
 from stepwatch.testalert.verdict import Verdict, redacted
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ def send_test(config: Path, name: str, stack: Stack, say: Say, *, patience: floa
     journal, where = stack.journal("alertmanager"), stack.log("alertmanager")
     ended = Watch(known[name], probe, alertmanager, journal, where, patience).run(say)
     if ended.delivered and known[name].robot:
-        ended = notifier.watch(known[name], probe, f"http://{settings.address('notifier')}", patience)
+        ended = watch(known[name], probe, f"http://{settings.address('notifier')}", patience)
     say(ended.words)
     return 0 if ended.delivered else 1
 
@@ -158,3 +160,36 @@ class Watch:
         if look.sent.arrived:
             return "messages arrive; waiting for Alertmanager's log"
         return "waiting for Alertmanager"
+
+
+def watch(receiver: Receiver, probe: Probe, url: str, patience: float) -> Verdict:
+    """Wait until the notifier has delivered a test, or has given it up.
+
+    Args:
+        receiver: The receiver of the message.
+        probe: The test.
+        url: The notifier.
+        patience: Seconds until it is given up here; then what is known so far is printed.
+    """
+    query = urllib.parse.urlencode({"test": probe.mark})
+    deadline, found = time.monotonic() + patience, None
+    while time.monotonic() < deadline:
+        found = _found(http_client.read(f"{url}/api/v1/deliveries?{query}"))
+        if found and found["state"] != "waiting":
+            break
+        time.sleep(_BETWEEN_LOOKS)
+    if found is None:
+        return verdict.lost(receiver, http_client.unanswered("The notifier", url))
+    if found["state"] == "delivered":
+        return verdict.taken(receiver, str(found["answer"]), float(found["ended"]) - float(found["received"]))
+    return verdict.not_taken(
+        receiver, str(found["reason"]), str(found["answer"]), final=found["state"] == "failed"
+    )
+
+
+def _found(page: str | None) -> dict[str, Any] | None:
+    """Return the test's delivery, ``None`` if the notifier does not answer or has no such test."""
+    try:
+        return next(iter(json.loads(page or "")["deliveries"]), None)
+    except (ValueError, LookupError, TypeError):
+        return None

@@ -14,8 +14,7 @@ from stepwatch.config.integrations import Integration, Mail
 from stepwatch.config.passed import KINDS
 from stepwatch.config.receivers import Receiver
 from stepwatch.schema.path_types import read_secret
-from stepwatch.testalert.alertmanager import Sent
-from stepwatch.testalert.journal import LogResult
+from stepwatch.testalert.alertmanager import LogResult, Sent
 
 _SHOWN = 400
 _LEAST = 6

@@ -20,7 +20,7 @@ import yaml
 
 from exporter.runs.files import launch
 from stepwatch.config import load
-from stepwatch.config.models import Ports
+from stepwatch.config.sections import Ports
 from stepwatch.deploy.native import stack as native
 from stepwatch.deploy.native.state import State
 from stepwatch.render.generator import generate

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from stepwatch.alerts.incidents import PAIRS
-from stepwatch.backtest.judge import inhibitions
+from stepwatch.rules.routing import inhibitions
 from tests.alertmanager.conftest import Render
 from tests.alertmanager.route import HOST, QUICK, Labels, Route, alert, reported
 from tests.real import AlertmanagerServer, WebhookSink

@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from stepwatch.alerts.catalogue import BLOCKS, TABLE
 from stepwatch.alerts.model import expression
 from stepwatch.alerts.model.alert import NOTHING, Alert, Condition
-from stepwatch.backtest.rules import catalogue
+from stepwatch.backtest.judge import catalogue
 from stepwatch.config import Config
 from stepwatch.config.deployment import InContainers
 from stepwatch.config.reference import keys, scalar
@@ -26,7 +26,7 @@ from stepwatch.render.generator import render_all
 from stepwatch.render.panels import FILE
 from stepwatch.rules import lines
 from stepwatch.rules.alerting import rules
-from stepwatch.schema.quantities import Duration, Size
+from stepwatch.schema.scalars import Duration, Size
 from stepwatch.schema.section import Section
 from stepwatch.system.environment import CHECKOUT
 from tests.alerts import runbook

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from stepwatch.alerts.model.alert import EVIDENCE, Alert
 from stepwatch.alerts.model.expression import Expression, Limit, Series
-from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import Duration
 from stepwatch.schema.section import Block, Section
 from tests import real
 from tests.alerts.configured import BLOCKS, TABLE, rules

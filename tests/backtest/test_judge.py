@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepwatch.alerts.incidents import PAIRS
-from stepwatch.backtest.judge import APART, Episode, episodes, inhibited, inhibitions
-from stepwatch.backtest.rules import Rule
+from stepwatch.backtest.judge import APART, Episode, Rule, episodes, inhibited
+from stepwatch.rules.routing import inhibitions
 
 WARNING, CRITICAL, OTHER_TOPIC = (
     Rule("KLHigh", "warning", "kl", ""),

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from exporter.runs.model.run import Options
 from exporter.runs.stats.catalogue import STATISTICS
-from stepwatch.backtest.replay import REPEAT_SECONDS, write
-from stepwatch.backtest.server import START
+from stepwatch.backtest.replay import REPEAT_SECONDS, START, write
 from stepwatch.operate import logfiles
 from tests.backtest.conftest import exploding_kl, log
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stepwatch.backtest.judge import Judged
-from stepwatch.backtest.server import Progress
+from stepwatch.backtest.replay import Progress
 from stepwatch.config import Config
 from tests.chaos.runs import Runs
 from tests.chaos.stack import LOCAL, REMOTE, SICK, SILENCED

@@ -12,10 +12,9 @@ import pytest
 
 from exporter.runs.files import launch
 from exporter.runs.model.run import Options
-from stepwatch.checkpoints import scores
+from stepwatch.checkpoints import keeping
 from stepwatch.checkpoints.keeping import keep
-from stepwatch.checkpoints.order import Order
-from stepwatch.checkpoints.watch import Watcher
+from stepwatch.checkpoints.watcher import Order, Watcher
 from stepwatch.launch.keeper import descendants
 from tests.checkpoints import saving
 from tests.real.ending import ended
@@ -229,7 +228,7 @@ def log(folder: Path, values: dict[int, dict[str, float]]) -> Path:
 def test_one_lucky_batch_is_not_the_best(tmp_path: Path) -> None:
     rewards = {step: {"critic/score/mean": 0.3 + 0.01 * step} for step in range(1, 31)}
     rewards[5] = {"critic/score/mean": 0.9}
-    found = scores.read([log(tmp_path, rewards)], Options())
+    found = keeping.read_scores([log(tmp_path, rewards)], Options())
     lucky, later = found.of(5), found.of(30)
     assert lucky
     assert later
@@ -242,7 +241,7 @@ def test_validation_counts_where_it_is_logged(tmp_path: Path) -> None:
     values = {step: {"critic/score/mean": 0.01 * step} for step in range(1, 41)}
     for step, score in ((10, 0.5), (20, 0.6), (30, 0.4)):
         values[step][key] = score
-    found = scores.read([log(tmp_path, values)], Options())
+    found = keeping.read_scores([log(tmp_path, values)], Options())
 
     assert found.last == 40
     assert found.of(5) is None
@@ -259,10 +258,10 @@ def test_a_log_without_numbers_is_replaced_by_the_trainers_own_history(tmp_path:
     history = [{"step": step, "reward": 0.1 * step, "epoch": 0.1, "loss": 0.1} for step in range(1, 8)]
     state.write_text(json.dumps({"global_step": 7, "max_steps": 9, "log_history": history}))
 
-    found = scores.read([tmp_path / "a.log", state], Options())
+    found = keeping.read_scores([tmp_path / "a.log", state], Options())
     assert found.last == 7
     assert found.of(7)
-    assert scores.read([tmp_path / "a.log", tmp_path / "missing"], Options()).of(7) is None
+    assert keeping.read_scores([tmp_path / "a.log", tmp_path / "missing"], Options()).of(7) is None
 
 
 def test_what_was_best_before_goes_only_once_the_better_one_is_whole(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.deploy.compose.engine import Service
+from stepwatch.deploy.engine import Service
 from tests.compose.checkout import Checkout
 from tests.real.docker import Docker
 from tests.real.waiting import in_time

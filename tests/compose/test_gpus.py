@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepwatch.deploy.compose import engine
+from stepwatch.deploy import engine
 
 RUNTIME = {"Runtimes": {"runc": {}, "nvidia": {"path": "nvidia-container-runtime"}}}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stepwatch.services import damage
+from stepwatch.services import lifecycle
 from tests.compose.checkout import Checkout
 
 pytestmark = [pytest.mark.e2e, pytest.mark.world]
@@ -43,4 +43,4 @@ def test_a_damaged_file_in_a_volume_is_named_and_moved_aside_on_request(running:
     assert running.compose(*shell, "cat /alertmanager/damaged/*/nflog") == "xxxxxxxx\n"
     done = running.stepwatch("up", "--repair")
     assert done.returncode == 0
-    assert damage.NOTHING in done.stdout
+    assert lifecycle.NO_DAMAGE in done.stdout

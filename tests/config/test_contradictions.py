@@ -5,7 +5,7 @@ import re
 import pytest
 
 from stepwatch.config import load
-from stepwatch.config.alerts import Alerts
+from stepwatch.config.models import Alerts
 from stepwatch.schema.errors import ConfigError
 from stepwatch.schema.section import Section
 

@@ -2,7 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from stepwatch.config import Config, load
-from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import Duration
 
 
 @pytest.fixture(name="loaded")

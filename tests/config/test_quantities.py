@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepwatch.schema.quantities import Duration, Size
+from stepwatch.schema.scalars import Duration, Size
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stepwatch.config import Config, load
-from stepwatch.config.alerts import Alerts
+from stepwatch.config.models import Alerts
 from stepwatch.schema.errors import ConfigError
 
 LISTS = {

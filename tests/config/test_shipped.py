@@ -9,7 +9,7 @@ import yaml
 
 from stepwatch.__main__ import main as stepwatch
 from stepwatch.config import Config, load
-from stepwatch.config.alerts import DEMO
+from stepwatch.config.models import DEMO
 from stepwatch.config.reference import children, defaults, explain, keys
 from stepwatch.generate import main
 from stepwatch.schema.errors import ConfigError

@@ -15,7 +15,7 @@ from threading import Thread
 
 import pytest
 
-from stepwatch.deploy.container_targets import command
+from stepwatch.deploy import container_targets
 from stepwatch.schema.errors import Refused
 from stepwatch.system.environment import CHECKOUT
 
@@ -91,7 +91,7 @@ def test_a_user_without_rights_on_the_socket_gets_that_reason(listening: socket.
         with pytest.raises(
             Refused, match=r"docker\.sock: Permission denied\. .* of the group that the socket"
         ):
-            command.ask()
+            container_targets.ask()
     finally:
         os.seteuid(0)
 
@@ -112,7 +112,7 @@ def test_what_is_not_a_daemon_is_refused_in_words(serve: Serve, text: bytes) -> 
     with pytest.raises(
         Refused, match=r"No Docker daemon answers at unix://.*Nothing was changed\.$"
     ) as refused:
-        command.ask()
+        container_targets.ask()
 
     assert "\n" not in str(refused.value)
 
@@ -120,10 +120,10 @@ def test_what_is_not_a_daemon_is_refused_in_words(serve: Serve, text: bytes) -> 
 def test_a_daemon_that_hangs_is_waited_for_a_while_only(
     listening: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "_ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(container_targets, "_ANSWER_SECONDS", 0.3)
 
     with pytest.raises(Refused, match=r"timed out.* see whether `docker version` answers"):
-        command.ask()
+        container_targets.ask()
 
 
 @pytest.mark.parametrize("text", ["{garbage", "[1]", '{"currentContext": "gone"}', '{"proxies": 1}'])
@@ -135,13 +135,13 @@ def test_settings_of_docker_that_are_odd_are_no_traceback(
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
 
     with pytest.raises(Refused, match="No Docker daemon answers"):
-        command.ask()
+        container_targets.ask()
 
 
 def test_a_login_in_docker_host_is_never_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "tcp://me:hunter2@127.0.0.1:1")
 
     with pytest.raises(Refused) as refused:
-        command.ask()
+        container_targets.ask()
 
     assert "hunter2" not in str(refused.value)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from stepwatch.deploy.container_targets.targets import Container, FromContainer, FromMachine, Published
+from stepwatch.deploy.container_targets import Container, FromContainer, FromMachine, Published
 from stepwatch.schema.errors import Refused
 
 BOXED = FromContainer({"stack", "other"})

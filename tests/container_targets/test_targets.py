@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stepwatch.deploy.container_targets.targets import Container, FromMachine, containers, found
+from stepwatch.deploy.container_targets import Container, FromMachine, containers, found
 
 ANYWHERE = FromMachine({"bridge"})
 

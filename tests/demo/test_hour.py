@@ -10,7 +10,7 @@ import pytest
 from demo.scenario import SCENARIOS
 from demo.trainer import TOTAL, Trainer
 from stepwatch.backtest.judge import Judged
-from stepwatch.backtest.server import Progress
+from stepwatch.backtest.replay import Progress
 from stepwatch.config import Config
 from tests.judge import real_logs
 

@@ -24,8 +24,8 @@ from exporter.door.agent_access import new_token
 from exporter.door.agents import MOST_BODY, MOST_CLIENTS, MOST_HANDSHAKES
 from exporter.door.write_request import MOST_PLAIN, pack
 from stepwatch.config import load
+from stepwatch.operate.hub import show
 from stepwatch.services.agent import Sender
-from stepwatch.services.hub import show
 from stepwatch.system.environment import CHECKOUT
 from stepwatch.system.files import last_lines
 from stepwatch.system.http_client import Page

@@ -17,12 +17,12 @@ import yaml
 from typing_extensions import Self
 
 from stepwatch.config import Config, load
-from stepwatch.config.models import Ports
+from stepwatch.config.sections import Ports
 from stepwatch.deploy.native import stack as native
 from stepwatch.deploy.native.stack import Part
 from stepwatch.deploy.native.state import State
-from stepwatch.programs.programs import Program
 from stepwatch.render.generator import generate
+from stepwatch.system.programs import Program
 from tests.real import Server, Tool, WebhookSink, alertmanager, free_port, prometheus, query
 from tests.real.waiting import LIMIT, counted, eventually
 

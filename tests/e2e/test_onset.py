@@ -15,7 +15,7 @@ import pytest
 
 from exporter.alert_labels import ONSET, ONSET_STEP
 from exporter.runs.light import formatting
-from stepwatch.backtest.server import Progress
+from stepwatch.backtest.replay import Progress
 from tests.e2e.stack import PAIRS, Stack
 from tests.grafana.queries import Json, View, ask, marks_of, panels_of
 from tests.judge.real_logs import loaded

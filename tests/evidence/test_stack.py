@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from tensorboardX import SummaryWriter
 
-from stepwatch.tensorboard.alerts import Alerts
-from stepwatch.tensorboard.export import export
+from stepwatch.operate.tensorboard import Alerts, export
 from tests.e2e.stack import PAIRS, Stack
 from tests.evidence.test_archive import Archive
 from tests.real.waiting import eventually, in_time

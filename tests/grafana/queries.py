@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import promql_parser
 
-from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import Duration
 
 Json = dict[str, Any]
 

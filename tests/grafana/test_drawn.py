@@ -15,7 +15,7 @@ import pytest
 from exporter.runs.stats.catalogue import STATES
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.render.dashboard import CURVE_COLOURS
-from stepwatch.rules.runbook import entries
+from stepwatch.rules.messages import entries
 from stepwatch.system.environment import CHECKOUT
 from tests import own_logs
 from tests.e2e.stack import PAIRS

@@ -12,8 +12,7 @@ import pytest
 
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.alerts.model.runs import SHOWN_STATE, SHOWN_STATES
-from stepwatch.rules.messages import TEXT_INFO
-from stepwatch.rules.runbook import Entry, entries
+from stepwatch.rules.messages import TEXT_INFO, Entry, entries
 from stepwatch.system.environment import CHECKOUT
 from tests.grafana.conftest import Dashboards, Json
 from tests.grafana.queries import View, panels_of

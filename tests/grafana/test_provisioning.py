@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from stepwatch.config import Config
-from stepwatch.deploy.native.grafana import environment
+from stepwatch.deploy.native.installed import grafana_environment
 from stepwatch.system.environment import CHECKOUT
 from tests.grafana.conftest import FOLDER, Json, Render
 
@@ -58,7 +58,7 @@ def test_grafana_is_given_nothing_to_fill_in_but_our_three_variables(render: Ren
 
 def test_runs_is_the_home_page_in_containers_and_without(tmp_path: Path) -> None:
     compose = yaml.safe_load((CHECKOUT / "compose.yaml").read_text())["services"]["grafana"]
-    native = environment(Config(), tmp_path, tmp_path)
+    native = grafana_environment(Config(), tmp_path, tmp_path)
 
     assert compose["environment"][HOME] == f"{compose['environment']['STEPWATCH_DASHBOARDS']}/runs.json"
     assert native[HOME] == f"{native['STEPWATCH_DASHBOARDS']}/runs.json"

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from stepwatch.backtest.command import Backtest
-from stepwatch.backtest.judge import judge
-from stepwatch.backtest.rules import Rule
-from stepwatch.backtest.server import Progress
+from stepwatch.backtest.judge import Rule, judge
+from stepwatch.backtest.replay import Progress
 from stepwatch.config import Config
 from tests.formats import CHECKOUT
 from tests.judge import faults, page, real_logs, rlwatch, stopping, tutorials

@@ -4,7 +4,7 @@ import pytest
 
 from exporter.runs.stats.catalogue import NOT_FINITE_SIGNALS
 from stepwatch.backtest.judge import Judged
-from stepwatch.backtest.server import Progress
+from stepwatch.backtest.replay import Progress
 from stepwatch.config import Config
 from tests.judge import real_logs
 from tests.judge.labels import labels

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from stepwatch.backtest.replay import Replayed
-from stepwatch.backtest.server import Prometheus
+from stepwatch.backtest.replay import Prometheus, Replayed
 
 SIGNALS = ("reward", "reward_max", "reward_min", "reward_std", "zero_std_ratio", "kl", "policy_kl", "entropy")
 SIGNALS += (

@@ -9,10 +9,8 @@ from pathlib import Path
 from unittest import mock
 
 from stepwatch.backtest.command import Backtest, prepared
-from stepwatch.backtest.judge import Judged
-from stepwatch.backtest.replay import Replayed, Unjudged
-from stepwatch.backtest.rules import Rule
-from stepwatch.backtest.server import Progress
+from stepwatch.backtest.judge import Judged, Rule
+from stepwatch.backtest.replay import Progress, Replayed, Unjudged
 from stepwatch.config import Config
 from tests import real
 from tests.judge.score import Alarm, Verdict

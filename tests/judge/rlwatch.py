@@ -7,8 +7,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from stepwatch.backtest.replay import Replayed
-from stepwatch.backtest.server import START, Prometheus
+from stepwatch.backtest.replay import START, Prometheus, Replayed
 from tests.judge.score import Alarm
 from tests.real import environments
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stepwatch.backtest.judge import Judged
-from stepwatch.backtest.server import Progress
+from stepwatch.backtest.replay import Progress
 from stepwatch.config import Config
 from tests.formats import CHECKOUT
 from tests.judge import real_logs

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from stepwatch.backtest.judge import Judged
-from stepwatch.backtest.server import Progress
+from stepwatch.backtest.replay import Progress
 from stepwatch.config import Config
 from tests.judge import real_logs, stopping
 from tests.judge.conftest import Broken, Runs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepwatch.backtest.rules import Rule
+from stepwatch.backtest.judge import Rule
 
 REWARD, KL = "max by (run) (rl_reward)", "max by (run) (rl_kl)"
 

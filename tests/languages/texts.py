@@ -17,7 +17,7 @@ from stepwatch.languages import ENGLISH, LANGUAGES, Catalogue, file
 from stepwatch.render import generator, templates
 from stepwatch.render.dashboard import assemble
 from stepwatch.render.dashboard_texts import translated
-from stepwatch.rules import runbook
+from stepwatch.rules import messages
 from stepwatch.rules.messages import FAILURES, SUBJECTS
 from stepwatch.system.environment import CHECKOUT
 from tests.rules import rendered
@@ -54,7 +54,7 @@ def collected(root: Path = CHECKOUT) -> Origins:
         recorder.file = f"{alert.block.__module__.replace('.', '/')}.py"
         alert.translated(recorder)
     recorder.file = "docs/runbook.md"
-    book = runbook.entries(root / recorder.file)
+    book = messages.entries(root / recorder.file)
     for alert in TABLE:
         if alert.subject == "run" and alert.name in book:
             for text in book[alert.name]:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.launch.failures import TAIL_BYTES, classify
-from stepwatch.launch.outcome import Outcome
+from stepwatch.launch.failures import TAIL_BYTES, Outcome, classify
 from tests.public_logs import folders
 
 FAILED = Outcome(1 << 8)

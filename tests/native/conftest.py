@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.deploy.native import supervision
+from stepwatch.deploy.native import commands
 from stepwatch.deploy.native.commands import Processes
 from stepwatch.deploy.native.stack import Part, Web, guardian
 from stepwatch.deploy.native.state import State
 from stepwatch.deploy.native.status import status
-from stepwatch.services import startup
+from stepwatch.services import lifecycle
 from stepwatch.services.settings import Settings
 from tests.real import free_port
 
@@ -43,8 +43,8 @@ class StandInStack:
         self.said.clear()
         self.place.create()
         watched = [*parts, guardian(self.place)]
-        fresh = supervision.start(watched, self.place, self.said.append)
-        return supervision.settle(watched, fresh, self.place, self.said.append)
+        fresh = commands.start(watched, self.place, self.said.append)
+        return commands.settle(watched, fresh, self.place, self.said.append)
 
     def status(self) -> int:
         self.said.clear()
@@ -61,7 +61,7 @@ class StandInStack:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(startup, "PATIENCE", 30)
+    monkeypatch.setattr(lifecycle, "PATIENCE", 30)
 
 
 @pytest.fixture(name="stack")

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from stepwatch.config.models import Ports
+from stepwatch.config.sections import Ports
 from stepwatch.system import processes
 from stepwatch.system.environment import CHECKOUT
 from tests.real import alertmanager, free_port, prometheus

@@ -78,7 +78,7 @@ def test_the_exporter_is_left_alone_when_its_settings_are_as_they_were(
 def test_settings_that_the_exporter_cannot_use_fail_up_and_show_in_status(
     stack: StandInStack, exporter: Part, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stepwatch.deploy.native.supervision._RELOAD_SECONDS", 2)
+    monkeypatch.setattr("stepwatch.deploy.native.commands._RELOAD_SECONDS", 2)
     stack.up(exporter)
 
     replace(file, '{"hold": "never"}')

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stepwatch.config import Config
-from stepwatch.deploy.native import grafana
+from stepwatch.deploy.native import installed
 from tests.native.release import unpacked_release
 
 
@@ -14,26 +14,26 @@ def test_an_unpacked_release_on_path_is_found_with_its_home(
 ) -> None:
     monkeypatch.setenv("PATH", str(unpacked_release(tmp_path)))
 
-    found = grafana.find()
+    found = installed.find_grafana()
 
-    assert found == grafana.Grafana((f"{tmp_path}/bin/grafana", "server"), tmp_path)
+    assert found == installed.Grafana((f"{tmp_path}/bin/grafana", "server"), tmp_path)
 
 
 def test_a_grafana_that_cannot_load_the_dashboards_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(unpacked_release(tmp_path, version="9.5.21")))
-    assert grafana.find() is None
+    assert installed.find_grafana() is None
 
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert grafana.find() is None
+    assert installed.find_grafana() is None
 
 
 def test_the_password_is_made_once_and_only_its_file_is_named(tmp_path: Path) -> None:
-    file = grafana.password(tmp_path / "data/grafana")
+    file = installed.grafana_password(tmp_path / "data/grafana")
     first = file.read_text()
 
-    settings = grafana.environment(Config(), tmp_path, tmp_path / "data/grafana")
+    settings = installed.grafana_environment(Config(), tmp_path, tmp_path / "data/grafana")
 
     assert len(first) >= 20
     assert file.read_text() == first
@@ -43,7 +43,7 @@ def test_the_password_is_made_once_and_only_its_file_is_named(tmp_path: Path) ->
 
 
 def test_no_one_gets_in_without_a_password_and_nothing_is_reported_home(tmp_path: Path) -> None:
-    settings = grafana.environment(Config(), tmp_path, tmp_path / "data/grafana")
+    settings = installed.grafana_environment(Config(), tmp_path, tmp_path / "data/grafana")
 
     for name in ("AUTH_ANONYMOUS_ENABLED", "USERS_ALLOW_SIGN_UP", "ANALYTICS_REPORTING_ENABLED"):
         assert settings[f"GF_{name}"] == "false"
@@ -51,7 +51,7 @@ def test_no_one_gets_in_without_a_password_and_nothing_is_reported_home(tmp_path
 
 
 def test_every_variable_that_provisioning_asks_for_is_set(tmp_path: Path) -> None:
-    settings = grafana.environment(Config(), tmp_path, tmp_path / "data/grafana")
+    settings = installed.grafana_environment(Config(), tmp_path, tmp_path / "data/grafana")
     templates = Path(__file__).parents[2] / "grafana/templates/provisioning"
 
     asked = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stepwatch.config import Config
-from stepwatch.deploy.native.commands import node_exporter, serves_already
+from stepwatch.deploy.native.installed import node_exporter, serves_already
 from stepwatch.deploy.native.state import State
 from stepwatch.system import processes
 from tests.real import Server, free_port

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from stepwatch.config import load
-from stepwatch.deploy.native.commands import require_bare
+from stepwatch.deploy.native.installed import require_bare
 from stepwatch.deploy.native.state import StackError
-from stepwatch.programs.programs import Program
+from stepwatch.system.programs import Program
 
 OLD, NEW = Program(Path("alertmanager"), (0, 26, 0)), Program(Path("alertmanager"), (0, 27, 0))
 

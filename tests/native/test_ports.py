@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stepwatch.system import ports
+from stepwatch.system import processes
 from tests.real import free_port
 from tests.real.waiting import eventually, in_time
 
@@ -31,7 +31,7 @@ def _restless() -> Iterator[tuple[int, int]]:
     """Port and process id of a server that opens and closes its socket by turns."""
     port = free_port()
     with subprocess.Popen([sys.executable, "-c", RESTLESS, str(port)]) as process:
-        eventually(lambda: ports.taken("127.0.0.1", port))
+        eventually(lambda: processes.port_taken("127.0.0.1", port))
         yield port, process.pid
         process.kill()
 
@@ -51,19 +51,19 @@ def _unseen() -> Iterator[int]:
 def test_a_part_of_ours_that_opens_its_socket_again_is_not_a_stranger(restless: tuple[int, int]) -> None:
     port, pid = restless
 
-    def ours(owner: ports.Owner | None) -> bool:
+    def ours(owner: processes.Owner | None) -> bool:
         return owner is not None and owner.pid == pid
 
-    assert {ports.conflict("exporter", "127.0.0.1", port, ours) for _ in range(30)} == {None}
+    assert {processes.port_conflict("exporter", "127.0.0.1", port, ours) for _ in range(30)} == {None}
 
 
 def test_a_port_whose_owner_stays_hidden_is_another_users(
     unseen: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ports, "_SETTLE_SECONDS", 0.3)
+    monkeypatch.setattr(processes, "_SETTLE_SECONDS", 0.3)
     begun = time.monotonic()
 
-    said = ports.conflict("gpu", "127.0.0.1", unseen, lambda owner: owner is not None)
+    said = processes.port_conflict("gpu", "127.0.0.1", unseen, lambda owner: owner is not None)
 
     assert said
     assert said.startswith(f"ports.gpu: {unseen} is in use by a process of another user. Fix: ")
@@ -74,7 +74,7 @@ def test_an_owner_that_is_shown_is_named_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         begun = time.monotonic()
         port = server.getsockname()[1]
-        said = ports.conflict("gpu", "127.0.0.1", port, lambda _: False)
+        said = processes.port_conflict("gpu", "127.0.0.1", port, lambda _: False)
 
     assert said
     assert f"{port} is in use by pid {os.getpid()} (" in said
@@ -84,5 +84,5 @@ def test_an_owner_that_is_shown_is_named_at_once() -> None:
 def test_anyone_who_takes_a_hidden_owner_for_his_own_does_not_wait(unseen: int) -> None:
     begun = time.monotonic()
 
-    assert ports.conflict("gpu", "127.0.0.1", unseen, lambda owner: owner is None) is None
+    assert processes.port_conflict("gpu", "127.0.0.1", unseen, lambda owner: owner is None) is None
     assert in_time(time.monotonic() - begun, 1)

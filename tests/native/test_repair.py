@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.services import damage
+from stepwatch.services import lifecycle
 from stepwatch.system import http_client
 from tests.native.installation import Installation, made
 from tests.real import query
@@ -98,7 +98,7 @@ def test_damaged_files_are_named_and_moved_aside_on_request_and_nothing_else_is(
     done = installation.up("--repair")
 
     assert done.returncode == 0
-    assert damage.NOTHING in done.stdout
+    assert lifecycle.NO_DAMAGE in done.stdout
     assert {**kept(prometheus), **kept(alertmanager)} == aside
 
 
@@ -111,5 +111,5 @@ def test_a_part_that_fails_for_another_reason_loses_no_file(installation: Instal
 
     assert done.returncode == 1
     assert "prometheus failed" in done.stdout
-    assert damage.NOTHING in done.stdout
+    assert lifecycle.NO_DAMAGE in done.stdout
     assert data.read_text() == "mine"

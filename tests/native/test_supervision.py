@@ -17,8 +17,8 @@ import pytest
 from stepwatch.deploy.native import stack as parts
 from stepwatch.deploy.native import supervisord
 from stepwatch.deploy.native.state import StackError, State
-from stepwatch.services import startup
-from stepwatch.system import ports, processes
+from stepwatch.services import lifecycle
+from stepwatch.system import processes
 from tests.native.conftest import StandInStack
 from tests.real import free_port
 from tests.real.waiting import eventually, in_time
@@ -85,7 +85,7 @@ def test_down_leaves_no_process_and_no_socket_but_keeps_data_and_logs(stack: Sta
     assert processes.marked(stack.place.mark) == []
     assert sorted(path.name for path in stack.place.folder.iterdir()) == ["data", "discovered", "logs"]
     assert part.web
-    assert not ports.taken("127.0.0.1", part.web.ports["one"])
+    assert not processes.port_taken("127.0.0.1", part.web.ports["one"])
 
 
 def test_down_is_safe_when_nothing_runs(stack: StandInStack) -> None:
@@ -150,7 +150,7 @@ def test_a_mended_part_that_was_given_up_is_started_by_the_next_up(
 ) -> None:
     once = supervisord._PROGRAM.replace("startretries = 100", "startretries = 0")
     monkeypatch.setattr(supervisord, "_PROGRAM", once)
-    monkeypatch.setattr(startup, "ENDS", 1)
+    monkeypatch.setattr(lifecycle, "ENDS", 1)
     settings = tmp_path / "settings"
     settings.write_text("fatal")
     part = stack.part("one", settings=settings)
@@ -374,7 +374,7 @@ def test_changed_settings_are_read_again_without_a_restart(stack: StandInStack, 
 def test_refused_settings_fail_up_and_show_in_status(
     stack: StandInStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stepwatch.deploy.native.supervision._RELOAD_SECONDS", 1)
+    monkeypatch.setattr("stepwatch.deploy.native.commands._RELOAD_SECONDS", 1)
     settings = tmp_path / "settings"
     settings.write_text("one")
     part = stack.part("one", settings=settings)

@@ -11,7 +11,7 @@ import yaml
 
 from stepwatch.config import Config, load
 from stepwatch.config.deployment import Deployment
-from stepwatch.config.models import Ports
+from stepwatch.config.sections import Ports
 from stepwatch.deploy.native import stack as native
 from stepwatch.deploy.native.state import State
 from stepwatch.render.generator import generate

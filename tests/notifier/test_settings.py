@@ -13,10 +13,10 @@ from stepwatch.config import Config, load
 from stepwatch.config.deployment import InContainers, OnThisMachine
 from stepwatch.deploy.native.stack import Stack
 from stepwatch.deploy.native.state import State
-from stepwatch.programs.programs import Program
 from stepwatch.render.generator import render_all
 from stepwatch.render.layout import RESOURCES
 from stepwatch.schema.errors import Refused
+from stepwatch.system.programs import Program
 
 SETTINGS = PurePosixPath("exporter/generated/notifier.json")
 

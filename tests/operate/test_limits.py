@@ -13,7 +13,7 @@ from exporter.watchdog import finding
 from stepwatch.__main__ import main
 from stepwatch.config import Config
 from stepwatch.operate.limits_report import Alert, effective
-from stepwatch.schema.names import fits
+from stepwatch.schema.scalars import fits
 from tests.operate.conftest import Site
 from tests.real import free_port
 from tests.rules import rendered

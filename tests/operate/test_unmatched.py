@@ -6,9 +6,9 @@ import pytest
 
 from stepwatch import __main__ as command
 from stepwatch.config import load
-from stepwatch.config.alerts import DEMO
+from stepwatch.config.models import DEMO
 from stepwatch.operate.limits_report import unmatched
-from stepwatch.services.runs import on
+from stepwatch.services.health_report import read_runs
 from tests.operate.conftest import Site
 from tests.real import free_port
 from tests.runs.serve.test_exposition import scrape, view
@@ -65,4 +65,4 @@ def test_of_a_file_that_cannot_be_used_nothing_is_reported(site: Site) -> None:
 
 @pytest.mark.parametrize("name", ["ppo/gsm8k", 'quo"te', "back\\slash", "new\nline", "模型", "{brace}, a=b"])
 def test_names_are_read_as_they_are_whatever_is_in_them(name: str) -> None:
-    assert on(scrape(view(name, steps=1)).text) == [name]
+    assert read_runs(scrape(view(name, steps=1)).text) == [name]

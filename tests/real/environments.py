@@ -11,7 +11,7 @@ import sys
 import venv
 from pathlib import Path
 
-from stepwatch.programs.packages import tools_folder
+from stepwatch.system.releases import tools_folder
 from tests.real.build import MODULES, locked
 from tests.real.tools import unavailable
 

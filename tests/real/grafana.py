@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stepwatch.programs.packages import tools_folder
+from stepwatch.system.releases import tools_folder
 from tests.real.build import locked
 from tests.real.tools import unavailable
 

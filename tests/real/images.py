@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepwatch.programs.packages import tools_folder
+from stepwatch.system.releases import tools_folder
 from tests.real.build import locked, version
 from tests.real.tools import newest
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from typing_extensions import Self
 
-from stepwatch.system import http_client, ports
+from stepwatch.system import http_client, processes
 from stepwatch.system.files import last_lines
 
 _given: set[int] = set()
@@ -36,7 +36,7 @@ def free_port() -> int:
     draw = random.SystemRandom()
     if len(_given) > share / 2:
         _given.clear()
-    while (port := first + draw.randrange(share)) in _given or ports.taken("127.0.0.1", port):
+    while (port := first + draw.randrange(share)) in _given or processes.port_taken("127.0.0.1", port):
         pass
     _given.add(port)
     return port

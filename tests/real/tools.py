@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from stepwatch.programs import packages, programs, releases
-from stepwatch.programs.packages import tools_folder
-from stepwatch.programs.releases import Release, ReleaseError
+from stepwatch.system import programs, releases
+from stepwatch.system.releases import Release, ReleaseError, tools_folder
 from tests.real import build
 
 
@@ -104,7 +103,7 @@ def _oldest(server: str, tool: str, release: Release) -> Tool:
 def _packaged(server: str, tool: str) -> Tool | None:
     try:
         made, helper = (programs.packaged(name) for name in (server, tool))
-    except packages.PackageError as problem:
+    except programs.PackageError as problem:
         build.say(f"{server}: no package ({problem}).")
         return None
     return Tool(programs.written(made.version), made.path, helper.path, made.options)

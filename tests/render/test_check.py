@@ -62,7 +62,7 @@ def test_what_a_tool_says_is_passed_on_with_the_paths_that_the_user_knows(folder
 
 def test_a_tool_that_is_not_there_is_said_in_a_line(folders, monkeypatch):
     monkeypatch.delenv("STEPWATCH_AMTOOL")
-    monkeypatch.setattr("stepwatch.programs.programs.find", lambda _: None)
+    monkeypatch.setattr("stepwatch.system.programs.find", lambda _: None)
 
     assert check(folders)[1] == "amtool was not found: the files of alertmanager are not checked."
 

@@ -9,7 +9,7 @@ import yaml
 from stepwatch.config import load
 from stepwatch.config.deployment import InContainers, OnThisMachine
 from stepwatch.render.generator import render_all
-from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import Duration
 
 CHECKOUT = Path(__file__).parents[2]
 OWN_JOBS = ("runs", "prometheus", "alertmanager", "door", "watchdog", "gpu", "node")

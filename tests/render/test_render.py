@@ -10,7 +10,7 @@ import yaml
 from stepwatch.languages import Catalogue
 from stepwatch.render.templates import RenderError, render
 from stepwatch.schema.errors import ConfigError, Refused
-from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import Duration
 
 CHECKOUT = Path(__file__).parents[2]
 IMPORT = '<% from "prometheus/templates/_m.yml.j2" import m %>'

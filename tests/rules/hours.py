@@ -15,7 +15,7 @@ from exporter.gpu.backend import OK, Card, Extras, Reading, Report
 from exporter.gpu.demo import Demo
 from exporter.gpu.state import State
 from exporter.gpu.worker import message
-from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import Duration
 from stepwatch.system import http_client
 from tests.real import PrometheusServer
 

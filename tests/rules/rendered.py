@@ -10,9 +10,8 @@ from typing import Any
 
 import yaml
 
-from stepwatch.config.alerts import Alerts
 from stepwatch.config.deployment import InContainers
-from stepwatch.config.models import Config
+from stepwatch.config.models import Alerts, Config
 from stepwatch.config.yaml_document import LOADER
 from stepwatch.render.generator import ALL_SERVICES, render_all
 from stepwatch.rules.messages import CODE_INFO

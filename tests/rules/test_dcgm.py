@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from exporter.gpu import families
-from stepwatch.rules.files import SHOWN
+from stepwatch.rules.alerting import SHOWN
 from tests.rules import promtool as unit
 from tests.rules import rendered
 from tests.rules.cards import HERE, NEIGHBOUR, OTHER_BOX, TWICE

@@ -11,8 +11,8 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from demo import OVERRIDES
-from stepwatch.config.alerts import Alerts
 from stepwatch.config.deployment import OnThisMachine
+from stepwatch.config.models import Alerts
 from stepwatch.render.generator import generate
 from tests.grafana.scraped import recorded
 from tests.rules import expressions, labelled, lints, proofs, rendered

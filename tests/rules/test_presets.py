@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from stepwatch.config import load
-from stepwatch.config.alerts import Alerts
+from stepwatch.config.models import Alerts
 from stepwatch.generate import main
 from tests.rules import healthy as h
 from tests.rules import promtool as unit

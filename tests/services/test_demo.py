@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepwatch.services import demo
+from stepwatch.services import lifecycle
 from stepwatch.system import http_client
 from tests.real import AlertmanagerServer, eventually
 
@@ -43,15 +43,15 @@ def test_the_demo_s_alerts_end_and_no_others(alertmanager: AlertmanagerServer) -
     http_client.order(f"{alertmanager.url}/api/v2/alerts", [alert(**labels) for labels in [*ours, *others]])
     eventually(lambda: len(held(alertmanager)) == 6)
 
-    assert demo.end_alerts(alertmanager.url, GPUS) == 2
+    assert lifecycle.end_demo_alerts(alertmanager.url, GPUS) == 2
 
     eventually(lambda: len(held(alertmanager)) == 4)
     assert sorted(held(alertmanager), key=str) == sorted(others, key=str)
-    assert demo.end_alerts(alertmanager.url, GPUS) == 0
+    assert lifecycle.end_demo_alerts(alertmanager.url, GPUS) == 0
 
 
 def test_without_an_answer_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "_PATIENCE", 0.1)
+    monkeypatch.setattr(lifecycle, "_DEMO_PATIENCE", 0.1)
 
-    assert demo.end_alerts("http://127.0.0.1:9", GPUS) == 0
-    assert not demo.wait_started("http://127.0.0.1:9", 0)
+    assert lifecycle.end_demo_alerts("http://127.0.0.1:9", GPUS) == 0
+    assert not lifecycle.wait_demo_started("http://127.0.0.1:9", 0)

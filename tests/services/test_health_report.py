@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from stepwatch.deploy.compose import engine, status
+from stepwatch.deploy import compose, engine
+from stepwatch.deploy.native.state import State
 from stepwatch.schema.errors import Refused
 from stepwatch.services import health_report
 from stepwatch.services.health_report import HealthReport, firing
-from stepwatch.services.runs import folder_remark, make_folder
+from stepwatch.services.lifecycle import folder_remark, make_folder
 from stepwatch.system import http_client
 from stepwatch.system.environment import CHECKOUT
 from tests.real import free_port
@@ -284,7 +285,9 @@ def test_an_exporter_that_does_not_look_is_not_waited_for_long(monkeypatch: pyte
     assert reported(f"127.0.0.1:{free_port()}") == ""
 
 
-def test_in_containers_the_run_folder_is_what_is_mounted(serve: Serve) -> None:
+def test_in_containers_the_run_folder_is_what_is_mounted(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     exporter = serve({"/metrics": [RUNS + UNREADABLE.format(1)]})
     mounts = {"/state": "/var/lib/x", "/runs": "/data/my runs"}
     found = [{"Source": source, "Destination": place} for place, source in mounts.items()]
@@ -295,7 +298,8 @@ def test_in_containers_the_run_folder_is_what_is_mounted(serve: Serve) -> None:
             return [service]
 
     said: list[str] = []
-    status.status(Project(), CHECKOUT, said.append)  # type: ignore[arg-type]
+    monkeypatch.setattr(compose.Containers, "_project", Project())
+    compose.Containers(CHECKOUT / "config.yaml", State(tmp_path), said.append).status()
     words = "\n".join(said)
 
     assert "The runs in /data/my runs: 2 running." in words
@@ -307,7 +311,7 @@ def test_simulated_runs_in_containers_are_said_to_be_in_their_volume(serve: Serv
     exporter = {"exporter": serve({"/metrics": [RUNS]})}
     said = {demo: list[str]() for demo in (True, False)}
     for demo, lines in said.items():
-        well(status.health(exporter, "/data/runs", demo=demo), lines.append)
+        well(compose.health(exporter, "/data/runs", demo=demo), lines.append)
 
     assert said[True][0] == "\nThe runs in /data/runs and the Docker volume demo-runs: 2 running."
     assert said[False][0] == "\nThe runs in /data/runs: 2 running."

@@ -24,9 +24,9 @@ from tensorboardX import SummaryWriter
 
 from exporter.runs.collector import Settings
 from exporter.runs.model.run import Options
+from stepwatch.operate.event_files import RunFolder
+from stepwatch.operate.tensorboard import FOREVER, MOST_RUNS, Recorder, export, folder_of
 from stepwatch.schema.errors import Refused
-from stepwatch.tensorboard.export import FOREVER, MOST_RUNS, Recorder, export, folder_of
-from stepwatch.tensorboard.folder import RunFolder
 from tests.real import free_port
 from tests.real.disk import small_disk
 from tests.real.waiting import eventually, in_time

@@ -21,13 +21,13 @@ import yaml
 
 from stepwatch.config import Config, load
 from stepwatch.config.deployment import OnThisMachine
-from stepwatch.config.models import Ports
+from stepwatch.config.sections import Ports
 from stepwatch.deploy.native import stack as native
 from stepwatch.deploy.native.state import State
-from stepwatch.programs.programs import Program
 from stepwatch.render.generator import generate
 from stepwatch.system import http_client
 from stepwatch.system.environment import CHECKOUT
+from stepwatch.system.programs import Program
 from tests.real import (
     AlertmanagerServer,
     Server,

@@ -15,7 +15,7 @@ from xml.etree import ElementTree as Xml
 import pynvml
 from prometheus_client.parser import text_string_to_metric_families
 
-from stepwatch.system import http_client, ports
+from stepwatch.system import http_client, processes
 from tools.gpu_check.rows import ROWS, Row
 
 PROGRAM = "nvidia-smi"
@@ -98,7 +98,7 @@ def rounds(count: int, pause: float) -> list[Round]:
 @contextmanager
 def _exporter() -> Iterator[str]:
     """The address of its page while it runs, once it has read the GPUs twice."""
-    url = f"http://127.0.0.1:{(port := ports.free('127.0.0.1'))}"
+    url = f"http://127.0.0.1:{(port := processes.free_port('127.0.0.1'))}"
     flags = [f"--port={port}", f"--processes={PROCESSES}", "--log.level=warn"]
     with subprocess.Popen(
         [sys.executable, "-m", "exporter.gpu", *flags], stdout=subprocess.DEVNULL

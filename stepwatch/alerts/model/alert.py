@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 from stepwatch.alerts.model.expression import Binary, Expression, Extreme, Formula, Limit, Series, all_of
-from stepwatch.schema.quantities import Duration
-from stepwatch.schema.scalars import Severity
+from stepwatch.schema.scalars import Duration, Severity
 from stepwatch.schema.section import Block, default
 
 RUNS = "Measured on public runs."

@@ -15,7 +15,7 @@ from textwrap import indent
 from typing import Union
 
 from stepwatch.alerts.model.identity import RUN, written
-from stepwatch.schema.quantities import Duration
+from stepwatch.schema.scalars import Duration
 
 Operand = Union["Expression", float]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -12,16 +12,17 @@ from pathlib import Path
 
 from stepwatch.config import Config, load
 from stepwatch.config.deployment import Deployment, OnThisMachine
-from stepwatch.deploy.native import grafana, service, stack, status, supervision, supervisord
+from stepwatch.deploy.native import installed, service, stack, status, supervisord
 from stepwatch.deploy.native.stack import Part, Stack
 from stepwatch.deploy.native.state import DamagedStateError, StackError, State
-from stepwatch.programs.programs import Program, obtain, written
 from stepwatch.render import output
 from stepwatch.render.generator import generate
-from stepwatch.services import agent
-from stepwatch.services import demo as demo_alerts
-from stepwatch.services.runs import folder_remark, make_folder
-from stepwatch.system import files, http_client, ports, processes
+from stepwatch.services import agent, lifecycle
+from stepwatch.services.lifecycle import Look, folder_remark, make_folder
+from stepwatch.services.settings import Settings, loaded, wait_loaded
+from stepwatch.system import files, http_client, processes
+from stepwatch.system.files import last_lines
+from stepwatch.system.programs import obtain
 from stepwatch.system.terminal import Say, table
 
 SIMULATIONS = ("demo", "gpu")
@@ -68,7 +69,7 @@ class Processes:
             read = (runs or remembered or config.runs.path).absolute()
             planned = Stack(config, place, read, demo, self.config)
             parts, targets = _parts(planned, say)
-            supervision.require_ports(parts, place)
+            require_ports(parts, place)
             made = make_folder(planned.runs)
             outcome = generate(self.config, place.rendered, place=partial(place.deployment, parts=targets))
             place.remember(self.config, runs, config.runs.path, say)
@@ -80,8 +81,8 @@ class Processes:
             if outcome.warning:
                 say(outcome.warning)
             watched = [*parts, stack.guardian(place, planned.log)]
-            fresh = supervision.start(watched, place, say, as_service=self.as_service)
-        if supervision.settle(watched, fresh, place, say, repair=repair):
+            fresh = start(watched, place, say, as_service=self.as_service)
+        if settle(watched, fresh, place, say, repair=repair):
             return 1  # the last line says which parts failed
         if not demo and planned.simulated.exists():
             shutil.rmtree(planned.simulated, ignore_errors=True)
@@ -112,7 +113,7 @@ class Processes:
                 for name in ("exporter", "gpu"):
                     server.stop(name)
                 say(f"Waiting until Prometheus has seen the end of the demo: at most {_UNSCRAPED_SECONDS} s.")
-                demo_alerts.wait_unscraped(f"http://{addresses['prometheus']}", _UNSCRAPED_SECONDS)
+                lifecycle.wait_unscraped(f"http://{addresses['prometheus']}", _UNSCRAPED_SECONDS)
         service.stop(place)
         with supervisord.connected(place) as server:
             if server:
@@ -151,9 +152,9 @@ class Processes:
             for name in SIMULATIONS:
                 server.restart(name)
             say("The simulated runs and GPUs restart from the beginning.")
-            demo_alerts.wait_started(f"http://{parts['prometheus'].address}", begun)
-        failed = supervision.wait_ready([parts[name] for name in SIMULATIONS], place, say)
-        supervision.explain(failed, place, say)
+            lifecycle.wait_demo_started(f"http://{parts['prometheus'].address}", begun)
+        failed = wait_ready([parts[name] for name in SIMULATIONS], place, say)
+        explain(failed, place, say)
         count, ready = self._end_alerts(parts)
         say(f"{count} alerts of the demo have ended. They fire again within three minutes.")
         return 0 if ready and not failed else 1
@@ -169,7 +170,7 @@ class Processes:
     def deployment(self, config: Config) -> Deployment:
         """What files are rendered for: links lead to Grafana where there is one."""
         parts = OnThisMachine(config).parts
-        return self.place.deployment(config, parts if grafana.find() else parts - {"grafana"})
+        return self.place.deployment(config, parts if installed.find_grafana() else parts - {"grafana"})
 
     @property
     def rendered(self) -> Path:
@@ -202,7 +203,7 @@ class Processes:
     def _end_demo(self) -> None:
         """End the alerts of the demo, after its processes ended. The caller holds the lock."""
         parts = {each.name: each for each in stack.load(self.place.parts)}
-        demo_alerts.wait_gone(f"http://{parts['prometheus'].address}")
+        lifecycle.wait_demo_gone(f"http://{parts['prometheus'].address}")
         count, _ = self._end_alerts(parts)
         self.say(f"The demo was removed; {count} of its alerts have ended.")
 
@@ -211,61 +212,189 @@ class Processes:
         with supervisord.connected(self.place) as server:
             if server:
                 server.restart("prometheus")
-        failed = supervision.wait_ready([parts["prometheus"]], self.place, self.say)
-        supervision.explain(failed, self.place, self.say)
+        failed = wait_ready([parts["prometheus"]], self.place, self.say)
+        explain(failed, self.place, self.say)
         alertmanager = f"http://{parts['alertmanager'].address}"
-        return demo_alerts.end_alerts(alertmanager, parts["gpu"].address), not failed
+        return lifecycle.end_demo_alerts(alertmanager, parts["gpu"].address), not failed
 
 
 def _parts(planned: Stack, say: Say) -> tuple[list[Part], frozenset[str]]:
     """What to run, and the names of all that Prometheus can read."""
     prometheus = obtain("prometheus", say)
-    served = serves_already(planned.config, planned.place)
+    served = installed.serves_already(planned.config, planned.place)
     if served:
         say(f"node_exporter: the one that serves on port {planned.config.ports.node} already")
-    node = None if served else node_exporter()
+    node = None if served else installed.node_exporter()
     if planned.config.is_agent:
         parts = planned.agent_parts(prometheus, node)
     else:
         alertmanager = obtain("alertmanager", say)
-        require_bare(planned.config, alertmanager)
-        parts = planned.parts(prometheus, alertmanager, grafana.find(), node)
+        installed.require_bare(planned.config, alertmanager)
+        parts = planned.parts(prometheus, alertmanager, installed.find_grafana(), node)
     return parts, frozenset({part.name for part in parts} | ({"node"} if served else set()))
 
 
-def require_bare(config: Config, alertmanager: Program) -> None:
-    """Check that mail passwords have nothing around them, if this Alertmanager would send that along.
+_RELOAD_SECONDS = 15
+_REPLAY_LINES = 50
+
+
+def start(parts: Sequence[Part], place: State, say: Say, *, as_service: bool = False) -> set[str]:
+    """Start what does not run and restart what changed; return those names. The caller holds the lock.
+
+    ``as_service``: whether systemd starts the stack from now on.
 
     Raises:
-        StackError: names the first file that has.
+        StackError: a port is in use, systemd does not answer, or supervisord does not start; nothing was
+            touched.
     """
-    if alertmanager.version >= (0, 27, 0):
-        return
-    for receiver in config.receivers:
-        way = receiver.integration
-        path = next(iter(way.secrets), None) if way.label == "email" else None
-        key = "mail.password_file" if receiver.mail else way.block
-        if path and (content := path.read_bytes()) != content.strip():
-            raise StackError(
-                f"receivers: {receiver.name}: {key}: {path} ends with a newline or a space, and Alertmanager "
-                f"{written(alertmanager.version)} takes that as part of the password. Expected: only the "
-                f"password. Fix: printf %s PASSWORD > {path}, or Alertmanager 0.27 or later."
+    require_ports(parts, place)
+    if as_service:
+        service.install(place, say)
+    supervisord.configure(place, parts)
+    stack.save(parts, place.parts)
+    with supervisord.connected(place) as server:
+        if server and as_service and not service.runs(place):
+            say("Stepwatch moves below systemd: all parts restart.")
+            server.shut_down(place.mark)
+        elif server:
+            fresh = server.apply() | server.restart_down()
+            say(f"Stepwatch is running; restarted: {', '.join(sorted(fresh)) or 'nothing'}.")
+            return fresh
+    processes.stop(place.mark, grace=10)  # orphans of a supervisord that was killed
+    if service.installed(place):
+        service.start(place)
+    else:
+        supervisord.start(place)
+    return {part.name for part in parts}
+
+
+def settle(parts: Sequence[Part], fresh: set[str], place: State, say: Say, *, repair: bool = False) -> int:
+    """Wait until the parts are ready; reload the settings of those that were not restarted.
+
+    `make down` may end this, so the lock must not be held. With ``repair``, damaged files that keep a part
+    from starting are moved aside. The output ends with the failed parts and the reasons.
+
+    Returns:
+        0 when every part is ready and runs with the current settings, 1 when some are not.
+    """
+    failed = wait_ready(parts, place, say)
+    if repair:
+        failed = _repair(parts, failed, place, say)
+    if not place.parts.exists():
+        say("`make down` took the stack down meanwhile.")
+        return 1
+    refused = [
+        part.name
+        for part in parts
+        if part.settings and part.name not in fresh | failed.keys()
+        if not _reload(part, part.settings, place, say)
+    ]
+    explain(failed, place, say)
+    if failed or refused:
+        say(lifecycle.failure_summary([*failed, *refused], len(parts)))
+    return 1 if failed or refused else 0
+
+
+def require_ports(parts: Iterable[Part], place: State) -> None:
+    """Check that no other process uses a port of the stack.
+
+    Raises:
+        StackError: names each such port and its owner.
+    """
+
+    def ours(owner: processes.Owner | None) -> bool:
+        return owner is not None and processes.belongs(owner.pid, place.mark)
+
+    webs = [part.web for part in parts if part.web]
+    problems = [
+        processes.port_conflict(key, web.listen, port, ours)
+        for web in webs
+        for key, port in web.ports.items()
+    ]
+    if found := list(filter(None, problems)):
+        raise StackError("\n".join(found))
+
+
+def wait_ready(parts: Sequence[Part], place: State, say: Say) -> dict[str, str]:
+    """Wait until all parts answer or are given up; return why, by name, for those that are given up."""
+    by_name = {part.name: part for part in parts}
+
+    def looks(names: Iterable[str]) -> dict[str, Look]:
+        with supervisord.connected(place) as server:
+            reports = server.reports() if server else {}
+        ends = supervisord.exits(place)
+        alive = place.parts.exists() and processes.marked(place.mark)
+
+        def ready(name: str) -> bool:
+            if by_name[name].web:
+                return http_client.read(by_name[name].ready) is not None
+            return name in reports and reports[name].state == "RUNNING"
+
+        return {
+            name: Look(
+                ready=ready(name),
+                ends=len(ends.get(name, [])),
+                busy=lifecycle.replay_progress(last_lines(place.log(name), _REPLAY_LINES)),
+                gone=not alive,
             )
+            for name in names
+        }
+
+    ended = {name: len(each) for name, each in supervisord.exits(place).items()}
+    return lifecycle.wait_for_parts(by_name, looks, say, ended)
 
 
-def node_exporter() -> Path | None:
-    """node_exporter from PATH, ``None`` if there is none; it is never downloaded."""
-    names = ("node_exporter", "prometheus-node-exporter")
-    return next((Path(path) for path in map(shutil.which, names) if path), None)
+def explain(failed: Mapping[str, str], place: State, say: Say) -> None:
+    """Print for each part that was given up the reason, the end of its log, and the fix."""
+    for name, reason in failed.items():
+        ends = supervisord.exits(place).get(name, [])
+        whole = f"{reason} (last: {ends[-1]})" if ends else reason
+        log = place.log(name)
+        found = place.damage(name)
+        fix = found.fix(str(place.data(name))) if found else ""
+        for line in lifecycle.failure_lines(name, whole, str(log), last_lines(log, 5), fix):
+            say(line)
 
 
-def serves_already(config: Config, place: State) -> bool:
-    """Whether a node_exporter that is not ours, as the distribution's service, answers on its port."""
-    if not ports.taken(config.listen, config.ports.node):
-        return False
-    owner = ports.owner(config.ports.node)
-    if owner and processes.belongs(owner.pid, place.mark):
-        return False
-    # It waits five seconds itself for a file system that hangs.
-    page = http_client.read(f"http://{config.address('node')}/metrics", timeout=20)
-    return "\nnode_exporter_build_info{" in (page or "")
+def _repair(parts: Sequence[Part], failed: dict[str, str], place: State, say: Say) -> dict[str, str]:
+    """Move damaged files aside until none keeps a part from starting; return what still fails, and why."""
+    moved = False
+    while found := list(filter(None, (place.damage(name) for name in sorted(failed)))):
+        explain({each.part: failed[each.part] for each in found}, place, say)
+        with place.lock("`make up`", say), supervisord.connected(place) as server:
+            if server is None:
+                return failed
+            for each in found:
+                server.stop(each.part)
+                data = place.data(each.part)
+                try:
+                    aside = lifecycle.move_aside(each, data)
+                except OSError as problem:
+                    raise StackError(
+                        f"{data / each.name}: cannot be moved to {data / lifecycle.DAMAGED}: "
+                        f"{problem.strerror}. Fix: check permissions and space, or move it by hand, "
+                        "then run `make up`."
+                    ) from None
+                say(f"Moved {data / each.name} to {aside}. Nothing was deleted.")
+                moved = True
+            server.restart_down()
+        failed = wait_ready([part for part in parts if part.name in failed], place, say)
+    if not moved:
+        say(lifecycle.NO_DAMAGE)
+    return failed
+
+
+def _reload(part: Part, settings: Settings, place: State, say: Say) -> bool:
+    """Reload the settings of a part; return whether it accepted them."""
+    if settings.itself:  # SIGHUP would end it
+        due = settings.changed()
+    else:
+        before = loaded(settings, http_client.read(part.metrics))
+        due = before.at if before else 0
+        with supervisord.connected(place) as server:
+            if server:
+                server.send_hup(part.name)
+    done = wait_loaded(settings, part.metrics, after=due, patience=_RELOAD_SECONDS)
+    refusal = f"refused its settings: see {place.log(part.name)}"
+    say(f"  {part.name} {'runs with the current settings' if done else refusal}")
+    return done

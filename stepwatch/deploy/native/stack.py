@@ -13,16 +13,16 @@ from pydantic import TypeAdapter, ValidationError
 from exporter.door import backend_access
 from stepwatch.config import Config, cluster
 from stepwatch.config.deployment import BEHIND_DOOR
-from stepwatch.deploy.native import grafana, state
-from stepwatch.deploy.native.grafana import Grafana
+from stepwatch.deploy.native import state
+from stepwatch.deploy.native.installed import Grafana, grafana_environment, grafana_password
 from stepwatch.deploy.native.state import DamagedStateError, State
-from stepwatch.programs.programs import Program
 from stepwatch.render import exporters, layout
 from stepwatch.render.layout import RESOURCES
 from stepwatch.services import settings
 from stepwatch.services.settings import Settings
 from stepwatch.system.environment import CHECKOUT
 from stepwatch.system.http_client import Page
+from stepwatch.system.programs import Program
 
 SENDER = "sender"
 """Prometheus in agent mode: another part than the one that stores and judges, with data of its own."""
@@ -319,8 +319,8 @@ class Stack:
             "grafana",
             (*installed.command, f"--homepath={installed.home}"),
             ready="/api/health",
-            shows=f"dashboards; user admin, password in {grafana.password(data)}",
-            environment=grafana.environment(self.config, self.place.rendered, data),
+            shows=f"dashboards; user admin, password in {grafana_password(data)}",
+            environment=grafana_environment(self.config, self.place.rendered, data),
         )
 
     def actions(self) -> Part:

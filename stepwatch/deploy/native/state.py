@@ -14,8 +14,8 @@ from exporter.door import backend_access
 from stepwatch.config import Config
 from stepwatch.config.deployment import DISCOVERED, OnThisMachine
 from stepwatch.schema.errors import Refused
-from stepwatch.services.damage import stamp
-from stepwatch.system.files import lock
+from stepwatch.services.lifecycle import LOG_LINES, Damage, damage_stamp, find_damage
+from stepwatch.system.files import last_lines, lock
 from stepwatch.system.terminal import Say
 
 VARIABLE = "STEPWATCH_STATE"
@@ -92,6 +92,10 @@ class State:
         """The log file of a part."""
         return self.logs / f"{part}.log"
 
+    def damage(self, part: str) -> Damage | None:
+        """The damaged file that keeps a part from starting, if it is one."""
+        return find_damage(part, last_lines(self.log(part), LOG_LINES), self.data(part))
+
     def data(self, part: str) -> Path:
         """What a part stores; it outlives `down`."""
         return self.folder / "data" / part
@@ -112,6 +116,15 @@ class State:
         known = self._remembered(say)
         return Path(known["runs"]) if known.get("instead_of") == str(configured) else None
 
+    def log_folders(self, configured: Path, say: Say) -> tuple[str, ...]:
+        """Return the folders or globs of logs that the stack of this machine watches, as absolute paths.
+
+        ``configured`` is `runs.path` of config.yaml; ``say`` gets a line if another one was lost.
+        """
+        simulated = self.data("demo-runs")
+        watched = [self.runs(configured, say) or configured, *([simulated] if simulated.is_dir() else [])]
+        return tuple(str(path.absolute()) for path in watched)
+
     def remember(self, config: Path, runs: Path | None, configured: Path, say: Say) -> None:
         """Save the arguments of `make up`: the file, and the folder of RUNS= in place of its `runs.path`."""
         self.create()
@@ -125,7 +138,7 @@ class State:
             known: dict[str, str] = read(self._arguments, dict) or {}
             if all(isinstance(text, str) for text in known.values()):
                 return known
-        aside = self._arguments.with_name(f"{self._arguments.name}.damaged-{stamp()}")
+        aside = self._arguments.with_name(f"{self._arguments.name}.damaged-{damage_stamp()}")
         try:
             self._arguments.replace(aside)
             result = f"moved to {aside.name}"

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from stepwatch.deploy.native import service, stack, supervisord
 from stepwatch.deploy.native.stack import Part
 from stepwatch.deploy.native.state import DamagedStateError, State
-from stepwatch.deploy.native.supervision import damaged
 from stepwatch.services import settings
 from stepwatch.services.agent import Sender
 from stepwatch.services.health_report import HealthReport
@@ -72,7 +71,7 @@ class Line:
         if self.state != _UNSUPERVISED and (self.state != "up" or restarted):
             if log := last_lines(place.log(name), 5):
                 yield "\n  ".join([f"\nThe log of {name} ends with:", *log])
-            if found := damaged(name, place):
+            if found := place.damage(name):
                 yield f"\n{found.fix(str(place.data(name)))}"
         if self.state == "suspended":
             yield f"\nA signal suspended {name}. Fix: kill -CONT {self.pid}"

@@ -13,9 +13,8 @@ from exporter.runs.model.run import Options
 from exporter.runs.overview.models import RunId
 from exporter.runs.overview.panels import of_run
 from stepwatch.backtest.command import Backtest
-from stepwatch.backtest.page import Panels
-from stepwatch.backtest.replay import Replayed
-from stepwatch.backtest.server import START
+from stepwatch.backtest.replay import START, Replayed
+from stepwatch.backtest.report import Panels
 from stepwatch.operate import logfiles
 from stepwatch.render.panels import Curve
 from tests.judge.real_logs import loaded

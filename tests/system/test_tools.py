@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stepwatch.programs import download, programs, releases
-from stepwatch.programs.packages import tools_folder
+from stepwatch.system import programs, releases
 from stepwatch.system.environment import CHECKOUT
+from stepwatch.system.releases import tools_folder
 from tests.mirror import ARCHITECTURE, Mirror, standin, stem, tarball
 from tests.real import build, free_port, tools
 
@@ -106,7 +106,7 @@ def hanging_checksums(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> str:
 def hanging_archive(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> str:
     publish(mirror, NEWEST)
     mirror.hanging = ".tar.gz"
-    monkeypatch.setattr(download, "_STALL_SECONDS", 0.3)
+    monkeypatch.setattr(releases, "_STALL_SECONDS", 0.3)
     return ".tar.gz: timed out. Fix: try again"
 
 

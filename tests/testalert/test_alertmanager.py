@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepwatch.system.files import from_now_on
-from stepwatch.testalert.alertmanager import Probe
-from stepwatch.testalert.journal import LogResult, log_result, unquoted
+from stepwatch.testalert.alertmanager import LogResult, Probe, log_result, unquoted
 
 PROBE = Probe("ops", mark="17")
 

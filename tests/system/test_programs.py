@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.programs import packages, programs, releases
-from stepwatch.programs.programs import ProgramError
+from stepwatch.system import programs, releases
 from stepwatch.system.environment import CHECKOUT
+from stepwatch.system.programs import ProgramError
 from tests.mirror import Mirror, standin, stem, tarball
 from tests.real import Tool, alertmanager
 from tests.real.tools import unavailable
@@ -145,7 +145,7 @@ def unpacked(machine: Path, version: str, *, candidate: str | None = None) -> Pa
     """A package that was unpacked before, on a machine whose apt would install the candidate version."""
     apt = program(machine / "bin", "apt-cache", "")
     apt.write_text(f"#!/bin/sh\necho 'prometheus:\n  Candidate: {candidate or f'{version}+ds'}'\n")
-    folder = packages.tools_folder() / f"prometheus-{version}+ds" / "usr/bin"
+    folder = releases.tools_folder() / f"prometheus-{version}+ds" / "usr/bin"
     return program(folder, "prometheus", f"prometheus, version {version} (x)")
 
 
@@ -168,7 +168,7 @@ def test_the_distribution_s_package_is_unpacked_and_not_installed(
 
     assert "Connection refused" in said[1]
     assert said[2].endswith("the distribution's package (on PATH: none)")
-    tools = packages.tools_folder()
+    tools = releases.tools_folder()
     assert tools in server.path.parents
     assert programs.find("promtool") is not None
     assert [path.name.split("-")[0] for path in tools.iterdir()] == ["prometheus"]
@@ -192,7 +192,7 @@ def publish(mirror: Mirror, server: str, tool: str, version: str) -> str:
 
 def test_the_official_release_is_downloaded_once_with_its_tool(machine: Path, mirror: Mirror) -> None:
     top = publish(mirror, "prometheus", "promtool", "3.13.2")
-    folder = packages.tools_folder() / top
+    folder = releases.tools_folder() / top
 
     first, said = obtained("prometheus")
     asked = len(mirror.asked)
@@ -267,7 +267,7 @@ def test_a_release_that_is_not_what_was_published_is_not_used_and_not_kept(
         programs.obtain("prometheus", said.append)
 
     assert "differs from what was published" in said[-1]
-    assert list(packages.tools_folder().iterdir()) == []
+    assert list(releases.tools_folder().iterdir()) == []
 
 
 def test_a_silent_release_host_is_not_asked_again_once_the_package_is_here(
@@ -332,11 +332,11 @@ def test_a_failed_download_leaves_nothing_behind_and_reports_why(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
 
-    with pytest.raises(packages.PackageError) as problem:
-        packages.unpack("prometheus", "prometheus")
+    with pytest.raises(programs.PackageError) as problem:
+        programs.unpack_package("prometheus", "prometheus")
 
     assert str(problem.value) == "apt-cache depends: E: no luck. Fix: sudo apt-get update"
-    assert list(packages.tools_folder().iterdir()) == []
+    assert list(releases.tools_folder().iterdir()) == []
 
 
 def test_root_gets_the_package_lists_first_if_there_are_none(
@@ -344,8 +344,8 @@ def test_root_gets_the_package_lists_first_if_there_are_none(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
 
-    with pytest.raises(packages.PackageError, match="apt-get update: E: no luck"):
-        packages.unpack("prometheus", "prometheus")
+    with pytest.raises(programs.PackageError, match="apt-get update: E: no luck"):
+        programs.unpack_package("prometheus", "prometheus")
 
     assert broken_apt.read_text().splitlines()[-1] == "apt-get update -qq"
 
@@ -363,10 +363,10 @@ def test_files_that_only_root_may_place_are_named_with_the_command(
     monkeypatch.setattr(shutil, "copyfile", refuse)
     monkeypatch.setattr(Path, "mkdir", refuse)
 
-    [(file, place)] = packages.missing_files(tmp_path)
+    [(file, place)] = programs.missing_files(tmp_path)
     assert (file, place) == (template, Path("/usr/share/prometheus/alertmanager/nowhere-else.tmpl"))
-    with pytest.raises(packages.PackageError) as problem:
-        packages.place_files([(file, place)])
+    with pytest.raises(programs.PackageError) as problem:
+        programs.place_files([(file, place)])
 
     assert str(problem.value) == (
         f"its package reads {place}, which only root may write. "

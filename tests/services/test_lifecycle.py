@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.services import startup
-from stepwatch.services.startup import Look
+from stepwatch.services import lifecycle
+from stepwatch.services.lifecycle import Look
 from tests.real import PrometheusServer
 
 
@@ -21,7 +21,7 @@ def test_a_real_prometheus_reports_the_segment_that_it_replays(version: str, tmp
         prometheus.start()
         lines = prometheus.log.read_text().splitlines()
 
-    seen = [startup.replay(lines[:count]) for count in range(len(lines) + 1)]
+    seen = [lifecycle.replay_progress(lines[:count]) for count in range(len(lines) + 1)]
     assert "replays its write-ahead log" in seen
     assert "replays its write-ahead log, segment 1 of 1" in seen
     assert seen[-1] == ""
@@ -31,8 +31,8 @@ def test_a_real_prometheus_reports_the_segment_that_it_replays(version: str, tmp
 def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that only sleeping moves."""
     now = [0.0]
-    monkeypatch.setattr(startup.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(startup.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    monkeypatch.setattr(lifecycle.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(lifecycle.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
 
 
 def waited(
@@ -48,7 +48,7 @@ def waited(
             last[name] = next(turns[name], None) or last[name]
         return {name: last[name] for name in names}
 
-    failed = startup.wait(story, looks, said.append, ended or {}, pause=1)
+    failed = lifecycle.wait_for_parts(story, looks, said.append, ended or {}, pause=1)
     return failed, "\n".join(said)
 
 
@@ -132,4 +132,4 @@ def test_parts_that_were_taken_down_meanwhile_are_not_waited_for() -> None:
 def test_what_prometheus_reads_before_it_is_ready_is_known_by_its_log(
     lines: list[str], reported: str
 ) -> None:
-    assert startup.replay(lines) == reported
+    assert lifecycle.replay_progress(lines) == reported

@@ -1,4 +1,7 @@
-"""Grafana, if this machine has it: a stack without it has every alert and no dashboards."""
+"""What this machine has already: Grafana, node_exporter, and an Alertmanager that may be too old.
+
+A stack without Grafana has every alert and no dashboards.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepwatch.config import Config
-from stepwatch.programs.programs import read_version
+from stepwatch.deploy.native.state import StackError, State
+from stepwatch.system import http_client, processes
+from stepwatch.system.programs import Program, read_version, written
 
 
 @dataclass(frozen=True)
@@ -20,7 +25,7 @@ class Grafana:
     home: Path
 
 
-def find() -> Grafana | None:
+def find_grafana() -> Grafana | None:
     """Grafana 10 or later from PATH, ``None`` if there is none."""
     for name, subcommand in (("grafana", ("server",)), ("grafana-server", ())):
         if not (program := shutil.which(name)):
@@ -33,7 +38,7 @@ def find() -> Grafana | None:
     return None
 
 
-def environment(config: Config, rendered: Path, data: Path) -> dict[str, str]:
+def grafana_environment(config: Config, rendered: Path, data: Path) -> dict[str, str]:
     """Its settings, as the variables that it reads: no one signs up, and it reports to no one."""
     return {
         "GF_PATHS_DATA": str(data),
@@ -54,7 +59,7 @@ def environment(config: Config, rendered: Path, data: Path) -> dict[str, str]:
         "GF_PLUGINS_PREINSTALL_DISABLED": "true",
         "GF_SECURITY_DISABLE_GRAVATAR": "true",
         # Grafana puts the content of the file here; it counts when the database is made.
-        "GF_SECURITY_ADMIN_PASSWORD": f"$__file{{{password(data)}}}",
+        "GF_SECURITY_ADMIN_PASSWORD": f"$__file{{{grafana_password(data)}}}",
         # What the provisioning files ask for.
         "STEPWATCH_PROMETHEUS_URL": f"http://{config.address('prometheus')}",
         "STEPWATCH_ALERTMANAGER_URL": f"http://{config.address('alertmanager')}",
@@ -62,7 +67,7 @@ def environment(config: Config, rendered: Path, data: Path) -> dict[str, str]:
     }
 
 
-def password(data: Path) -> Path:
+def grafana_password(data: Path) -> Path:
     """The file with the administrator's password, made once and readable by its owner only."""
     file = data.with_name("grafana-password")
     if not file.exists():
@@ -71,3 +76,41 @@ def password(data: Path) -> Path:
         with os.fdopen(handle, "w") as fresh:
             fresh.write(secrets.token_urlsafe(18))
     return file
+
+
+def require_bare(config: Config, alertmanager: Program) -> None:
+    """Check that mail passwords have nothing around them, if this Alertmanager would send that along.
+
+    Raises:
+        StackError: names the first file that has.
+    """
+    if alertmanager.version >= (0, 27, 0):
+        return
+    for receiver in config.receivers:
+        way = receiver.integration
+        path = next(iter(way.secrets), None) if way.label == "email" else None
+        key = "mail.password_file" if receiver.mail else way.block
+        if path and (content := path.read_bytes()) != content.strip():
+            raise StackError(
+                f"receivers: {receiver.name}: {key}: {path} ends with a newline or a space, and Alertmanager "
+                f"{written(alertmanager.version)} takes that as part of the password. Expected: only the "
+                f"password. Fix: printf %s PASSWORD > {path}, or Alertmanager 0.27 or later."
+            )
+
+
+def node_exporter() -> Path | None:
+    """node_exporter from PATH, ``None`` if there is none; it is never downloaded."""
+    names = ("node_exporter", "prometheus-node-exporter")
+    return next((Path(path) for path in map(shutil.which, names) if path), None)
+
+
+def serves_already(config: Config, place: State) -> bool:
+    """Whether a node_exporter that is not ours, as the distribution's service, answers on its port."""
+    if not processes.port_taken(config.listen, config.ports.node):
+        return False
+    owner = processes.port_owner(config.ports.node)
+    if owner and processes.belongs(owner.pid, place.mark):
+        return False
+    # It waits five seconds itself for a file system that hangs.
+    page = http_client.read(f"http://{config.address('node')}/metrics", timeout=20)
+    return "\nnode_exporter_build_info{" in (page or "")

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
+import http.client
 import os
 import platform
+import queue
 import re
 import shutil
 import tarfile
 import tempfile
+import threading
+import time
+import urllib.error
 import urllib.parse
+import urllib.request
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from stepwatch.programs.packages import keep, tools_folder
 from stepwatch.system.terminal import Say
 
 VARIABLE = "STEPWATCH_RELEASES"
@@ -22,6 +30,9 @@ VARIABLE = "STEPWATCH_RELEASES"
 BASE = "https://github.com"
 
 _ANSWER_SECONDS = 8
+_STALL_SECONDS = 30
+_NEWS_SECONDS = 5
+_BLOCK = 1 << 20
 _ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 _silent: dict[str, str] = {}
@@ -83,6 +94,22 @@ class Release:
         return self.file.format(machine=platform.machine()) if self.file else f"{stem}.tar.gz"
 
 
+def tools_folder() -> Path:
+    """Where unpacked and built programs are kept, one folder ``<tool>-<version>`` each."""
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "stepwatch" / "tools"
+
+
+def keep(made: Path, place: Path) -> Path:
+    """Move a folder to its place among the tools, unless another process was faster."""
+    try:
+        return made.rename(place)
+    except OSError:
+        if not place.is_dir():
+            raise
+        return place
+
+
 def kept(release: Release) -> Path | None:
     """The folder of a release that was downloaded before, if it was."""
     try:
@@ -112,7 +139,7 @@ def obtain(release: Release, say: Say) -> Path:
         ) from None
 
 
-def unpack(archive: Path, folder: Path, top: str) -> None:
+def unpack_archive(archive: Path, folder: Path, top: str) -> None:
     """Unpack a .tar.gz of plain files, all of them below one folder.
 
     Args:
@@ -143,8 +170,6 @@ def unpack(archive: Path, folder: Path, top: str) -> None:
 
 def _fetch(release: Release, folder: Path, say: Say) -> Path:
     """Download the published file into a folder; return it if its checksum is the published one."""
-    from stepwatch.programs import download  # noqa: PLC0415  (an HTTP client: few commands download)
-
     base = os.environ.get(VARIABLE) or BASE
     parts = urllib.parse.urlsplit(base)
     # What may hold a password or a token is not shown.
@@ -158,8 +183,8 @@ def _fetch(release: Release, folder: Path, say: Say) -> Path:
     url = f"{base}/{name}"
     say(f"  downloading {url}")
     try:
-        found = download.fetch(url, folder / name, say)
-    except download.DownloadError as error:
+        found = _download(url, folder / name, say)
+    except _DownloadError as error:
         raise ReleaseError(f"{url}: {error}", f"try again, or name a mirror in {VARIABLE}") from None
     if found != published:
         raise ReleaseError(
@@ -172,15 +197,13 @@ def _fetch(release: Release, folder: Path, say: Say) -> Path:
 
 def _published(url: str, name: str) -> str:
     """The SHA-256 that the file of checksums has for a file."""
-    from stepwatch.programs import download  # noqa: PLC0415  (an HTTP client: few commands download)
-
     host = urllib.parse.urlsplit(url).netloc
     try:
         if host not in _silent:
-            sums = download.text(url, patience=_ANSWER_SECONDS)
-    except download.NoAnswerError as problem:
+            sums = _page(url)
+    except _NoAnswerError as problem:
         _silent[host] = str(problem)
-    except download.DownloadError as problem:
+    except _DownloadError as problem:
         raise ReleaseError(f"{url}: {problem}", f"name a mirror that has it in {VARIABLE}") from None
     if host in _silent:
         raise ReleaseError(f"{host} cannot be reached ({_silent[host]})", f"name a mirror in {VARIABLE}")
@@ -197,10 +220,92 @@ def _unpack(file: Path, release: Release) -> None:
         file.rename(folder / release.name).chmod(0o755)
         return
     try:
-        unpack(file, file.parent, release.stem)
+        unpack_archive(file, file.parent, release.stem)
     except ArchiveError as problem:
         fix = f"do not use it; name another mirror in {VARIABLE}"
         raise ReleaseError(f"{file.name}: {problem}", fix) from None
     if not (file.parent / release.stem / release.name).is_file():
         fix = f"name another mirror in {VARIABLE}"
         raise ReleaseError(f"{file.name}: it holds no {release.stem}/{release.name}", fix)
+
+
+class _DownloadError(Exception):
+    """Raised when a download fails; says what went wrong."""
+
+
+class _NoAnswerError(_DownloadError):
+    """Raised when no one answers there."""
+
+
+def _page(url: str) -> str:
+    """The text of a small page (at most 1 MB), which has `_ANSWER_SECONDS`, its name service included.
+
+    Raises:
+        _NoAnswerError: no one answers in that time.
+        _DownloadError: the answer is a refusal.
+    """
+    answers: queue.Queue[str | _DownloadError] = queue.Queue()
+
+    def ask() -> None:
+        try:
+            answers.put(_text(url, _ANSWER_SECONDS))
+        except _DownloadError as problem:
+            answers.put(problem)
+
+    # A name service has no timeout, so it is left to a thread.
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        answer = answers.get(timeout=_ANSWER_SECONDS)
+    except queue.Empty:
+        raise _NoAnswerError(f"no answer within {_ANSWER_SECONDS:g} s") from None
+    if isinstance(answer, _DownloadError):
+        raise answer
+    return answer
+
+
+def _download(url: str, target: Path, say: Say) -> str:
+    """Download a file; return its SHA-256. ``say`` gets a line every few seconds.
+
+    Raises:
+        _DownloadError: it did not come, or not the whole of it.
+        OSError: the target cannot be written.
+    """
+    digest, done, reported = hashlib.sha256(), 0, time.monotonic()
+    with _faults():
+        answer = urllib.request.urlopen(url, timeout=_STALL_SECONDS)  # noqa: S310 - the caller names it
+    with answer, target.open("wb") as file:
+        total = int(answer.headers["Content-Length"] or 0)
+        while True:
+            with _faults():
+                block = answer.read(_BLOCK)
+            if not block:
+                break
+            digest.update(block)
+            file.write(block)
+            done += len(block)
+            if time.monotonic() - reported > _NEWS_SECONDS:
+                reported = time.monotonic()
+                of = f" of {total / 1e6:.0f}" if total else ""
+                say(f"  {done / 1e6:.0f}{of} MB")
+    if done < total:
+        raise _DownloadError(f"the connection was closed early after {done} of {total} bytes")
+    return digest.hexdigest()
+
+
+def _text(url: str, timeout: float) -> str:
+    with _faults(_NoAnswerError), urllib.request.urlopen(url, timeout=timeout) as answer:  # noqa: S310 - the caller names it
+        content: bytes = answer.read(_BLOCK)
+    return content.decode("utf-8", "replace")
+
+
+@contextmanager
+def _faults(kind: type[_DownloadError] = _DownloadError) -> Iterator[None]:
+    """Raise what went wrong with a request as an error of ours."""
+    try:
+        yield
+    except urllib.error.HTTPError as refusal:
+        refusal.close()
+        raise _DownloadError(f"{refusal.code} {refusal.reason}") from None
+    except (OSError, http.client.HTTPException, ValueError) as problem:
+        reason = getattr(problem, "reason", None) or problem
+        raise kind(str(getattr(reason, "strerror", None) or reason or type(problem).__name__)) from None

@@ -7,14 +7,14 @@ import hashlib
 import pytest
 
 from exporter.door.agent_access import Credentials
-from stepwatch.operate.agents import agent
+from stepwatch.operate.hub import credential
 from stepwatch.schema.errors import Refused
 
 
 def run(tmp_path, node, *, renew=False, revoke=False, role="hub"):
     config = tmp_path / "config.yaml"
     config.write_text(f"role: {role}\nports: {{prometheus: 1}}\n")
-    return agent(config, tmp_path / "secrets" / "agents", node, renew=renew, revoke=revoke)
+    return credential(config, tmp_path / "secrets" / "agents", node, renew=renew, revoke=revoke)
 
 
 def test_a_token_is_printed_alone_and_its_hash_is_kept(tmp_path, capsys):

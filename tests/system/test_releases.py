@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepwatch.programs import download, packages, releases
-from stepwatch.programs.releases import Release, ReleaseError
+from stepwatch.system import releases
+from stepwatch.system.releases import Release, ReleaseError
 from tests.mirror import Mirror, standin, stem, tarball
 from tests.real import free_port
 from tests.real.waiting import HANG_SECONDS, in_time
@@ -46,7 +46,7 @@ def refusal() -> ReleaseError:
     """Why the release is not had; nothing of it may be left."""
     with pytest.raises(ReleaseError) as problem:
         obtained()
-    tools = packages.tools_folder()
+    tools = releases.tools_folder()
     assert not tools.exists() or list(tools.iterdir()) == []
     assert releases.kept(RELEASE) is None
     return problem.value
@@ -63,12 +63,12 @@ def test_a_release_is_downloaded_checked_unpacked_and_kept(mirror: Mirror) -> No
 
     folder, said = obtained()
 
-    assert folder == packages.tools_folder() / TOP == releases.kept(RELEASE)
+    assert folder == releases.tools_folder() / TOP == releases.kept(RELEASE)
     assert sorted(path.name for path in folder.iterdir()) == ["docs", "prometheus", "promtool"]
     assert (folder / "promtool").read_bytes() == PROGRAMS["promtool"]
     assert (folder / "promtool").stat().st_mode & 0o777 == 0o755
     assert f"downloading {mirror.url}/prometheus/prometheus/releases/download/v3.13.2/{TOP}.tar.gz" in said
-    assert [path.name for path in packages.tools_folder().iterdir()] == [TOP]
+    assert [path.name for path in releases.tools_folder().iterdir()] == [TOP]
 
 
 def test_a_wrong_checksum_is_refused_with_both(mirror: Mirror) -> None:
@@ -158,7 +158,7 @@ def test_a_full_disk_is_reported_with_the_folder(mirror: Mirror, monkeypatch: py
 
     problem = refusal()
 
-    assert problem.problem == f"{packages.tools_folder()}: No space left on device"
+    assert problem.problem == f"{releases.tools_folder()}: No space left on device"
     assert problem.fix.startswith("make room for")
 
 
@@ -199,7 +199,7 @@ def test_a_name_service_that_does_not_answer_is_not_waited_for(
 ) -> None:
     answered = threading.Event()
     monkeypatch.setattr(releases, "_ANSWER_SECONDS", 0.2)
-    monkeypatch.setattr(download, "_text", lambda *_: answered.wait(HANG_SECONDS) and "")
+    monkeypatch.setattr(releases, "_text", lambda *_: answered.wait(HANG_SECONDS) and "")
     begun = time.monotonic()
 
     assert "cannot be reached (no answer within 0.2 s)" in refusal().problem
@@ -253,8 +253,8 @@ def test_a_machine_without_a_release_is_reported(mirror: Mirror, monkeypatch: py
 
 
 def test_a_long_download_reports_how_far_it_is(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "_NEWS_SECONDS", 0)
-    monkeypatch.setattr(download, "_BLOCK", 1000)
+    monkeypatch.setattr(releases, "_NEWS_SECONDS", 0)
+    monkeypatch.setattr(releases, "_BLOCK", 1000)
     mirror.publish("prometheus", "3.13.2", tarball(TOP, PROGRAMS))
 
     assert "  0 of 0 MB" in obtained()[1]
@@ -262,18 +262,18 @@ def test_a_long_download_reports_how_far_it_is(mirror: Mirror, monkeypatch: pyte
 
 def test_two_downloads_at_a_time_end_in_one_release(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     mirror.publish("prometheus", "3.13.2", tarball(TOP, PROGRAMS))
-    unpack = releases.unpack
+    unpack = releases.unpack_archive
 
     def unpack_late(*arguments: Path) -> None:
         unpack(*arguments)
         if not releases.kept(RELEASE):
-            monkeypatch.setattr(releases, "unpack", unpack)
+            monkeypatch.setattr(releases, "unpack_archive", unpack)
             obtained()
 
-    monkeypatch.setattr(releases, "unpack", unpack_late)
+    monkeypatch.setattr(releases, "unpack_archive", unpack_late)
 
     assert obtained()[0] == releases.kept(RELEASE)
-    assert len(list(packages.tools_folder().iterdir())) == 1
+    assert len(list(releases.tools_folder().iterdir())) == 1
 
 
 PARTS = st.sampled_from(["top", "..", ".", "a", "b c", "", "/", "top/..", "~"])
@@ -291,6 +291,6 @@ def test_nothing_is_ever_written_outside_of_the_folder(name: str) -> None:
         file.write_bytes(packed.getvalue())
         folder.mkdir()
         with contextlib.suppress(releases.ArchiveError, OSError):
-            releases.unpack(file, folder, "top")
+            releases.unpack_archive(file, folder, "top")
         assert set(Path(scratch).iterdir()) == {file, folder}
         assert {path.name for path in folder.iterdir()} <= {"top"}

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepwatch.schema.names import alternation, to_re2
+from stepwatch.schema.scalars import alternation, to_re2
 
 NAMES = st.text("ab/.-1?", max_size=6)
 GLOBS = st.text("ab/.*?[]!-1", max_size=8)

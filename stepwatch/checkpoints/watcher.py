@@ -1,16 +1,22 @@
-"""The watcher: looks at a trainer's folder, notes what is complete, and has the best kept."""
+"""The watcher of a trainer's checkpoints, and how the wrapper starts it and asks it to end.
+
+``python -m stepwatch.checkpoints.watcher PARENT`` looks at the trainer's folder, notes what is complete, and
+has the best kept. It lives as long as the training, and so imports little.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +24,122 @@ from exporter.runs.files import launch
 from exporter.runs.files.launch import MOST_CHECKPOINTS, SavedStep
 from stepwatch.checkpoints import layouts
 from stepwatch.checkpoints.layouts import Checkpoint
-from stepwatch.checkpoints.order import ROOT, Order
+from stepwatch.schema.errors import Refused
+
+ROOT = Path(__file__).parents[2]
+"""Working folder of these processes: not the trainer's, whose modules might have our names."""
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to watch, and how many checkpoints to keep.
+
+    Attributes:
+        log: The run's log.
+        run: The run's name.
+        folder: Where the trainer saves checkpoints; it need not be there yet.
+        keep: How many of the best are kept; ``None`` for as many as config.yaml says.
+        config: In place of the usual config.yaml; empty for that.
+        ended: Whether the trainer has ended.
+    """
+
+    log: str
+    run: str
+    folder: str
+    keep: int | None = None
+    config: str = ""
+    ended: bool = False
+
+
+def end_with_parent(parent: int) -> None:
+    """Have the kernel kill this process once the thread that started it ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # too late
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+LAST_SECONDS = 60.0
+"""For the last look, after the trainer: no rotation is to be feared any more, so this may be cut short."""
+
+
+@contextmanager
+def watched(order: Order | None) -> Iterator[Callable[[], set[str]] | None]:
+    """Have the checkpoints of a trainer watched meanwhile; without an order, do nothing.
+
+    It has a session of its own, so that Ctrl-C does not reach it. If the wrapper dies, the kernel kills it.
+
+    Yields:
+        What lists the names of those that are there, complete or not; ``None`` where they are not watched.
+    """
+    if order is None:
+        yield None
+        return
+    wakes, trainer_runs = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stepwatch.checkpoints.watcher", str(os.getpid())],
+        stdin=wakes,
+        stdout=subprocess.DEVNULL,
+        cwd=ROOT,
+        start_new_session=True,
+    )
+    os.close(wakes)
+    with suppress(OSError):
+        os.write(trainer_runs, f"{json.dumps(asdict(order))}\n".encode())
+    try:
+        yield lambda: {each.name for each in layouts.found(Path(order.folder))}
+    finally:
+        os.close(trainer_runs)
+        try:
+            process.wait(LAST_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Options about checkpoints on the command line.
+
+    Attributes:
+        folder: Where the trainer saves them; ``None`` for where its command line says.
+        keep: How many of the best are kept; ``None`` for as many as config.yaml says.
+        config: In place of the usual config.yaml.
+    """
+
+    folder: Path | None = None
+    keep: int | None = None
+    config: Path | None = None
+
+    def watched(
+        self, command: Sequence[str], log: Path, runs: Path
+    ) -> AbstractContextManager[Callable[[], set[str]] | None]:
+        """Have its checkpoints watched meanwhile; arguments and errors are those of `order`."""
+        return watched(self.order(command, log, runs))
+
+    def order(self, command: Sequence[str], log: Path, runs: Path) -> Order | None:
+        """Return what to watch; ``None`` if the trainer's checkpoint folder is unknown.
+
+        Args:
+            command: The trainer and its arguments.
+            log: The run's log.
+            runs: The folder of logs.
+
+        Raises:
+            Refused: Checkpoints should be kept, but their folder is unknown.
+        """
+        folder = self.folder or layouts.folder(command, Path.cwd())
+        if folder is None:
+            if self.keep:
+                raise Refused(
+                    "--keep-best: the trainer's command line does not say where it saves checkpoints. "
+                    "Fix: name the folder with --checkpoints."
+                )
+            return None
+        run = str(log.relative_to(runs).with_suffix(""))
+        config = str(self.config.absolute()) if self.config else ""
+        return Order(str(log.absolute()), run, str(folder.absolute()), self.keep, config)
+
 
 LOOK_SECONDS = 2.0
 """Between two looks; longer where a look takes long, so that it takes at most 2 % of a core."""
@@ -105,7 +226,7 @@ class Watcher:
         order = asdict(replace(self._order, ended=ended))
         listed = [(each.name, each.step, each.files) for each in complete]
         done = subprocess.run(
-            [sys.executable, "-m", "stepwatch.checkpoints", "keep", str(os.getpid())],
+            [sys.executable, "-m", "stepwatch.checkpoints.keeping", str(os.getpid())],
             input=json.dumps({"order": order, "complete": listed}),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -147,3 +268,8 @@ def watch(order: Order, ends: int) -> None:
         wait = max(LOOK_SECONDS, SHARE * watcher.look())
         ended = bool(select.select([ends], [], [], wait)[0])
     watcher.look(ended=True)
+
+
+if __name__ == "__main__":
+    end_with_parent(int(sys.argv[1]))
+    watch(Order(**json.loads(sys.stdin.readline())), sys.stdin.fileno())

@@ -1,29 +1,40 @@
-"""What users can do with a stack of containers."""
+"""What users can do with a stack of containers; damaged files in volumes are named and moved aside."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stepwatch.config import Config, cluster, load
 from stepwatch.config.deployment import CONTAINER_PORTS, Deployment
-from stepwatch.deploy.compose import status
-from stepwatch.deploy.compose.engine import Engine, EngineError, addresses, gpu_files
+from stepwatch.deploy.engine import Engine, EngineError, Service, addresses, gpu_files
 from stepwatch.deploy.native.state import State
+from stepwatch.deploy.native.status import DEGRADED, NOT_RUNNING, UP
 from stepwatch.render import output, variables
 from stepwatch.render.generator import containers, generate
 from stepwatch.render.variables import of_config, of_machine, published
-from stepwatch.services import agent, damage, startup
-from stepwatch.services import demo as demo_alerts
-from stepwatch.services.runs import folder_remark, make_folder
-from stepwatch.services.settings import reload
-from stepwatch.services.startup import Look
-from stepwatch.system import ports
+from stepwatch.services import agent, lifecycle, settings
+from stepwatch.services.health_report import HealthReport
+from stepwatch.services.lifecycle import Damage, Look, folder_remark, make_folder
+from stepwatch.services.settings import SettingsState, reload
+from stepwatch.system import processes
 from stepwatch.system.environment import CHECKOUT
-from stepwatch.system.terminal import Say, table
+from stepwatch.system.http_client import read_all
+from stepwatch.system.terminal import Say, duration, table
+
+_HEADINGS = ("service", "state", "up for", "restarts", "settings", "page")
+
+_FOLDERS = {"prometheus": "/prometheus", "alertmanager": "/alertmanager"}
+"""Where compose.yaml mounts their volumes."""
+
+_MOVE = 'mkdir -p "$1" && mv "$2" "$1/"'
+_VOLUME = "the volume {0}-data: {1}"
+
+_RUNS = "/runs"
+"""Where the exporter's container sees the run folder."""
 
 OPTIONAL = ("actions", "notifier")
 """The services that run only for what config.yaml has, each with a profile of its name."""
@@ -106,14 +117,16 @@ class Containers:
         optional = config.optional_parts
         project = Engine(CHECKOUT, environment, ("compose.yaml", *access), ALL)
         left = not demo and _remove_demo(project)
-        _remove(project, *(part for part in OPTIONAL if part not in optional))
+        unwanted = set(OPTIONAL) - set(optional)
+        if there := [service.name for service in project.services() if service.name in unwanted]:
+            project.run("rm", "--stop", "--force", *there)
         profiles = (*(("demo",) if demo else ()), *optional)
         wanted = replace(project, files=(*_FILES[config.role], *access), profiles=profiles)
         moved = False
-        while (verdict := _start(wanted, say)) and repair and status.repair(wanted, say):
+        while (verdict := _start(wanted, say)) and repair and _repair(wanted, say):
             moved = True
         if repair and not moved:
-            say(damage.NOTHING)
+            say(lifecycle.NO_DAMAGE)
         if verdict:
             say(verdict)
             return 1
@@ -141,15 +154,49 @@ class Containers:
             self.say(
                 f"Waiting until Prometheus has seen the end of the demo: at most {_UNSCRAPED_SECONDS} s."
             )
-            demo_alerts.wait_unscraped(f"http://{prometheus}", _UNSCRAPED_SECONDS)
+            lifecycle.wait_unscraped(f"http://{prometheus}", _UNSCRAPED_SECONDS)
         if code := self._project.show("down", "--remove-orphans"):
             return code
         self.say("Stepwatch is down. Its data stays in Docker's volumes (`docker volume ls`).")
         return 0
 
     def status(self) -> int:
-        """Show the state of each container."""
-        return status.status(self._project, self.rendered, self.say)
+        """Show a table of the containers, what is wrong with them, and what fires.
+
+        Returns:
+            0 all are well, 1 some are not, run other settings or cannot alert, 3 the stack is not running.
+        """
+        project, rendered, say = self._project, self.rendered, self.say
+        services = [each for each in project.services() if not each.done]
+        if not services:
+            say("Stepwatch is not running. `make up` starts it.")
+            return NOT_RUNNING
+        reached = addresses(services)
+        agent = all(each.name != "door" for each in services)
+        containers = (each.known for each in services if each.name == "exporter")
+        mounts = (mount for container in containers for mount in container.get("Mounts", []))
+        runs = next((mount["Source"] for mount in mounts if mount["Destination"] == _RUNS), "its folder")
+        report = health(reached, runs, demo=any(each.name == "demo" for each in services))
+        # On an agent two of them are reached by no one, and one is not there.
+        asked = [part for part in ("prometheus", "gpu", "alertmanager") if part in reached or not agent]
+        metrics = {part: f"http://{reached.get(part, '')}/metrics" for part in asked}
+        texts = read_all([*metrics.values(), *report.pages])
+        states = _settings_states(rendered, {part: texts[page] for part, page in metrics.items()})
+        for line in table([_HEADINGS, *(_row(each, states, reached) for each in services)]):
+            say(line)
+        for name, state in states.items():
+            if state is SettingsState.CHANGED:
+                say(f"\n{name} runs with outdated settings. Fix: `make up`.")
+            if state is SettingsState.REFUSED:
+                say(f"\n{name} refused its settings; `docker compose logs {name}` says why.")
+        for each in services:
+            if each.status != "up" and (text := _damage_fix(project, each.name)):
+                say(f"\n{text}")
+        if text := settings.rules_elsewhere(rendered):
+            say(text)
+        sound = report.show(texts, say)
+        well = sound and all(each.status == "up" for each in services)
+        return UP if well and set(states.values()) <= {SettingsState.CURRENT} else DEGRADED
 
     def demo_reset(self) -> int:
         """Restart the simulated runs and GPUs, and end their alerts.
@@ -167,7 +214,7 @@ class Containers:
         begun = time.time()
         self._project.run("restart", *SIMULATIONS)
         self.say("The simulated runs and GPUs restart from the beginning.")
-        demo_alerts.wait_started(f"http://{config.address('prometheus')}", begun)
+        lifecycle.wait_demo_started(f"http://{config.address('prometheus')}", begun)
         count = _end_alerts(self._project, config)
         self.say(f"{count} alerts of the demo have ended. They fire again within three minutes.")
         return 0
@@ -212,7 +259,7 @@ class Containers:
             say(agent.on_hub(config))
         say("Logs: docker compose logs. `make status` shows its state, `make down` stops it.")
         known = {part: config.address(part) for part in published(config)}
-        status.health(known, folder, demo=demo).show_after_start(say)
+        health(known, folder, demo=demo).show_after_start(say)
 
     @property
     def _project(self) -> Engine:
@@ -230,7 +277,7 @@ def _require_folder(folder: Path) -> Path:
 
 
 def _require_ports(config: Config) -> None:
-    def may_be_docker(owner: ports.Owner | None) -> bool:
+    def may_be_docker(owner: processes.Owner | None) -> bool:
         """Docker's own processes are root's: to other users they are not shown."""
         return owner is None or "docker" in owner.command
 
@@ -239,7 +286,7 @@ def _require_ports(config: Config) -> None:
         **({"agents": config.agents.listen} if config.is_hub else {}),
     }
     problems = [
-        ports.conflict(part, address, getattr(config.ports, part), may_be_docker)
+        processes.port_conflict(part, address, getattr(config.ports, part), may_be_docker)
         for part, address in listening.items()
     ]
     if found := list(filter(None, problems)):
@@ -263,7 +310,7 @@ def _start(project: Engine, say: Say) -> str:
             name: Look(
                 ready=now[name].status == "up" or now[name].done,
                 ends=now[name].restarts,
-                busy=startup.replay(project.log(name, 50)) if name == "prometheus" else "",
+                busy=lifecycle.replay_progress(project.log(name, 50)) if name == "prometheus" else "",
             )
             if name in now
             else Look(ready=False, gone=True)
@@ -275,21 +322,15 @@ def _start(project: Engine, say: Say) -> str:
         failed = dict.fromkeys(waited, "did not start")
     else:
         ends = {name: service.restarts for name, service in services.items()}
-        failed = startup.wait(services, looks, say, ends, pause=1)
+        failed = lifecycle.wait_for_parts(services, looks, say, ends, pause=1)
     for name, reason in failed.items():
         whole = f"{reason} ({services[name].summary or services[name].state})"
-        where, fix = f"`docker compose logs {name}`", status.fix(project, name)
-        for line in startup.failure(name, whole, where, project.log(name, 5), fix):
+        where, fix = f"`docker compose logs {name}`", _damage_fix(project, name)
+        for line in lifecycle.failure_lines(name, whole, where, project.log(name, 5), fix):
             say(line)
     if code and not failed:
         return "docker compose up failed; its message is above"
-    return startup.verdict(failed, len(services)) if failed else ""
-
-
-def _remove(project: Engine, *names: str) -> None:
-    """Remove containers that config.yaml does not ask for any more."""
-    if there := [service.name for service in project.services() if service.name in names]:
-        project.run("rm", "--stop", "--force", *there)
+    return lifecycle.failure_summary(failed, len(services)) if failed else ""
 
 
 def _remove_demo(project: Engine) -> bool:
@@ -303,13 +344,84 @@ def _remove_demo(project: Engine) -> bool:
         project.run("restart", "exporter")
         # A Prometheus that is replaced before it saw them go would go on with them for five minutes.
         if prometheus := addresses(services).get("prometheus"):
-            demo_alerts.wait_gone(f"http://{prometheus}")
+            lifecycle.wait_demo_gone(f"http://{prometheus}")
     return bool(names)
 
 
 def _end_alerts(project: Engine, config: Config) -> int:
     """End the alerts that the demo raised; returns how many there were."""
     project.run("restart", "prometheus")
-    demo_alerts.wait_ready(f"http://{config.address('prometheus')}")
+    lifecycle.wait_prometheus_ready(f"http://{config.address('prometheus')}")
     alertmanager = f"http://{config.address('alertmanager')}"
-    return demo_alerts.end_alerts(alertmanager, f"demo-gpu:{CONTAINER_PORTS['gpu']}")
+    return lifecycle.end_demo_alerts(alertmanager, f"demo-gpu:{CONTAINER_PORTS['gpu']}")
+
+
+def health(addresses: Mapping[str, str], runs: Path | str, *, demo: bool = False) -> HealthReport:
+    """The report on runs and alerts, asked of the parts at these addresses.
+
+    ``runs`` is the folder that containers see as /runs; ``demo``: whether there are simulated runs besides.
+    """
+    log = f"`docker compose logs exporter` (where {_RUNS} is {runs})"
+    parts = {part: addresses.get(part, "") for part in ("exporter", "alertmanager", "watchdog")}
+    simulated = " and the Docker volume demo-runs" if demo else ""
+    return HealthReport(**parts, shows=f"the runs in {runs}{simulated}", log=log)
+
+
+def _settings_states(rendered: Path, pages: Mapping[str, str | None]) -> dict[str, SettingsState]:
+    """How the settings of each part, by its metrics page, relate to the files."""
+    files = settings.by_part(rendered)
+    states = {part: settings.state_of(files[part], page) for part, page in pages.items()}
+    if states.get("alertmanager") in (SettingsState.CURRENT, SettingsState.CHANGED):
+        # It exports a fingerprint of its settings, so times need not be compared.
+        file = rendered / "alertmanager/generated/alertmanager.yml"
+        same = settings.alertmanager_runs(pages["alertmanager"], file.read_bytes())
+        states["alertmanager"] = SettingsState.CURRENT if same else SettingsState.CHANGED
+    return states
+
+
+def _row(
+    service: Service, states: Mapping[str, SettingsState], addresses: Mapping[str, str]
+) -> tuple[str, ...]:
+    state, up = states.get(service.name), "-"
+    if service.state == "running" and service.started:
+        up = duration(time.time() - service.started.timestamp())
+    return (
+        service.name,
+        service.status,
+        up,
+        str(service.restarts),
+        state.value if state else "-",
+        f"http://{addresses[service.name]}" if service.name in addresses else "-",
+    )
+
+
+def _damage_fix(project: Engine, service: str) -> str:
+    """The message about a damaged file that keeps a container from starting; empty without one."""
+    found = _damaged(project, service)
+    return found.fix(_VOLUME.format(service, _FOLDERS[service])) if found else ""
+
+
+def _repair(project: Engine, say: Say) -> bool:
+    """Move aside files that keep containers from starting; return whether there were any.
+
+    Raises:
+        EngineError: It cannot be moved.
+    """
+    failing = [each.name for each in project.services() if each.name in _FOLDERS and each.status != "up"]
+    found = list(filter(None, (_damaged(project, name) for name in failing)))
+    for each in found:
+        folder = _FOLDERS[each.part]
+        aside = f"{folder}/{lifecycle.DAMAGED}/{lifecycle.damage_stamp()}"
+        project.run("stop", each.part)
+        # In a container of the same image and user, since no other one sees the volume.
+        container = ("run", "--rm", "--no-deps", "-T", "--entrypoint", "sh", each.part)
+        project.run(*container, "-c", _MOVE, "sh", aside, f"{folder}/{each.name}")
+        place = _VOLUME.format(each.part, folder)
+        say(f"Moved {place}/{each.name} to {aside} there. Nothing was deleted.")
+    return bool(found)
+
+
+def _damaged(project: Engine, service: str) -> Damage | None:
+    if service not in _FOLDERS:
+        return None
+    return lifecycle.find_damage(service, project.log(service, lifecycle.LOG_LINES))

@@ -1,1 +1,0 @@
-"""The stack as containers, managed by `docker compose`."""

@@ -1,1 +1,0 @@
-"""Containers that become targets of Prometheus by their labels."""

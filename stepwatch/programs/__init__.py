@@ -1,1 +1,0 @@
-"""The programs of the stack: from packages or official releases, verified."""

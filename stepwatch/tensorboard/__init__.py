@@ -1,1 +1,0 @@
-"""All runs as TensorBoard's event files, for those who live in TensorBoard."""
