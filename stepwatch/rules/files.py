@@ -10,6 +10,7 @@ import yaml
 
 from exporter.gpu.dcgm import ALIASES
 from stepwatch.alerts.catalogue import GROUPS, TABLE
+from stepwatch.alerts.model.alert import Alert
 from stepwatch.alerts.model.expression import number
 from stepwatch.alerts.model.runs import (
     checkpoint_rules,
@@ -21,8 +22,10 @@ from stepwatch.alerts.model.runs import (
 )
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
-from stepwatch.languages import catalogue
+from stepwatch.languages import Catalogue, catalogue
+from stepwatch.rules import fitting
 from stepwatch.rules.alerting import code_rules, rules, text_rules, translated
+from stepwatch.rules.patterns import PATTERNS
 from stepwatch.rules.runbook import Entry
 
 FOLDER = PurePosixPath("prometheus/generated/rules")
@@ -47,7 +50,7 @@ def files(config: Config, deployment: Deployment, book: Mapping[str, Entry]) -> 
         for name, alerts in GROUPS.items()
     ]
     groups += [
-        ("texts", _SLOW, [*code_rules(said), *text_rules(said, book, catalogue(config.language))]),
+        ("texts", _SLOW, _texts(said, book, catalogue(config.language))),
         ("run_gpus", usual, [recording_rule(), clock_rule(), power_rule()]),
         ("shown", intervals["rl"], [*checkpoint_rules(), state_rule()]),
         # Six series a GPU, and none without one: the public dashboard for DCGM's exporter works.
@@ -63,6 +66,11 @@ def files(config: Config, deployment: Deployment, book: Mapping[str, Entry]) -> 
         )
         for name, interval, found in groups
     }
+
+
+def _texts(table: tuple[Alert, ...], book: Mapping[str, Entry], translate: Catalogue) -> list[dict[str, Any]]:
+    about = fitting.recorded(PATTERNS, book, translate)
+    return [*code_rules(table), *text_rules(table, book, translate), *about]
 
 
 class _Code(str):

@@ -1,4 +1,4 @@
-"""What docs/runbook.md says of each alert, for pages that show it beside the alert."""
+"""What docs/runbook.md says of each alert and each pattern of failure, for pages that show it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-_ENTRY = re.compile(r"^### (\w+)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
+_ENTRY = re.compile(r"^### (\w[\w -]*)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
 _MARKUP = re.compile(r"`|\*\*|\[([^]]*)\]\([^)]*\)")
 
 
 class Entry(NamedTuple):
-    """What an alert means, what usually causes it, and what to do: each a paragraph, without markup."""
+    """What an alert or pattern means, its usual causes, and what to do: each a paragraph, without markup."""
 
     meaning: str
     causes: str
@@ -23,7 +23,7 @@ _BEGINS = Entry("**Meaning.** ", "Known causes: ", "**Mitigation.** ")
 
 
 def entries(page: Path) -> Mapping[str, Entry]:
-    """Return the entries of the runbook by alert; what an entry lacks is empty.
+    """Return the entries of the runbook by alert or pattern; what an entry lacks is empty.
 
     Raises:
         OSError: The page cannot be read.

@@ -78,11 +78,12 @@ def test_targets_down_have_the_colour_of_their_alert_on_each_dashboard(default: 
         assert steps(default, "Targets down", of) == [("green", None), ("orange", 1)]
 
 
-def test_the_peak_of_a_signal_is_that_of_its_curve(default: dict[str, Json]) -> None:
-    """A deviation depends on the time between two points, which follows from their number."""
-    table, curves = (panel(default, title, "diagnose") for title in ("What moved first", "Deviations"))
+def test_deviations_are_the_same_wherever_they_are_shown(default: dict[str, Json]) -> None:
+    """One depends on the time between two points, which follows from their number."""
+    titles = ("What moved first", "How far each moved", "Pattern")
+    rows, table, pattern = (panel(default, title, "diagnose") for title in titles)
 
-    assert table["maxDataPoints"] == curves["maxDataPoints"]
+    assert rows["maxDataPoints"] == table["maxDataPoints"] == pattern["maxDataPoints"]
     assert "peak" in table["transformations"][2]["options"]["renameByName"].values()
 
 

@@ -247,8 +247,20 @@ def test_a_legend_is_read_at_a_glance_however_many_gpus_machines_and_signals_the
         if uid == "stepwatch-nodes":
             assert len(shown["Memory"]) > 64
         if uid == "stepwatch-diagnose":
-            assert len(shown["Deviations"]) == AT_A_GLANCE
+            assert len(shown["What moved first"]) == AT_A_GLANCE
     assert not too_long
+
+
+def test_signals_that_moved_are_rows_in_the_order_of_the_table(
+    default: dict[str, Json], url: str, pen: Drawing
+) -> None:
+    """All of them at one step, so that their peaks decide."""
+    found = pen.show(default["stepwatch-diagnose"], url, situation_of("64 machines").view())
+    table = [row["signal"]["text"] for row in found["How far each moved"]]
+
+    assert len({row["step"]["text"] for row in found["How far each moved"]}) == 1
+    assert len(table) > AT_A_GLANCE
+    assert [row["name"] for row in found["What moved first"]] == table[:AT_A_GLANCE]
 
 
 def test_components_of_the_reward_have_colours_of_their_own(

@@ -270,12 +270,34 @@ function bars(time, field) {
   return found;
 }
 
+// The states that are on show, in their colours.
+function entries(paper, shown, { top }, theme) {
+  const states = new Map(shown.flatMap(({ field }) => field.values.filter((value) => value !== null).map((value) => {
+    const { text, color } = field.display(value);
+    return [text, color];
+  })));
+  let x = 8;
+  paper.textAlign = 'left';
+  for (const [text, color] of states) {
+    paper.fillStyle = color;
+    paper.fillRect(x, top + AXIS / 2 - 2, 14, 4);
+    paper.fillStyle = theme.colors.text.primary;
+    paper.fillText(text, x + 18, top + AXIS / 2);
+    x += paper.measureText(text).width + 34;
+  }
+}
+
 function timeline(panel, frames, width, height, timeRange, theme) {
   const rows = frames.flatMap((frame) => shownOf(frame).map((field) => ({ name: getFieldDisplayName(field, frame, frames), field, time: timeOf(frame) })));
   const shown = rows.slice(0, panel.options.perPage ?? rows.length);
   const left = Math.min(0.4 * width, widest(shown.map(({ name }) => name)) + 12);
-  return sheet(width, height, theme, left, (paper, room) => {
+  const { legend, showValue } = panel.options;
+  return sheet(width, height, theme, left, (paper, whole) => {
+    const room = legend.showLegend ? { ...whole, bottom: whole.bottom - AXIS } : whole;
     const place = times(paper, room, timeRange, theme);
+    if (legend.showLegend) {
+      entries(paper, shown, { ...whole, top: room.bottom + AXIS }, theme);
+    }
     const row = (room.bottom - room.top) / shown.length, thick = row * (panel.options.rowHeight ?? 0.9);
     shown.forEach(({ name, field, time }, index) => {
       const middle = room.top + (index + 0.5) * row;
@@ -289,7 +311,7 @@ function timeline(panel, frames, width, height, timeRange, theme) {
         paper.fillStyle = color;
         paper.fillRect(x, middle - thick / 2, end - x, thick);
         paper.globalAlpha = 1;
-        if (end - x > paper.measureText(text).width + 8 && thick > 10) {
+        if (showValue !== 'never' && end - x > paper.measureText(text).width + 8 && thick > 10) {
           paper.textAlign = 'left';
           paper.fillStyle = theme.colors.getContrastText(color);
           paper.fillText(text, x + 4, middle);
