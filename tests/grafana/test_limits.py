@@ -11,6 +11,7 @@ import yaml
 
 from stepwatch.alerts.catalogue import BLOCKS, TABLE
 from stepwatch.config import Config
+from stepwatch.render.dashboard import SEVERITY_COLOURS
 from stepwatch.rules import lines as alert_lines
 from tests.grafana.conftest import Dashboards, Json
 from tests.grafana.queries import View, bare, panels_of
@@ -85,6 +86,14 @@ def test_deviations_are_the_same_wherever_they_are_shown(default: dict[str, Json
 
     assert rows["maxDataPoints"] == table["maxDataPoints"] == pattern["maxDataPoints"]
     assert "peak" in table["transformations"][2]["options"]["renameByName"].values()
+
+
+def test_directions_have_no_colour_of_a_severity(default: dict[str, Json]) -> None:
+    (mapping,) = panel(default, "What moved first", "diagnose")["fieldConfig"]["defaults"]["mappings"]
+    colours = [each["color"] for each in mapping["options"].values()]
+
+    assert len(set(colours)) == len(colours) == 5
+    assert not set(colours) & set(SEVERITY_COLOURS.values())
 
 
 def test_each_panel_has_the_lines_of_the_signals_that_it_shows(default: dict[str, Json]) -> None:

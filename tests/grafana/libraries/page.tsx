@@ -287,7 +287,7 @@ function entries(paper, shown, { top }, theme) {
   }
 }
 
-function timeline(panel, frames, width, height, timeRange, theme) {
+function timeline(panel, frames, width, height, timeRange, theme, marks) {
   const rows = frames.flatMap((frame) => shownOf(frame).map((field) => ({ name: getFieldDisplayName(field, frame, frames), field, time: timeOf(frame) })));
   const shown = rows.slice(0, panel.options.perPage ?? rows.length);
   const left = Math.min(0.4 * width, widest(shown.map(({ name }) => name)) + 12);
@@ -318,6 +318,14 @@ function timeline(panel, frames, width, height, timeRange, theme) {
         }
       }
     });
+    paper.setLineDash([4, 4]);
+    for (const { time, color } of marks) {
+      paper.strokeStyle = theme.visualization.getColorByName(color);
+      paper.beginPath();
+      paper.moveTo(place(time), room.top);
+      paper.lineTo(place(time), room.bottom);
+      paper.stroke();
+    }
   });
 }
 
@@ -360,7 +368,7 @@ const draw = {
   trend: ({ panel, frames, width, height, timeRange }) =>
     h(TimeSeries, { frames, width, height, timeRange, timeZone: 'utc', legend: panel.options.legend, options: panel.options,
       preparePlotFrame: (all) => overField(all, panel.options.xField) }),
-  'state-timeline': ({ panel, frames, width, height, timeRange, theme }) => timeline(panel, frames, width, height, timeRange, theme),
+  'state-timeline': ({ panel, frames, width, height, timeRange, theme, marks }) => timeline(panel, frames, width, height, timeRange, theme, marks),
   heatmap: ({ panel, frames, width, height, timeRange, theme }) => heatmap(panel, frames, width, height, timeRange, theme),
   timeseries: ({ panel, frames, width, height, timeRange, theme, marks }) =>
     h(TimeSeries, { frames, width, height, timeRange, timeZone: 'utc', legend: panel.options.legend, options: panel.options },
