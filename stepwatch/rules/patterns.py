@@ -30,7 +30,8 @@ class Pattern:
 
     Attributes:
         name: Its heading in the runbook.
-        mark: The sign without which it is another pattern.
+        mark: The sign without which it is another pattern. Mostly an alert: signals of healthy runs leave
+            their band too, such as a reward that rises at the start.
         others: Signs that may be missing.
         against: Alerts and moves that say that it is another pattern.
     """
@@ -91,7 +92,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     Pattern(
         "Reward hacking",
-        _sign("reward rises", "RewardHackSuspect", "reward up"),
+        _sign("reward rises", "RewardHackSuspect"),
         (
             _sign("the true score does not", "RewardHackSuspect", *_VALIDATION_FALLS.evidence),
             _LONGER,
@@ -101,7 +102,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     Pattern(
         "Dead scorer",
-        _sign("rewards are all equal, or fall at once", *_REWARDS_EQUAL.evidence, "reward down"),
+        _sign("rewards are all equal, or fall at once", "NoLearningSignal", "reward down"),
         (_KL_STAYS, _ENTROPY_STAYS, _LENGTH_STAYS, _STEPS_SLOWER),
         against=(
             *("NonFinite", "GradNormHigh", "KLHigh", "KLExplosion", "EntropyCollapse", "EntropyExplosion"),
@@ -148,7 +149,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     Pattern(
         "No learning signal",
-        _sign("rewards are all equal or stagnate", *_REWARDS_EQUAL.evidence, "RewardStagnation"),
+        _sign("rewards are all equal or stagnate", "NoLearningSignal", "RewardStagnation"),
         (_REWARD_STAYS, _KL_STAYS, _GRADIENT_FALLS),
         against=("Truncation", "EntropyCollapse", "KLHigh"),
     ),

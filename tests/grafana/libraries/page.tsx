@@ -271,7 +271,7 @@ function bars(time, field) {
 }
 
 // The states that are on show, in their colours.
-function entries(paper, shown, { top }, theme) {
+function entries(paper, shown, { top }, theme, opacity) {
   const states = new Map(shown.flatMap(({ field }) => field.values.filter((value) => value !== null).map((value) => {
     const { text, color } = field.display(value);
     return [text, color];
@@ -279,8 +279,10 @@ function entries(paper, shown, { top }, theme) {
   let x = 8;
   paper.textAlign = 'left';
   for (const [text, color] of states) {
+    paper.globalAlpha = opacity;
     paper.fillStyle = color;
     paper.fillRect(x, top + AXIS / 2 - 2, 14, 4);
+    paper.globalAlpha = 1;
     paper.fillStyle = theme.colors.text.primary;
     paper.fillText(text, x + 18, top + AXIS / 2);
     x += paper.measureText(text).width + 34;
@@ -291,12 +293,12 @@ function timeline(panel, frames, width, height, timeRange, theme, marks) {
   const rows = frames.flatMap((frame) => shownOf(frame).map((field) => ({ name: getFieldDisplayName(field, frame, frames), field, time: timeOf(frame) })));
   const shown = rows.slice(0, panel.options.perPage ?? rows.length);
   const left = Math.min(0.4 * width, widest(shown.map(({ name }) => name)) + 12);
-  const { legend, showValue } = panel.options;
+  const { legend, showValue } = panel.options, opacity = (panel.fieldConfig.defaults.custom?.fillOpacity ?? 70) / 100;
   return sheet(width, height, theme, left, (paper, whole) => {
     const room = legend.showLegend ? { ...whole, bottom: whole.bottom - AXIS } : whole;
     const place = times(paper, room, timeRange, theme);
     if (legend.showLegend) {
-      entries(paper, shown, { ...whole, top: room.bottom + AXIS }, theme);
+      entries(paper, shown, { ...whole, top: room.bottom + AXIS }, theme, opacity);
     }
     const row = (room.bottom - room.top) / shown.length, thick = row * (panel.options.rowHeight ?? 0.9);
     shown.forEach(({ name, field, time }, index) => {
@@ -307,7 +309,7 @@ function timeline(panel, frames, width, height, timeRange, theme, marks) {
       for (const { value, since, until } of bars(time, field)) {
         const { color, text } = field.display(value);
         const [x, end] = [Math.max(room.left, place(since)), Math.min(room.right, place(until))];
-        paper.globalAlpha = (panel.fieldConfig.defaults.custom?.fillOpacity ?? 70) / 100;
+        paper.globalAlpha = opacity;
         paper.fillStyle = color;
         paper.fillRect(x, middle - thick / 2, end - x, thick);
         paper.globalAlpha = 1;
