@@ -75,7 +75,7 @@ def queries(file: Path | None) -> Mapping[str, Mapping[str, str]]:
         return {}
     try:
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return {panel: dict(columns) for panel, columns in found["panels"].items()}
+        return {table: dict(columns) for table, columns in found["tables"].items()}
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return {}
 

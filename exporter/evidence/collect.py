@@ -54,7 +54,7 @@ class Sources:
         alertmanager: URL of Alertmanager.
         ray: Ray's folder.
         options: How logs are read.
-        queries: PromQL of the dashboard Diagnose, by panel and column.
+        queries: PromQL of the dashboard Diagnose, by table and column.
         limits: The limits in force, by block.
         overrides: Limits of some runs.
         config: The file config.yaml.

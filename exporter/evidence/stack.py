@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -110,9 +111,9 @@ def timeline(prometheus: str, run: str, last: float | None) -> Iterator[Item]:
 def diagnosis(
     prometheus: str, run: str, last: float | None, queries: Mapping[str, Mapping[str, str]]
 ) -> Iterator[Item]:
-    """What the tables of the dashboard Diagnose show of the run; ``queries`` by panel and column."""
+    """What the tables of the dashboard Diagnose show of the run; ``queries`` by table and column."""
     span = window(prometheus, run, last)
-    for panel, columns in queries.items():
+    for name, columns in queries.items():
         rows: dict[str, dict[str, Any]] = {}
         for column, promql in columns.items():
             form = {"query": filled(promql, run, span), "time": f"{span.end:.3f}"}
@@ -126,11 +127,10 @@ def diagnosis(
         for row in table:
             if "since" in row:
                 row["since"] = _clock(row["since"] / 1000)
-        name = panel.lower().replace(" ", "-")
         yield Item(
             f"alerts/{name}.json",
-            f"{prometheus}, panel {panel} of Diagnose, band of {span.band:.0f} s",
-            document([row for row in table if "step" in row]),
+            f"{prometheus}, table {name} of Diagnose, band of {span.band:.0f} s",
+            document([row for row in table if "step" in row or "step" not in columns]),
         )
     if not queries:
         yield Item("alerts/what-moved-first.json", prometheus, missing="no queries are set: --diagnosis")
@@ -141,6 +141,8 @@ def filled(promql: str, run: str, span: Window) -> str:
     milliseconds = math.ceil(1000 * span.interval)
     values = {
         "${band}": f"{span.band:.0f}",
+        "run=~`|${run:regex}`": f'run=~"|{escape(re.escape(run))}"',
+        "cluster=~`|${cluster:regex}`": 'cluster=""',
         "$__interval_ms": str(milliseconds),
         "$__interval": f"{milliseconds}ms",
         "$__range": f"{span.end - span.start:.0f}s",

@@ -32,7 +32,7 @@ from stepwatch.render import check, diagnosis, exporters, output, panels, receiv
 from stepwatch.render.dashboard import BASELINE, Json
 from stepwatch.render.layout import CONFIG, RESOURCES, own_dashboards
 from stepwatch.render.templates import SERVICES, block, render, render_own, template
-from stepwatch.rules import alerting, lines, messages, routing
+from stepwatch.rules import alerting, fitting, lines, messages, routing
 from stepwatch.rules import alerting as rule_files
 from stepwatch.schema.errors import Refused
 from stepwatch.system.environment import CHECKOUT
@@ -139,7 +139,7 @@ def training(config: Config, templates: Path, place: Place) -> Json:
 
 
 def diagnosed(config: Config, templates: Path, place: Place) -> diagnosis.Queries:
-    """Return the queries of the dashboard Diagnose, by the title of their panel and their column.
+    """Return the queries of the dashboard Diagnose, by the name of their table and their column.
 
     Raises:
         Refused: The template fails.
@@ -196,6 +196,7 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "waits": alerting.waits(config, TABLE),
         "onset_step": ONSET_STEP,
         "text_info": messages.TEXT_INFO,
+        "fitting_patterns": fitting.fitting,
         "shown_state": SHOWN_STATE,
         "shown_states": SHOWN_STATES,
         "clock_events": [name for name in CLOCK_EVENTS.values() if name != "idle"],

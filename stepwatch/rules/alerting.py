@@ -32,9 +32,10 @@ from stepwatch.alerts.model.runs import (
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
 from stepwatch.languages import ENGLISH, Catalogue, catalogue
-from stepwatch.rules import messages
+from stepwatch.rules import fitting, messages
 from stepwatch.rules.limits import ON, SEVERITIES, Limits, override
 from stepwatch.rules.messages import Entry
+from stepwatch.rules.patterns import PATTERNS
 from stepwatch.schema.scalars import Duration
 
 _KEY = re.compile(r"<(\w+)>")
@@ -303,7 +304,7 @@ def files(config: Config, deployment: Deployment, book: Mapping[str, Entry]) -> 
         for name, alerts in GROUPS.items()
     ]
     groups += [
-        ("texts", _SLOW, [*code_rules(said), *text_rules(said, book, catalogue(config.language))]),
+        ("texts", _SLOW, _texts(said, book, catalogue(config.language))),
         ("run_gpus", usual, [recording_rule(), clock_rule(), power_rule()]),
         ("shown", intervals["rl"], [*checkpoint_rules(), state_rule()]),
         # Six series a GPU, and none without one: the public dashboard for DCGM's exporter works.
@@ -319,6 +320,11 @@ def files(config: Config, deployment: Deployment, book: Mapping[str, Entry]) -> 
         )
         for name, interval, found in groups
     }
+
+
+def _texts(table: tuple[Alert, ...], book: Mapping[str, Entry], translate: Catalogue) -> list[dict[str, Any]]:
+    about = fitting.recorded(PATTERNS, book, translate)
+    return [*code_rules(table), *text_rules(table, book, translate), *about]
 
 
 class _Code(str):

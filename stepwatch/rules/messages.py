@@ -378,12 +378,12 @@ def _silence_url(config: Config, alert: str, subject: Subject) -> str:
     return f"{{{{$c := ``}}}}{cluster}{form}{{{{{printed} | {_IN_A_URL}}}}}"
 
 
-_ENTRY = re.compile(r"^### (\w+)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
+_ENTRY = re.compile(r"^### (\w[\w -]*)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
 _MARKUP = re.compile(r"`|\*\*|\[([^]]*)\]\([^)]*\)")
 
 
 class Entry(NamedTuple):
-    """What an alert means, what usually causes it, and what to do: each a paragraph, without markup."""
+    """What an alert or pattern means, its usual causes, and what to do: each a paragraph, without markup."""
 
     meaning: str
     causes: str
@@ -394,7 +394,7 @@ _BEGINS = Entry("**Meaning.** ", "Known causes: ", "**Mitigation.** ")
 
 
 def entries(page: Path) -> Mapping[str, Entry]:
-    """Return the entries of the runbook by alert; what an entry lacks is empty.
+    """Return the entries of the runbook by alert or pattern; what an entry lacks is empty.
 
     Raises:
         OSError: The page cannot be read.

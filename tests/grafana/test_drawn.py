@@ -16,6 +16,7 @@ from exporter.runs.stats.catalogue import STATES
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.render.dashboard import CURVE_COLOURS
 from stepwatch.rules.messages import entries
+from stepwatch.rules.patterns import PATTERNS
 from stepwatch.system.environment import CHECKOUT
 from tests import own_logs
 from tests.e2e.stack import PAIRS
@@ -256,33 +257,52 @@ def test_runs_are_compared_at_the_same_step(eyes: Eyes) -> None:
     assert int(rows[SICK]["steps to reach"]["text"]) <= 60
 
 
-def test_an_incident_says_what_moved_first_and_what_to_do(eyes: Eyes) -> None:
-    found = eyes.read("diagnose", run=SICK, band="20")
-    moved = {row["signal"]["text"]: row for row in found["What moved first"]}
-    steps = [int(row["step"]["text"]) for row in found["What moved first"]]
-    alerts = {row["alert"]["text"]: row for row in found["Alerts"]}
+@pytest.fixture(name="incident", scope="module")
+def _incident(eyes: Eyes) -> Found:
+    return eyes.read("diagnose", run=SICK, band="20")
+
+
+def test_an_incident_says_what_moved_first_and_what_to_do(incident: Found) -> None:
+    moved = {row["signal"]["text"]: row for row in incident["How far each moved"]}
+    steps = [int(row["step"]["text"]) for row in incident["How far each moved"]]
+    alerts = {row["alert"]["text"]: row for row in incident["Alerts"]}
 
     assert {"kl", "entropy"} <= set(moved)
     assert steps == sorted(steps)
     assert all(float(row["peak"]["text"]) >= 5 for row in moved.values())
-    curves = {curve["name"] for curve in found["Deviations"]}
-    peaks = {signal: float(row["peak"]["text"]) for signal, row in moved.items()}
-    assert len(curves) == min(len(peaks), AT_A_GLANCE)
-    # Peaks are read as they are written, so two may be equal.
-    assert min(peaks[name] for name in curves) >= max(
-        (peaks[name] for name in set(peaks) - curves), default=0
-    )
+    assert [row["name"] for row in incident["What moved first"]] == list(moved)[:AT_A_GLANCE]
     assert "KLExplosion" in alerts
     assert alerts["KLExplosion"]["what to do first"]["text"] == ACTION
     assert 34 <= int(alerts["KLExplosion"]["step"]["text"]) <= 60
-    (leading,) = found["Runbook"]
-    critical = [row for row in found["Alerts"] if row["severity"]["text"] == "critical"]
-    first = {row["alert"]["text"] for row in critical if row["since"] == critical[0]["since"]}
-    assert leading["alert"]["text"] in first
-    entry = RUNBOOK[leading["alert"]["text"]]
-    said = tuple(leading[name]["text"] for name in ("what it is", "what usually causes it", "what to do"))
-    assert said == entry
-    assert all(entry)
+
+
+def test_a_row_of_what_moved_says_in_which_direction_and_how_far(incident: Found) -> None:
+    rows = {row["name"]: set(row["texts"]) - {"", "in its band"} for row in incident["What moved first"]}
+
+    assert "far up" in rows["kl"]
+    assert set().union(*rows.values()) <= {"up", "far up", "down", "far down"}
+    assert all(rows.values())
+
+
+@drawn
+def test_rows_of_what_moved_have_the_colours_of_their_directions(eyes: Eyes) -> None:
+    colours = {"up": "#ca95e5", "far up": "#8f3bb8", "down": "#8ab8ff", "far down": "#1f60c4"}
+    found = eyes.read("diagnose", run=SICK, band="20")["What moved first"]
+    seen = {colour for text, colour in colours.items() if any(text in row["texts"] for row in found)}
+
+    assert seen & eyes.pen.colours("What moved first")
+
+
+def test_an_incident_says_which_pattern_it_resembles(incident: Found) -> None:
+    first, *more = incident["Pattern"]
+    name, signs = first["resembles"]["text"], first["signs seen"]["text"]
+
+    assert name in {pattern.name for pattern in PATTERNS}
+    assert re.match(r"[2-5]/[45] · ", signs)
+    assert len(more) <= 1
+    said = tuple(first[column]["text"] for column in ("what it is", "what usually causes it", "what to do"))
+    assert said == RUNBOOK[name]
+    assert all(said)
 
 
 def test_the_stack_says_whether_silence_can_be_trusted(eyes: Eyes) -> None:

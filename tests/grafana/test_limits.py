@@ -11,6 +11,7 @@ import yaml
 
 from stepwatch.alerts.catalogue import BLOCKS, TABLE
 from stepwatch.config import Config
+from stepwatch.render.dashboard import SEVERITY_COLOURS
 from stepwatch.rules import lines as alert_lines
 from tests.grafana.conftest import Dashboards, Json
 from tests.grafana.queries import View, bare, panels_of
@@ -78,12 +79,21 @@ def test_targets_down_have_the_colour_of_their_alert_on_each_dashboard(default: 
         assert steps(default, "Targets down", of) == [("green", None), ("orange", 1)]
 
 
-def test_the_peak_of_a_signal_is_that_of_its_curve(default: dict[str, Json]) -> None:
-    """A deviation depends on the time between two points, which follows from their number."""
-    table, curves = (panel(default, title, "diagnose") for title in ("What moved first", "Deviations"))
+def test_deviations_are_the_same_wherever_they_are_shown(default: dict[str, Json]) -> None:
+    """One depends on the time between two points, which follows from their number."""
+    titles = ("What moved first", "How far each moved", "Pattern")
+    rows, table, pattern = (panel(default, title, "diagnose") for title in titles)
 
-    assert table["maxDataPoints"] == curves["maxDataPoints"]
+    assert rows["maxDataPoints"] == table["maxDataPoints"] == pattern["maxDataPoints"]
     assert "peak" in table["transformations"][2]["options"]["renameByName"].values()
+
+
+def test_directions_have_no_colour_of_a_severity(default: dict[str, Json]) -> None:
+    (mapping,) = panel(default, "What moved first", "diagnose")["fieldConfig"]["defaults"]["mappings"]
+    colours = [each["color"] for each in mapping["options"].values()]
+
+    assert len(set(colours)) == len(colours) == 5
+    assert not set(colours) & set(SEVERITY_COLOURS.values())
 
 
 def test_each_panel_has_the_lines_of_the_signals_that_it_shows(default: dict[str, Json]) -> None:

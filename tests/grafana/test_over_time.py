@@ -328,20 +328,27 @@ def test_of_hundreds_of_runs_those_in_need_have_a_curve(
     assert_answers(promtool, tmp_path, series, {asks: {f'{{run="{run}"}}': 0.5 for run in shown}})
 
 
-def test_the_critical_alert_that_began_first_leads_an_incident(
+def fires(alert: str, severity: str, minute: int) -> dict[str, str]:
+    labels = f'alertname="{alert}",severity="{severity}",run="{RUN}"'
+    began = f"_x{minute - 1} {60 * minute}+0x90"
+    return {
+        f"rl_alert_onset_timestamp_seconds{{{labels}}}": began,
+        f'ALERTS{{{labels},alertstate="firing"}}': f"_x{minute - 1} 1+0x90",
+    }
+
+
+def pattern_asked(default: dict[str, Json]) -> str:
+    asks = asked(default["stepwatch-diagnose"], "Pattern", "A", run=RUN, band="1800")
+    # promtool has no time on show of its own
+    return asks.replace(" @ end()", "")
+
+
+def test_without_a_pattern_the_critical_alert_that_began_first_leads_an_incident(
     default: dict[str, Json], promtool: Path, tmp_path: Path
 ) -> None:
-    def fires(alert: str, severity: str, minute: int) -> dict[str, str]:
-        labels = f'alertname="{alert}",severity="{severity}",run="{RUN}"'
-        began = f"_x{minute - 1} {60 * minute}+0x90"
-        return {
-            f"rl_alert_onset_timestamp_seconds{{{labels}}}": began,
-            f'ALERTS{{{labels},alertstate="firing"}}': f"_x{minute - 1} 1+0x90",
-        }
-
     warning, critical = fires("KLHigh", "warning", 5), fires("KLExplosion", "critical", 10)
     later = fires("RunFailed", "critical", 20)
-    asks = asked(default["stepwatch-diagnose"], "Runbook", "A", run=RUN)
+    asks = pattern_asked(default)
 
     said = {"KLExplosion": "rises", "KLHigh": "high"}
     more = 'action="a",causes="c",mitigation="m"'
@@ -351,14 +358,94 @@ def test_the_critical_alert_that_began_first_leads_an_incident(
     }
 
     def leading(alert: str) -> str:
-        return f'{{alertname="{alert}",causes="c",meaning="{said[alert]}",mitigation="m"}}'
+        return f'{{causes="c",meaning="{said[alert]}",mitigation="m",pattern="{alert}",signs="-"}}'
 
     sick = {**warning, **critical, **later}
-    assert_answers(promtool, tmp_path, {**sick, **texts}, {asks: {leading("KLExplosion"): 600}})
-    assert_answers(promtool, tmp_path, {**warning, **texts}, {asks: {leading("KLHigh"): 300}})
+    assert_answers(promtool, tmp_path, {**sick, **texts}, {asks: {leading("KLExplosion"): 1}})
+    assert_answers(promtool, tmp_path, {**warning, **texts}, {asks: {leading("KLHigh"): 1}})
     # Right after a start the texts are not recorded yet.
-    assert_answers(promtool, tmp_path, sick, {asks: {'{alertname="KLExplosion"}': 600}})
+    assert_answers(promtool, tmp_path, sick, {asks: {'{pattern="KLExplosion",signs="-"}': 1}})
     assert_answers(promtool, tmp_path, texts, {asks: {}})
+
+
+def constants(*records: str) -> dict[str, str]:
+    """What rules record of patterns, without the texts."""
+    found = {}
+    for rule in recorded("texts"):
+        if rule["record"] in records:
+            labels = {name: text for name, text in rule["labels"].items() if name not in Entry._fields}
+            series = ",".join(f'{name}="{text}"' for name, text in labels.items())
+            found[f"{rule['record']}{{{series}}}"] = f"{rule['expr'].strip()[len('vector(') : -1]}+0x120"
+    return found
+
+
+def incident(*seen: str) -> dict[str, str]:
+    """What is stored of a run: alerts by name, and signals by where they move (``kl 300``)."""
+    usual = [str(100 + number % 3) for number in range(121)]
+    courses = dict.fromkeys(("reward", "kl", "entropy", "response_length"), usual)
+    found = constants("pattern_sign", "pattern_text_info")
+    for minute, each in enumerate(seen, start=5):
+        name, _, value = each.partition(" ")
+        if value:
+            courses[name] = [*usual[:100], *[value] * 21]
+        else:
+            found |= fires(name, "warning", minute)
+    return {**found, **{f'rl_{name}{{run="{RUN}"}}': " ".join(course) for name, course in courses.items()}}
+
+
+@pytest.mark.parametrize(
+    ("seen", "fitting"),
+    [
+        pytest.param(["KLHigh"], ["KLHigh -"], id="the mark alone is no pattern"),
+        pytest.param(["KLHigh", "RewardDrop"], ["KL runaway 2/5"], id="two alerts"),
+        pytest.param(["KLHigh", "reward 50"], ["KL runaway 2/5"], id="an alert and a signal"),
+        pytest.param(["KLHigh", "grad_norm 20"], ["KLHigh -"], id="a signal that moves the other way"),
+        pytest.param(
+            ["NoLearningSignal"], ["Dead scorer 4/5", "No learning signal 3/4"], id="signals that stay"
+        ),
+        pytest.param(
+            ["NoLearningSignal", "response_length 300"], ["No learning signal 3/4"], id="a contradiction"
+        ),
+        pytest.param(["reward 50", "validation_score 50", "zero_std_ratio 300"], [], id="no alert"),
+        pytest.param(
+            ["KLHigh", "LengthCollapse", "NonFinite", "Staleness", "reward 50", "grad_norm 300"],
+            ["Length collapse 4/5", "Numeric blow-up 4/4"],
+            id="more than two that fit",
+        ),
+    ],
+)
+def test_an_incident_resembles_the_patterns_of_whose_signs_most_were_seen(
+    default: dict[str, Json], promtool: Path, tmp_path: Path, seen: list[str], fitting: list[str]
+) -> None:
+    counted = f'label_replace({pattern_asked(default)}, "signs", "$1", "signs", "(.+?) ·.*")'
+    shown = f'group by (row) (label_join({counted}, "row", " ", "pattern", "signs"))'
+
+    answer = {f'{{row="{row}"}}': 1.0 for row in fitting}
+    assert_answers(promtool, tmp_path, incident(*seen), {shown: answer})
+
+
+def test_the_signs_seen_are_said_in_words_and_what_fits_better_is_higher_in_order(
+    default: dict[str, Json], promtool: Path, tmp_path: Path
+) -> None:
+    asks = pattern_asked(default)
+    said = {
+        '{signs="3/4 · entropy rises · reward falls · gradient norm rises"}': 1.0,
+        '{signs="3/5 · KL rises · reward falls · gradient norm rises"}': 1.0,
+    }
+    place = f'group by (pattern, order) (label_replace({asks}, "order", "$1", "order", "1(...).*"))'
+
+    assert_answers(
+        promtool,
+        tmp_path,
+        incident("KLHigh", "EntropyExplosion", "reward 50", "grad_norm 300"),
+        {
+            f"group by (signs) ({asks})": said,
+            place: {
+                '{order="060",pattern="KL runaway"}': 1.0,
+                '{order="075",pattern="Entropy explosion"}': 1.0,
+            },
+        },
+    )
 
 
 AROUND = {

@@ -12,6 +12,7 @@ import sys
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -121,15 +122,20 @@ MOVED = (
     *("reward", "kl", "entropy", "grad_norm", "response_length", "policy_loss", "step_seconds"),
     *("tokens_per_second", "policy_kl", "policy_clip_ratio", "truncated_ratio", "rollout_seconds"),
 )
+
+
+def moved(value: float, index: int, *, by: float) -> float:
+    """A signal that leaves its band at the end."""
+    return value + index % 2 + by * (index > LONG // EVERY - 3)
+
+
 COURSES: tuple[tuple[str, Callable[[float, int], float]], ...] = (
     (r".*(_total|_bucket|_sum|_count)\{", lambda value, index: value + index),
-    (
-        rf"rl_({'|'.join(MOVED)})\{{",
-        lambda value, index: value + index % 2 + 100 * (index > LONG // EVERY - 3),
-    ),
+    *((rf"rl_{name}\{{", partial(moved, by=100 + number)) for number, name in enumerate(MOVED)),
     ("", lambda value, _: value),
 )
-"""Values by the number of the sample: what counts rises, and some signals leave their band at the end."""
+"""Values by the number of the sample: what counts rises; some signals leave their band at the end, each
+further than the one before."""
 
 
 def samples(situation: Situation, page: dict[str, list[str]], gpus: str) -> Iterator[Sample]:
@@ -247,8 +253,21 @@ def test_a_legend_is_read_at_a_glance_however_many_gpus_machines_and_signals_the
         if uid == "stepwatch-nodes":
             assert len(shown["Memory"]) > 64
         if uid == "stepwatch-diagnose":
-            assert len(shown["Deviations"]) == AT_A_GLANCE
+            assert len(shown["What moved first"]) == AT_A_GLANCE
     assert not too_long
+
+
+def test_signals_that_moved_are_rows_in_the_order_of_the_table(
+    default: dict[str, Json], url: str, pen: Drawing
+) -> None:
+    """All of them at one step, so that their peaks decide."""
+    found = pen.show(default["stepwatch-diagnose"], url, situation_of("64 machines").view())
+    table = [row["signal"]["text"] for row in found["How far each moved"]]
+
+    assert len({row["step"]["text"] for row in found["How far each moved"]}) == 1
+    assert len(table) > AT_A_GLANCE
+    assert [row["name"] for row in found["What moved first"]] == table[:AT_A_GLANCE]
+    assert table == [name for name in reversed(MOVED) if name in table]
 
 
 def test_components_of_the_reward_have_colours_of_their_own(

@@ -19,6 +19,7 @@ from stepwatch.render.dashboard import assemble
 from stepwatch.render.dashboard_texts import translated
 from stepwatch.rules import messages
 from stepwatch.rules.messages import FAILURES, SUBJECTS
+from stepwatch.rules.patterns import PATTERNS
 from stepwatch.system.environment import CHECKOUT
 from tests.rules import rendered
 
@@ -59,6 +60,12 @@ def collected(root: Path = CHECKOUT) -> Origins:
         if alert.subject == "run" and alert.name in book:
             for text in book[alert.name]:
                 recorder(text)
+    for pattern in PATTERNS:
+        for text in book[pattern.name]:
+            recorder(text)
+    recorder.file = "stepwatch/rules/patterns.py"
+    for pattern in PATTERNS:
+        pattern.translated(recorder)
     recorder.file = "stepwatch/rules/messages.py"
     for text in (*(subject.who for subject in SUBJECTS.values()), *FAILURES):
         recorder(text)

@@ -270,12 +270,36 @@ function bars(time, field) {
   return found;
 }
 
-function timeline(panel, frames, width, height, timeRange, theme) {
+// The states that are on show, in their colours.
+function entries(paper, shown, { top }, theme, opacity) {
+  const states = new Map(shown.flatMap(({ field }) => field.values.filter((value) => value !== null).map((value) => {
+    const { text, color } = field.display(value);
+    return [text, color];
+  })));
+  let x = 8;
+  paper.textAlign = 'left';
+  for (const [text, color] of states) {
+    paper.globalAlpha = opacity;
+    paper.fillStyle = color;
+    paper.fillRect(x, top + AXIS / 2 - 2, 14, 4);
+    paper.globalAlpha = 1;
+    paper.fillStyle = theme.colors.text.primary;
+    paper.fillText(text, x + 18, top + AXIS / 2);
+    x += paper.measureText(text).width + 34;
+  }
+}
+
+function timeline(panel, frames, width, height, timeRange, theme, marks) {
   const rows = frames.flatMap((frame) => shownOf(frame).map((field) => ({ name: getFieldDisplayName(field, frame, frames), field, time: timeOf(frame) })));
   const shown = rows.slice(0, panel.options.perPage ?? rows.length);
   const left = Math.min(0.4 * width, widest(shown.map(({ name }) => name)) + 12);
-  return sheet(width, height, theme, left, (paper, room) => {
+  const { legend, showValue } = panel.options, opacity = (panel.fieldConfig.defaults.custom?.fillOpacity ?? 70) / 100;
+  return sheet(width, height, theme, left, (paper, whole) => {
+    const room = legend.showLegend ? { ...whole, bottom: whole.bottom - AXIS } : whole;
     const place = times(paper, room, timeRange, theme);
+    if (legend.showLegend) {
+      entries(paper, shown, { ...whole, top: room.bottom + AXIS }, theme, opacity);
+    }
     const row = (room.bottom - room.top) / shown.length, thick = row * (panel.options.rowHeight ?? 0.9);
     shown.forEach(({ name, field, time }, index) => {
       const middle = room.top + (index + 0.5) * row;
@@ -285,17 +309,25 @@ function timeline(panel, frames, width, height, timeRange, theme) {
       for (const { value, since, until } of bars(time, field)) {
         const { color, text } = field.display(value);
         const [x, end] = [Math.max(room.left, place(since)), Math.min(room.right, place(until))];
-        paper.globalAlpha = (panel.fieldConfig.defaults.custom?.fillOpacity ?? 70) / 100;
+        paper.globalAlpha = opacity;
         paper.fillStyle = color;
         paper.fillRect(x, middle - thick / 2, end - x, thick);
         paper.globalAlpha = 1;
-        if (end - x > paper.measureText(text).width + 8 && thick > 10) {
+        if (showValue !== 'never' && end - x > paper.measureText(text).width + 8 && thick > 10) {
           paper.textAlign = 'left';
           paper.fillStyle = theme.colors.getContrastText(color);
           paper.fillText(text, x + 4, middle);
         }
       }
     });
+    paper.setLineDash([4, 4]);
+    for (const { time, color } of marks) {
+      paper.strokeStyle = theme.visualization.getColorByName(color);
+      paper.beginPath();
+      paper.moveTo(place(time), room.top);
+      paper.lineTo(place(time), room.bottom);
+      paper.stroke();
+    }
   });
 }
 
@@ -338,7 +370,7 @@ const draw = {
   trend: ({ panel, frames, width, height, timeRange }) =>
     h(TimeSeries, { frames, width, height, timeRange, timeZone: 'utc', legend: panel.options.legend, options: panel.options,
       preparePlotFrame: (all) => overField(all, panel.options.xField) }),
-  'state-timeline': ({ panel, frames, width, height, timeRange, theme }) => timeline(panel, frames, width, height, timeRange, theme),
+  'state-timeline': ({ panel, frames, width, height, timeRange, theme, marks }) => timeline(panel, frames, width, height, timeRange, theme, marks),
   heatmap: ({ panel, frames, width, height, timeRange, theme }) => heatmap(panel, frames, width, height, timeRange, theme),
   timeseries: ({ panel, frames, width, height, timeRange, theme, marks }) =>
     h(TimeSeries, { frames, width, height, timeRange, timeZone: 'utc', legend: panel.options.legend, options: panel.options },
