@@ -370,7 +370,8 @@ def test_two_runs_are_read_side_by_side_against_the_baseline(all_: Dashboards, p
 def test_an_incident_is_read_from_what_moved_first_to_what_to_do(all_: Dashboards, pen: Drawing) -> None:
     """Missing 2: signals and alerts by step, and what fired around the run."""
     found = all_.read(pen, "diagnose")
-    moved = table(found, "What moved first")
+    (title,) = (title for title, read in found.items() if read and "signal" in read[0])
+    moved = table(found, title)
 
     assert {row["signal"] for row in moved} == set(everything.MOVED)
     assert {int(row["step"]) for row in moved} == {everything.step_at(everything.MOVES)}
