@@ -259,7 +259,7 @@ def _panel(dashboard: str, panel: Json, lines: Sequence[Line], translate: Catalo
             },
             "overrides": styles,
         },
-        "transformations": _by_step() if by_step else _columns(columns, queries, panel),
+        "transformations": _by_step(translate) if by_step else _columns(columns, queries, panel),
     }
 
 
@@ -380,8 +380,11 @@ def _override(matcher: str, which: str, properties: Json) -> Json:
     }
 
 
-def _by_step() -> list[Json]:
-    """Turn two queries, of a signal (A) and the step (B) by run, into a column for each run, over steps."""
+def _by_step(translate: Catalogue) -> list[Json]:
+    """Turn two queries, of a signal (A) and the step (B) by run, into a column for each run, over steps.
+
+    Tooltips show the name of the steps, which is given here, as those of columns are.
+    """
     matrix = {"columnField": "run", "rowField": "Value #B", "valueField": "Value #A", "emptyValue": "null"}
     number = {"targetField": BY_STEP, "destinationType": "number"}
     return [
@@ -389,6 +392,10 @@ def _by_step() -> list[Json]:
         {"id": "groupingToMatrix", "options": matrix},
         {"id": "convertFieldType", "options": {"conversions": [number], "fields": {}}},
         {"id": "sortBy", "options": {"sort": [{"field": BY_STEP, "desc": False}]}},
+        {
+            "id": "organize",
+            "options": {"excludeByName": {}, "indexByName": {}, "renameByName": {BY_STEP: translate("step")}},
+        },
     ]
 
 

@@ -47,9 +47,13 @@ def recorded(page: str) -> tuple[str, ...]:
     return tuple((CHECKOUT / f"tests/logs/engines/{page}.prom").read_text().splitlines())
 
 
-def engine(page: str, prefix: str) -> Iterator[str]:
-    """What a server reports: the series that were recorded, with values that are known."""
-    age = time.time() - STARTED
+def _age(at: float | None) -> float:
+    return (time.time() if at is None else at) - STARTED
+
+
+def engine(page: str, prefix: str, at: float | None = None) -> Iterator[str]:
+    """What a server reports now, or at a time: the series that were recorded, with values that are known."""
+    age = _age(at)
     values = {name: VALUES[what] for what, names in GAUGES.items() for name in names}
     values |= {name: age * PER_SECOND[what] for what, names in COUNTERS.items() for name in names}
     for line in recorded(page):
@@ -63,9 +67,9 @@ def engine(page: str, prefix: str) -> Iterator[str]:
             yield f"{prefix}{name}{{{series.partition('{')[2]} {value}"
 
 
-def machine() -> Iterator[str]:
-    """What node_exporter reports of a machine whose two processors are busy a fifth of the time."""
-    age = time.time() - STARTED
+def machine(at: float | None = None) -> Iterator[str]:
+    """What node_exporter reports of a machine, now or at a time: two processors, busy a fifth of the time."""
+    age = _age(at)
     for cpu in "01":
         for mode, share in {"idle": 0.75, "iowait": 0.05, "user": 0.2}.items():
             yield f'node_cpu_seconds_total{{cpu="{cpu}",mode="{mode}"}} {share * age}'
@@ -96,13 +100,13 @@ def machine() -> Iterator[str]:
         yield f'node_infiniband_port_data_{way}_bytes_total{{device="mlx5_0",port="1"}} {1e6 * age}'
 
 
-def ray() -> Iterator[str]:
+def ray(_: float | None = None) -> Iterator[str]:
     """A head as recorded, and one worker that it has killed."""
     yield (CHECKOUT / "tests/logs/ray/head.prom").read_text().strip()
     yield 'ray_memory_manager_worker_eviction_total{Type="task",Name="f"} 1'
 
 
-SCRAPED: Mapping[str, Callable[[], Iterator[str]]] = {
+SCRAPED: Mapping[str, Callable[..., Iterator[str]]] = {
     **{name: partial(engine, page, prefix) for name, (page, prefix, _) in SERVERS.items()},
     "node": machine,
     "ray": ray,

@@ -15,7 +15,6 @@ import yaml
 from exporter.runs.signals import SIGNALS
 from exporter.runs.stats.catalogue import RUN_FAMILIES, STATISTICS
 from stepwatch.alerts.model.runs import SHOWN_STATE, SHOWN_STATES, onset_rules
-from stepwatch.render.dashboard import BY_STEP
 from tests.grafana.conftest import Dashboards, Json
 from tests.grafana.drawn import drawing
 from tests.grafana.queries import View, dashboard_queries, parsed
@@ -253,7 +252,7 @@ def test_links_lead_to_the_run_of_the_row(hub: dict[str, Json], url: str) -> Non
         assert sorted(seen) == sorted(REWARDS)
     rewards = {row["cluster"]["text"]: float(row["reward"]["text"]) for row in beside["Side by side"]}
     assert rewards == REWARDS
-    curves = {each["name"] for each in beside["Reward"]} - {BY_STEP}
+    curves = {each["name"] for each in beside["Reward"]} - {"step"}
     assert curves == {RUN, f"{RUN} @ east (baseline)", f"{RUN} @ west"}
     assert {each["name"].strip() for each in runs["States"]} == {RUN, f"{RUN} east", f"{RUN} west"}
 

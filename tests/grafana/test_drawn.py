@@ -21,9 +21,8 @@ from stepwatch.system.environment import CHECKOUT
 from tests import own_logs
 from tests.e2e.stack import PAIRS
 from tests.e2e.writer import writing
-from tests.grafana.drawn import THEMES, WIDTHS, Drawing, drawing
+from tests.grafana.drawn import DRAWING, THEMES, VERSIONS, WIDTHS, Drawing, drawing
 from tests.grafana.queries import Json, View, marks_of
-from tests.real import grafana
 from tests.rules import rendered
 from tests.runs.light.screenshots import Scene
 
@@ -59,13 +58,7 @@ def _scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Scene, fl
             yield scene, began
 
 
-VERSIONS = {
-    grafana.USUAL: grafana.USUAL,
-    **{each: pytest.param(each, marks=pytest.mark.world) for each in grafana.OTHERS},
-}
-drawn = pytest.mark.parametrize(
-    "pen", [each for name, each in VERSIONS.items() if name not in grafana.ONLY_READ], indirect=True
-)
+drawn = pytest.mark.parametrize("pen", DRAWING, indirect=True)
 
 
 @pytest.fixture(name="pen", scope="module", params=VERSIONS.values())

@@ -94,7 +94,7 @@ def test_the_energy_of_a_run_is_that_of_its_gpus_while_it_used_them(
             counts: {whole: 2, half: 1},
             f"round({energy})": {whole: 1440, half: 372},
             f"round({per_step})": {whole: 24, half: 12},
-            f"round({per_million})": {whole: 49},
+            f"round({per_million})": {whole: 48},
         },
     )
 
@@ -247,6 +247,26 @@ def test_a_card_that_is_slowed_down_has_the_reason_that_holds_longest(
     asks = asked(default["stepwatch-gpu"], "Side by side", "D", instance="a:9411")
     shown = {'{gpu="0",reason="software_thermal"}': 0.5, '{gpu="1",reason="power_brake"}': 0.2}
     assert_answers(promtool, tmp_path, series, {asks: {**shown, '{gpu="2"}': 0}})
+
+
+@pytest.mark.parametrize(
+    ("used", "shown"), [("1x120", {"3"}), ("1x70 stale", set()), ("_x90 1x30", {"3"}), ("_x120", {"3", "4"})]
+)
+def test_gpus_of_others_are_not_shown_after_the_end_of_a_run(
+    default: dict[str, Json], promtool: Path, tmp_path: Path, used: str, shown: set[str]
+) -> None:
+    """Those of all, if none was known as the run's in a day."""
+    series = {
+        f'gpu_utilization_ratio{{instance="a:9411",gpu="{gpu}",uuid="GPU-{gpu}"}}': "0.5x120" for gpu in "34"
+    }
+    known = 'instance="a:9411",gpu="3",uuid="GPU-3",by="process"'
+    series[f'rl_run_gpu{{run="{RUN}",{known}}}'] = used
+    asks = asked(default["stepwatch-training"], "GPU utilisation", "B", run=RUN)
+    # promtool has no time on show of its own
+    asks = asks.replace(" @ end()", "")
+
+    expected = {f'{{gpu="{gpu}",instance="a:9411"}}': 0.5 for gpu in shown}
+    assert_answers(promtool, tmp_path, series, {asks: expected})
 
 
 def test_the_traffic_of_nvlinks_is_full_once_the_shortest_rate_is_known(

@@ -13,6 +13,7 @@ from stepwatch.system.environment import CHECKOUT
 from tests.grafana.conftest import FOLDER, Json, Render
 
 HOME = "GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"
+NEWS = "GF_NEWS_NEWS_FEED_ENABLED"
 VARIABLES = {"STEPWATCH_PROMETHEUS_URL", "STEPWATCH_ALERTMANAGER_URL", "STEPWATCH_DASHBOARDS"}
 
 
@@ -62,6 +63,13 @@ def test_runs_is_the_home_page_in_containers_and_without(tmp_path: Path) -> None
 
     assert compose["environment"][HOME] == f"{compose['environment']['STEPWATCH_DASHBOARDS']}/runs.json"
     assert native[HOME] == f"{native['STEPWATCH_DASHBOARDS']}/runs.json"
+
+
+def test_the_news_feed_is_off_in_containers_and_without(tmp_path: Path) -> None:
+    """Without the internet, the home page would show its error."""
+    compose = yaml.safe_load((CHECKOUT / "compose.yaml").read_text())["services"]["grafana"]["environment"]
+
+    assert (compose[NEWS], environment(Config(), tmp_path, tmp_path)[NEWS]) == ("false", "false")
 
 
 def test_each_folder_that_grafana_looks_for_is_there(render: Render) -> None:

@@ -21,7 +21,7 @@ import pytest
 
 from exporter.http.exposition import escape
 from stepwatch.alerts.model.runs import SHOWN_STATE
-from stepwatch.render.dashboard import BY_STEP, CURVE_COLOURS, assemble
+from stepwatch.render.dashboard import CURVE_COLOURS, assemble
 from stepwatch.rules.lines import Line
 from stepwatch.system import http_client
 from tests import own_logs
@@ -69,6 +69,7 @@ NAMES = {
     "odd names": (*ODD, *UNQUOTED),
     "twice": (SICK, FINISHED),
     "64 machines": (SICK, FINISHED),
+    "34 runs": (SICK, *(f"grpo/qwen2.5-7b-gsm8k-lr1e-6-kl1e-3-seed-{number}" for number in range(33))),
 }
 SITUATIONS = tuple(
     Situation(name, START + number * 2 * LONG, runs) for number, (name, runs) in enumerate(NAMES.items())
@@ -153,7 +154,7 @@ def samples(situation: Situation, page: dict[str, list[str]], gpus: str) -> Iter
         for run in situation.runs if exporter == "a" else ():
             labels = f'run="{escape(run)}"' + (f',cluster="{cluster}"' if cluster else "")
             yield f"{SHOWN_STATE}{{{labels}}}", 1
-        for run, (name, severity) in product(situation.runs[: MANY // 3], ALERTS):
+        for run, (name, severity) in product(in_need(situation), ALERTS):
             labels = f'alertname="{name}",severity="{severity}",run="{escape(run)}"'
             labels += f',cluster="{cluster}"' if cluster else ""
             if exporter == "a":
@@ -172,6 +173,11 @@ def samples(situation: Situation, page: dict[str, list[str]], gpus: str) -> Iter
             for name, served in SCRAPED.items():
                 role = {"role": "rollout"} if name in SERVERS else {}
                 yield from scraped("\n".join(served()), name, f"{name}-{exporter}:8000", **role, **more)
+
+
+def in_need(situation: Situation) -> tuple[str, ...]:
+    """The runs about which alerts fire: all of a few, a third of many."""
+    return situation.runs[: max(len(NAMES["odd names"]), len(situation.runs) // 3)]
 
 
 ALERTS = (("KLHigh", "warning"), ("KLExplosion", "critical"), ("Stalled", "warning"))
@@ -248,7 +254,7 @@ def test_a_legend_is_read_at_a_glance_however_many_gpus_machines_and_signals_the
         for panel in panels_of(dashboard):
             if panel["type"] in {"timeseries", "trend"}:
                 names = [each["name"] for each in shown[panel["title"]] if each["legend"]]
-                if len(set(names) - {BY_STEP}) > AT_A_GLANCE:
+                if len(set(names) - {"step"}) > AT_A_GLANCE:
                     too_long[uid, panel["title"]] = names
         if uid == "stepwatch-nodes":
             assert len(shown["Memory"]) > 64
@@ -268,6 +274,28 @@ def test_signals_that_moved_are_rows_in_the_order_of_the_table(
     assert len(table) > AT_A_GLANCE
     assert [row["name"] for row in found["What moved first"]] == table[:AT_A_GLANCE]
     assert table == [name for name in reversed(MOVED) if name in table]
+
+
+@pytest.mark.parametrize("runs", [34, MANY])
+def test_of_many_runs_those_in_need_stand_first_in_the_tallest_panel_and_no_column_is_cut(
+    default: dict[str, Json], url: str, pen: Drawing, runs: int
+) -> None:
+    """Defect 4. On a screen of 1600 pixels; a run is known by the end of its name."""
+    dashboard, situation = default["stepwatch-runs"], situation_of(f"{runs} runs")
+    rows = pen.show(dashboard, url, situation.view())["All runs"]
+    sick = set(in_need(situation))
+    texts = pen.texts()["All runs"]
+    heights = {panel["title"]: panel["gridPos"]["h"] for panel in panels_of(dashboard)}
+    names = [row["run"]["text"] for row in rows]
+
+    assert sorted(names) == sorted(situation.runs)
+    assert set(names[: len(sick)]) == sick
+    assert all((row["severity"]["text"] == "critical") == (row["run"]["text"] in sick) for row in rows)
+    assert len([height for height in heights.values() if height >= heights["All runs"]]) == 1
+    seen = [each.text for each in texts if each.text in set(names) and each.kind == "other"]
+    assert seen == names[: len(seen)]
+    assert len(seen) >= 9
+    assert [each.text for each in texts if each.within < 0.99] == []
 
 
 def test_components_of_the_reward_have_colours_of_their_own(
