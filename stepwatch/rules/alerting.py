@@ -18,6 +18,7 @@ from stepwatch.languages import ENGLISH, Catalogue, catalogue
 from stepwatch.rules import messages
 from stepwatch.rules.limits import ON, SEVERITIES, Limits, override
 from stepwatch.rules.runbook import Entry
+from stepwatch.rules.subjects import SUBJECTS
 from stepwatch.schema.quantities import Duration
 
 _KEY = re.compile(r"<(\w+)>")
@@ -119,7 +120,7 @@ class InForce:
             for label, text in texts.items():
                 value = f'label_replace(\n{indent(value, "  ")},\n  "{label}", "{text}", "", ""\n)'
             passed.append(value)
-        return f"\nor on ({written(messages.SUBJECTS[self.alert.subject].identity)}) ".join(passed)
+        return f"\nor on ({written(SUBJECTS[self.alert.subject].identity)}) ".join(passed)
 
     @property
     def comparison(self) -> messages.Comparison:

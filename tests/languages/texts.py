@@ -18,7 +18,8 @@ from stepwatch.render import generator, templates
 from stepwatch.render.dashboard import assemble
 from stepwatch.render.dashboard_texts import translated
 from stepwatch.rules import runbook
-from stepwatch.rules.messages import FAILURES, SUBJECTS
+from stepwatch.rules.messages import FAILURES
+from stepwatch.rules.subjects import SUBJECTS
 from stepwatch.system.environment import CHECKOUT
 from tests.rules import rendered
 
@@ -59,8 +60,11 @@ def collected(root: Path = CHECKOUT) -> Origins:
         if alert.subject == "run" and alert.name in book:
             for text in book[alert.name]:
                 recorder(text)
+    recorder.file = "stepwatch/rules/subjects.py"
+    for subject in SUBJECTS.values():
+        recorder(subject.who)
     recorder.file = "stepwatch/rules/messages.py"
-    for text in (*(subject.who for subject in SUBJECTS.values()), *FAILURES):
+    for text in FAILURES:
         recorder(text)
     _record_dashboards(recorder, root)
     for path, text in _called(root):
