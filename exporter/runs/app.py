@@ -11,7 +11,7 @@ from exporter.http.routes import Routes
 from exporter.http.server import Server, ServerThread
 from exporter.runs.collector import Collector, Settings
 from exporter.runs.discovery.address import AddressMap, Allowlist
-from exporter.runs.discovery.file_targets import RAY_FILE, VERL_FILE, FileSource, RayFile, VerlFiles
+from exporter.runs.discovery.file_targets import RAY_FILE, VERL_FILE, FileSource, RayFiles, VerlFiles
 from exporter.runs.discovery.http_sd import Discovery
 from exporter.runs.discovery.log_targets import LogTargets
 from exporter.runs.files.verdicts import VerdictLog
@@ -114,12 +114,13 @@ def _settings(options: Namespace, registry: Registry) -> Settings:
 
 def _discovery(options: Namespace, collector: Collector, registry: Registry) -> Discovery:
     allowlist, root = Allowlist(options.discovery_allow), options.discovery_root
-    patterns, ray = list(options.discovery_files), options.discovery_ray
-    if ray:
+    patterns, lists = list(options.discovery_files), [*map(Path, options.discovery_lists)]
+    if ray := options.discovery_ray:
         patterns.append(str(ray / VERL_FILE))
+        lists.append(ray / RAY_FILE)
     files: list[FileSource] = [VerlFiles(patterns, allowlist, root)]
-    if ray:
-        files.append(RayFile(ray / RAY_FILE, allowlist, root))
+    if lists:
+        files.append(RayFiles(lists, allowlist, root))
     in_logs = LogTargets(allowlist)
     # The last one's labels count: anyone who may register must not take a server away from its run.
     discovery = Discovery(

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.discovery.document import DamagedError
-from exporter.runs.discovery.file_targets import STALE_SECONDS, RayFile, ray_addresses
+from exporter.runs.discovery.file_targets import STALE_SECONDS, RayFiles, ray_addresses
 
 NODE, DASHBOARD = "10.0.0.7:43517", "10.0.0.7:44227"
 
@@ -33,7 +33,7 @@ def _folder(tmp_path):
 
 @pytest.fixture(name="source")
 def _source(folder, allowlist):
-    return RayFile(folder / "list.json", allowlist, Path("/"))
+    return RayFiles([folder / "list.json"], allowlist, Path("/"))
 
 
 def found(source, *, over=False):
