@@ -155,6 +155,9 @@ def main() -> None:
             if options.only and path.stem not in options.only:
                 continue
             variables = {**CHOSEN, "instance": gpu["metric"]["instance"], **OF_DASHBOARD.get(path.stem, {})}
+            if path.stem == "tutorial":
+                (page,) = query(url, "verl_average_reward")
+                variables["run"] = page["metric"]["instance"]
             first, last = INCIDENT.get(path.stem, (0.0, now - began))
             view = View(began + first, min(now, began + last), variables)
             draw(pen, path, url, view, options.out)
