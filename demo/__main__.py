@@ -1,4 +1,4 @@
-"""``python -m demo --path FOLDER``: four simulated runs, one of them healthy, and its rollout servers."""
+"""``python -m demo --path FOLDER``: four simulated runs, one of them healthy, and its servers and pages."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
 
+from demo.pages import Pages
 from demo.scenario import SCENARIOS
 from demo.servers import Servers
 from demo.trainer import TOTAL, Trainer
@@ -32,8 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging_setup.configure(options.log_level, options.log_format)
     stop = stopped_by_signal()
     folder = options.path / "demo"
+    served = next(scenario for scenario in SCENARIOS if scenario.served)
     try:
         servers = Servers(options.listen, options.seed)
+        pages = Pages(options.path, options.listen, options.seed, f"{folder.name}/{served.name}")
     except OSError as problem:
         logger.error(  # noqa: TRY400 - a user's mistake
             "--listen: %s: %s. Expected: an address of this machine. Fix: leave it out, or name another.",
@@ -54,9 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     logger.info("%d simulated runs write to %s", len(trainers), folder)
     try:
-        _train(trainers, servers, options.step_seconds, stop)
+        _train(trainers, (servers, pages), options.step_seconds, stop)
         for trainer in trainers:
             trainer.remove()
+        pages.remove()
     except OSError as problem:
         logger.error(  # noqa: TRY400 - a full disk, or a user's mistake
             "--path: %s: %s. Expected: a folder that can be written to. "
@@ -68,12 +72,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _train(trainers: Sequence[Trainer], servers: Servers, seconds: float, stop: Event) -> None:
+def _train(
+    trainers: Sequence[Trainer], others: Sequence[Servers | Pages], seconds: float, stop: Event
+) -> None:
     due = time.monotonic()
     while not stop.wait(max(0.0, due - time.monotonic())):
         for trainer in trainers:
             trainer.tick()
-        servers.tick(seconds)
+        for other in others:
+            other.tick(seconds)
         # What a machine slept through is not made up for: a burst of steps would look like trouble.
         due = max(due + seconds, time.monotonic())
 
@@ -91,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--listen",
         default="127.0.0.1",
-        help="the address of the simulated rollout servers (default: %(default)s)",
+        help="the address of the simulated servers and pages (default: %(default)s)",
     )
     logging_setup.add_flags(parser)
     return parser

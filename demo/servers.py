@@ -166,6 +166,11 @@ class Engine:
             self._ended["length" if request.tokens == RESPONSE_LIMIT else "stop"].inc()
 
 
+def reached(listen: str) -> str:
+    """Return by what others reach it: in a container, all addresses are listened on."""
+    return socket.gethostbyname(socket.gethostname()) if listen == "0.0.0.0" else listen  # noqa: S104
+
+
 class Servers:
     """The servers of a run; ``listen`` is where they listen, the same ``seed`` gives the same batches.
 
@@ -177,9 +182,7 @@ class Servers:
         self._dice = Random(f"{seed} servers")  # noqa: S311 - a simulation, no secret
         self._now = self._next = 0.0
         self._engines = [Engine(listen, size) for size in SIZES]
-        # In a container all addresses are listened on, and others reach it by its own.
-        host = socket.gethostbyname(socket.gethostname()) if listen == "0.0.0.0" else listen  # noqa: S104
-        self.addresses = tuple(f"{host}:{engine.port}" for engine in self._engines)
+        self.addresses = tuple(f"{reached(listen)}:{engine.port}" for engine in self._engines)
         """As a trainer prints them."""
 
     def tick(self, seconds: float) -> None:

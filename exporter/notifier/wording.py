@@ -15,6 +15,9 @@ from exporter.watchdog.finding import Text
 
 MOST_CLIPPED = 800
 """Characters of a description or an action."""
+_DASHBOARD = re.compile(r"/d/(stepwatch-[a-z]+(?=[?]|\Z)(?:[?&]var-[a-z]+=[\w.~%-]*)*)", re.ASCII)
+"""The dashboard in a rule's link, with its variables. There the cluster is that of series, which may lack the
+label that a hub adds to alerts."""
 _MOST_SUMMARY = 200
 _MOST_NAME = 200
 _MOST_OTHERS = 5
@@ -247,20 +250,17 @@ class Wording:
             cluster = alert.labels.get("cluster")  # on a hub two may have a run of one name
             of_cluster = f"?cluster={escaped(cluster)}" if cluster else ""
             return f"{where.exporter}/run/{escaped(run)}{of_cluster}" if run else f"{where.exporter}/"
-        page = "stepwatch-runs?"
-        if alert.labels.get("topic") == "gpu" and (instance := alert.labels.get("instance")):
-            page = f"stepwatch-gpu?var-instance={escaped(instance)}&"
-        if run:
-            page = f"stepwatch-training?var-run={escaped(run)}&"
-        # By the rule's own link: on a hub, Alertmanager's label may be one that series do not have.
+        # The circuit breaker's alerts and other people's rules have no link of their own.
+        page = f"stepwatch-training?var-run={escaped(run)}" if run else "stepwatch-runs"
         own = alert.annotations.get("dashboard_url", "")
-        if found := re.search(r"[?&](var-cluster=[\w.~%-]*)", own):
-            page += f"{found[1]}&"
+        if found := _DASHBOARD.search(own):
+            page = found[1]
         onset = self._onset(alert)
         begin, end = onset - 6 * _HOURS, (onset if alert.firing else alert.ended) + _HOURS
         if found := re.search(r"[?&]from=(\d{13})(?:&|$)", own):  # the start of the run
             begin = max(begin, int(found[1]) / 1000)
-        return f"{where.grafana}/d/{page}from={1000 * begin:.0f}&to={1000 * end:.0f}"
+        during = f"from={1000 * begin:.0f}&to={1000 * end:.0f}"
+        return f"{where.grafana}/d/{page}{'&' if '?' in page else '?'}{during}"
 
 
 def silenced_by(labels: Mapping[str, str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from exporter.runs.discovery.target_sources import (
     VERL_FILE,
     FileSource,
     LogTargets,
-    RayFile,
+    RayFiles,
     VerlFiles,
 )
 from exporter.runs.discovery.targets import Discovery
@@ -115,12 +115,13 @@ def _settings(options: Namespace, registry: Registry) -> Settings:
 
 def _discovery(options: Namespace, collector: Collector, registry: Registry) -> Discovery:
     allowlist, root = Allowlist(options.discovery_allow), options.discovery_root
-    patterns, ray = list(options.discovery_files), options.discovery_ray
-    if ray:
+    patterns, lists = list(options.discovery_files), [*map(Path, options.discovery_lists)]
+    if ray := options.discovery_ray:
         patterns.append(str(ray / VERL_FILE))
+        lists.append(ray / RAY_FILE)
     files: list[FileSource] = [VerlFiles(patterns, allowlist, root)]
-    if ray:
-        files.append(RayFile(ray / RAY_FILE, allowlist, root))
+    if lists:
+        files.append(RayFiles(lists, allowlist, root))
     in_logs = LogTargets(allowlist)
     # The last one's labels count: anyone who may register must not take a server away from its run.
     discovery = Discovery(

@@ -124,6 +124,9 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     add("mlflow", servers, (), f"tracking servers, as JSON: {server}")
     add("discovery-allow", networks, Allowed(), "networks of allowed servers, as JSON")
     add("discovery-ray", Path, None, "Ray's folder, such as /tmp/ray")
+    add(
+        "discovery-lists", string, (), "more lists of targets as Ray writes them, as the demo does", many=True
+    )
     add("discovery-files", patterns, (), "files or globs of what verl writes, as JSON")
     add(
         "discovery-root", Path, Path("/"), "mount point of the file system that links in these files refer to"

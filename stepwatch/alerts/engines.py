@@ -6,6 +6,8 @@ it; SGLang writes its prefix with a colon or an underscore.
 
 from __future__ import annotations
 
+from functools import partial
+
 from stepwatch.alerts.model.alert import (
     COMPUTED,
     JUDGED,
@@ -14,15 +16,18 @@ from stepwatch.alerts.model.alert import (
     REPORTED,
     RUNS,
     WHOLE,
+    Alert,
     Condition,
     WarningBlock,
     hold,
 )
 from stepwatch.alerts.model.expression import Expression, Limit
-from stepwatch.alerts.model.targets import EVENT_WINDOW, SILENT, gone, server_alert, servers
+from stepwatch.alerts.model.targets import EVENT_WINDOW, SILENT, gone, servers
 from stepwatch.schema import scalars
 from stepwatch.schema.scalars import Span
 from stepwatch.schema.section import default
+
+_alert = partial(Alert, topic="rollout", about="engine")
 
 
 def _vllm(*names: str) -> tuple[str, ...]:
@@ -61,7 +66,7 @@ class EngineGone(WarningBlock):
     )
 
 
-ENGINE_GONE = server_alert(
+ENGINE_GONE = _alert(
     EngineGone,
     summary="Rollout server is unreachable during a run",
     action="read the server's log, check its process; Stalled pages if a run waits for it",
@@ -90,7 +95,7 @@ class EngineQueue(WarningBlock):
     )
 
 
-ENGINE_QUEUE = server_alert(
+ENGINE_QUEUE = _alert(
     EngineQueue,
     summary="Rollout server hangs: requests wait, no tokens",
     action="read the server's log; `py-spy dump` of the engine",
@@ -110,7 +115,7 @@ class EngineKVCacheFull(WarningBlock):
     for_: Span = hold("30m", "A batch fills the cache by design, and empties it before the next one.", JUDGED)
 
 
-ENGINE_KV_CACHE_FULL = server_alert(
+ENGINE_KV_CACHE_FULL = _alert(
     EngineKVCacheFull,
     summary="KV cache of a rollout server is full",
     action="add memory for the cache, or send fewer or shorter requests at once",
@@ -136,7 +141,7 @@ class EnginePreemptions(WarningBlock):
     for_: Span = hold("5m", "Longer than one burst.", JUDGED)
 
 
-ENGINE_PREEMPTIONS = server_alert(
+ENGINE_PREEMPTIONS = _alert(
     EnginePreemptions,
     summary="Rollout server preempts too many requests",
     action="add memory for the KV cache, or send fewer requests at once",
@@ -176,7 +181,7 @@ class EngineTruncated(WarningBlock):
     for_: Span = hold("5m", "Longer than one unusual batch.", JUDGED)
 
 
-ENGINE_TRUNCATED = server_alert(
+ENGINE_TRUNCATED = _alert(
     EngineTruncated,
     summary="Rollout server truncates nearly all responses",
     action="read some responses; if they do not repeat themselves, raise the length limit",

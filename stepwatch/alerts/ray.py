@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from stepwatch.alerts.model.alert import (
     BYTES,
     COMPUTED,
@@ -10,6 +12,7 @@ from stepwatch.alerts.model.alert import (
     NOTHING,
     RATIO,
     WHOLE,
+    Alert,
     Condition,
     WarningBlock,
     hold,
@@ -21,12 +24,13 @@ from stepwatch.alerts.model.targets import (
     events,
     gone,
     ray_nodes,
-    server_alert,
     servers,
 )
 from stepwatch.schema import scalars
 from stepwatch.schema.scalars import Size, Span, StorageSize
 from stepwatch.schema.section import default
+
+_alert = partial(Alert, topic="rollout", about="ray")
 
 
 class RayWorkerOOM(WarningBlock):
@@ -36,7 +40,7 @@ class RayWorkerOOM(WarningBlock):
     """
 
 
-RAY_WORKER_OOM = server_alert(
+RAY_WORKER_OOM = _alert(
     RayWorkerOOM,
     summary="Ray killed a worker: node out of memory",
     action="`ray logs raylet.out` of that node names the worker and its memory",
@@ -64,7 +68,7 @@ class RayNodeLost(WarningBlock):
     )
 
 
-RAY_NODE_LOST = server_alert(
+RAY_NODE_LOST = _alert(
     RayNodeLost,
     summary="Ray node lost during a run",
     action="`ray status`, then `raylet.out` of that node",
@@ -93,7 +97,7 @@ class RayObjectStoreSpilling(WarningBlock):
     for_: Span = hold("5m", "One step that spills is not a fault.", JUDGED)
 
 
-RAY_OBJECT_STORE_SPILLING = server_alert(
+RAY_OBJECT_STORE_SPILLING = _alert(
     RayObjectStoreSpilling,
     summary="Ray object store spills to disk",
     action="raise `object_store_memory`, or keep fewer batches in flight; `ray memory` lists objects",
@@ -121,7 +125,7 @@ class RayDiskLow(WarningBlock):
     for_: Span = hold("5m", "Longer than the temporary files of a step exist.", JUDGED)
 
 
-RAY_DISK_LOW = server_alert(
+RAY_DISK_LOW = _alert(
     RayDiskLow,
     summary="Disk of a Ray node is nearly full",
     action="delete old sessions in /tmp/ray; at 95 % Ray refuses to create objects",

@@ -271,7 +271,7 @@ CLOCK_SKEW = _alert(
         Condition("behind by", _agents(delay(_delay)) > Limit("offset"), given=_agents(STEADY_DELAY)),
         Condition("ahead by", _agents(delay(f"-{_delay}")) > Limit("ahead")),
     ),
-    about="server",
+    about="clock",
     style=DURATION,
 )
 
@@ -293,7 +293,7 @@ RULE_FAILURES = _alert(
             "prometheus_rule_group_iterations_missed_total",
         )
     ),
-    about="host",
+    about="prometheus",
     style=WHOLE,
 )
 
@@ -455,7 +455,7 @@ TSDB_NEAR_LIMIT = _alert(
             < Limit("used_ratio") * Limit("retention_time"),
         ),
     ),
-    about="host",
+    about="prometheus",
     style=RATIO,
 )
 
@@ -534,7 +534,7 @@ STATE_DISK_LOW = _alert(
     ),
     # Any file system, tmpfs and overlay too, except those that DiskLow covers.
     sparing=On(DISK, Formula(f"stepwatch_state_filesystem_free_bytes and on (device) {_shown}")),
-    about="disk",
+    about="state_disk",
     style=BYTES,
 )
 
@@ -563,7 +563,7 @@ TSDB_FAILURES = _alert(
             "head_truncations_failed",
         )
     ),
-    about="host",
+    about="prometheus",
     style=WHOLE,
 )
 

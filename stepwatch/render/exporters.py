@@ -18,7 +18,8 @@ from stepwatch.languages import catalogue
 from stepwatch.rules.alerting import waits
 from stepwatch.rules.limits import flat, served_overrides
 from stepwatch.rules.lines import lines
-from stepwatch.rules.messages import SUBJECTS, dashboard_url, has_grafana, runbook_url
+from stepwatch.rules.messages import dashboard_url, has_grafana, runbook_url
+from stepwatch.rules.subjects import RUN
 from stepwatch.schema.scalars import to_re2
 
 FOLDER = PurePosixPath("exporter/generated")
@@ -271,7 +272,7 @@ def _notifier(config: Config, deployment: Deployment) -> Settings:
         "signals": {
             line.alert: line.signal
             for line in reversed(lines(config, TABLE))
-            if line.dashboard == SUBJECTS["run"].dashboard
+            if line.dashboard == RUN.dashboard
         },
         "waits": {name: wait.seconds for wait, names in waits(config, TABLE).items() for name in names},
         **({"texts": texts} if (texts := translate.of("exporter/notifier")) else {}),

@@ -32,7 +32,7 @@ from stepwatch.render import check, diagnosis, exporters, output, panels, receiv
 from stepwatch.render.dashboard import BASELINE, Json
 from stepwatch.render.layout import CONFIG, RESOURCES, own_dashboards
 from stepwatch.render.templates import SERVICES, block, render, render_own, template
-from stepwatch.rules import alerting, fitting, lines, messages, routing
+from stepwatch.rules import alerting, fitting, lines, messages, routing, subjects
 from stepwatch.rules import alerting as rule_files
 from stepwatch.schema.errors import Refused
 from stepwatch.system.environment import CHECKOUT
@@ -192,6 +192,8 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "notices": panels.notices(config, messages.entries(RESOURCES / "docs/runbook.md")),
         "on_show": partial(lines.on_show, config),
         "about": ABOUT,
+        "pages": [*subjects.pages(TABLE)],
+        "about_nodes": subjects.shown_on("stepwatch-nodes", TABLE),
         "onset_time": ONSET,
         "waits": alerting.waits(config, TABLE),
         "onset_step": ONSET_STEP,

@@ -36,6 +36,7 @@ from stepwatch.rules import fitting, messages
 from stepwatch.rules.limits import ON, SEVERITIES, Limits, override
 from stepwatch.rules.messages import Entry
 from stepwatch.rules.patterns import PATTERNS
+from stepwatch.rules.subjects import SUBJECTS
 from stepwatch.schema.scalars import Duration
 
 _KEY = re.compile(r"<(\w+)>")
@@ -137,7 +138,7 @@ class InForce:
             for label, text in texts.items():
                 value = f'label_replace(\n{indent(value, "  ")},\n  "{label}", "{text}", "", ""\n)'
             passed.append(value)
-        return f"\nor on ({written(messages.SUBJECTS[self.alert.subject].identity)}) ".join(passed)
+        return f"\nor on ({written(SUBJECTS[self.alert.subject].identity)}) ".join(passed)
 
     @property
     def comparison(self) -> messages.Comparison:

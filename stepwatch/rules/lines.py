@@ -11,7 +11,7 @@ from stepwatch.alerts.model.runs import metric
 from stepwatch.alerts.model.targets import gpu
 from stepwatch.config.models import Config
 from stepwatch.rules.alerting import InForce, in_force
-from stepwatch.rules.messages import SUBJECTS
+from stepwatch.rules.subjects import SUBJECTS
 
 
 def chosen(variable: str) -> str:
@@ -102,7 +102,7 @@ def subjects(table: tuple[Alert, ...]) -> dict[str, frozenset[str]]:
 
 def _line(config: Config, found: InForce, condition: Condition) -> Line:
     alert, subject = found.alert, SUBJECTS[found.alert.subject]
-    scope, about_run = found.scope(on_show(config, subject.variable)), alert.subject == "run"
+    scope, about_run = found.scope(on_show(config, subject.view.variable)), alert.subject == "run"
     operator, limit = condition.drawn
     side = "high" if operator.startswith(">") else "low"
     text = limit.promql(scope)
@@ -121,7 +121,7 @@ def _line(config: Config, found: InForce, condition: Condition) -> Line:
         condition.signal,
         side,
         _signals(condition.expression, alert.given, alert.sparing) <= {condition.signal},
-        subject.dashboard,
+        subject.view.dashboard,
         promql if about_run else f"{'min' if side == 'high' else 'max'}{bracketed(promql)}",
         float(text) if is_number(text) else None,
         frozenset(part.metric for part in _series(drawn)),

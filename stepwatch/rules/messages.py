@@ -16,14 +16,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from stepwatch.alerts.model import identity
 from stepwatch.alerts.model.alert import BYTES, DURATION, RATIO, WHOLE, Alert, Codes
 from stepwatch.alerts.model.expression import number
-from stepwatch.alerts.model.identity import Labels
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
 from stepwatch.languages import Catalogue, catalogue
 from stepwatch.launch.failures import CLASSES
+from stepwatch.rules.subjects import RUN, SUBJECTS, Subject, View
 from stepwatch.schema.scalars import Duration
 
 PASSED = "rl_limit_passed"
@@ -53,73 +52,6 @@ _GPU = "or $labels.uuid $labels.gpu `N`"
 
 FAILURES = tuple(each.text for each in CLASSES.values())
 """The causes of a run's end, besides those of `_in_words`."""
-
-
-class Subject(NamedTuple):
-    """What alerts are about.
-
-    Attributes:
-        identity: The labels that identify one.
-        who: How a description names it.
-        unique: What identifies its recorded limit; ``identity`` if empty.
-        dashboard: The dashboard that shows it.
-        variable: The label that chooses what the dashboard shows, if it has such a variable.
-    """
-
-    identity: Labels
-    who: str
-    dashboard: str = "stepwatch-runs"
-    variable: str = ""
-    unique: Labels = ()
-
-    @property
-    def labels(self) -> Labels:
-        """What identifies one within a cluster; links silence by them."""
-        return tuple(name for name in self.identity if name not in identity.ALL)
-
-
-_HERE = "{{$labels.instance}}"
-_SERVER = "{{$labels.job}}{{with $labels.instance}} at {{.}}{{end}}"
-
-SUBJECTS = {
-    "run": Subject(identity.RUN, "{{$labels.run}}", "stepwatch-training", "run"),
-    "gpu": Subject(
-        identity.GPU,
-        "GPU {{or $labels.gpu `unknown`}} at {{$labels.instance}}"
-        '{{with query (printf "last_over_time(gpu_info{uuid=%q}[1h])" $labels.uuid)}}'
-        ' ({{.|first|label "name"}}){{end}}{{with $labels.uuid}}, {{.}}{{end}}',
-        "stepwatch-gpu",
-        "instance",
-        ("uuid",),
-    ),
-    "gpu_host": Subject(identity.HOST, _HERE, "stepwatch-gpu", "instance"),
-    "host": Subject(identity.HOST, _HERE),
-    "disk": Subject(identity.DISK, "{{$labels.mountpoint}} at {{$labels.instance}}"),
-    "remote": Subject(identity.REMOTE, "{{$labels.url}} from {{$labels.instance}}"),
-    "mount": Subject(identity.MOUNT, "{{$labels.mount}} at {{$labels.instance}}"),
-    "server": Subject(identity.SERVER, _SERVER),
-    "node": Subject(identity.NODE, "{{$labels.node}}"),
-    "agent": Subject(identity.NODE, "agent{{with $labels.node}} of {{.}}{{end}}"),
-    "port": Subject(
-        identity.PORT, "{{$labels.device}} port {{$labels.port}} at {{$labels.instance}}", "stepwatch-nodes"
-    ),
-    "ray_node": Subject(identity.RAY_NODE, "{{$labels.job}} at {{$labels.node}}"),
-    "source": Subject(identity.SOURCE, "{{$labels.name}}"),
-    "series": Subject((*identity.RUN, "job", "instance"), "{{or $labels.run $labels.instance}}"),
-    "receiver": Subject(
-        identity.RECEIVER,
-        "{{$labels.instance}}{{with $labels.integration}} by {{.}}{{end}}"
-        "{{with $labels.receiver_name}} to {{.}}"
-        "{{range printf `stepwatch_notifier_error_info{receiver_name=%q}` .|query}} ({{.Labels.text}}){{end}}"
-        "{{end}}",
-    ),
-    "log": Subject((*identity.HOST, "log"), "{{$labels.log}} at {{$labels.instance}}"),
-    "stack": Subject(identity.ALL, "Prometheus"),
-}
-"""What alerts are about, by name.
-
-The model of a GPU is queried by its UUID: another card may have been in its place before.
-"""
 
 
 class Comparison(NamedTuple):
@@ -191,16 +123,30 @@ def dashboard_url(config: Config, deployment: Deployment, subject: str) -> str:
         subject: What the alert is about, by its name in ``SUBJECTS``.
     """
     shown = SUBJECTS[subject]
-    name = shown.variable
-    label = f"{{{{$labels.{name} | {_IN_A_URL}}}}}"
     if not has_grafana(config, deployment):
         # On a hub two clusters may have a run of one name.
         cluster = f"{{{{with $labels.cluster}}}}?cluster={{{{. | {_IN_A_URL}}}}}{{{{end}}}}"
-        page = f"run/{label}{cluster if config.several_clusters else ''}" if name == "run" else ""
-        return f"{config.link('exporter')}/{page}"
-    since = _RUN + _each_of_run(_RUN_START, '&from={{printf "%.0f" .Value}}&to=now') if name == "run" else ""
-    chosen = f"?var-{name}={label}{since}{_var_cluster(config)}" if name else ""
-    return f"{config.link('grafana')}/d/{shown.dashboard}{chosen}"
+        run = f"run/{_escaped(RUN.label)}{cluster if config.several_clusters else ''}"
+        return f"{config.link('exporter')}/{run if shown.view == RUN else ''}"
+    page = _page(config, shown.view)
+    if shown.view != RUN and RUN.label in shown.identity:
+        page = f"{{{{if $labels.{RUN.label}}}}}{_page(config, RUN)}{{{{else}}}}{page}{{{{end}}}}"
+    return f"{config.link('grafana')}/d/{page}"
+
+
+def _page(config: Config, view: View) -> str:
+    """Return a dashboard with what it shows of an alert.
+
+    Messages keep it up to its last variable and add their own time range (``stepwatch.dashboard_url``).
+    """
+    if not view.variable:
+        return view.dashboard
+    since = _RUN + _each_of_run(_RUN_START, '&from={{printf "%.0f" .Value}}&to=now') if view == RUN else ""
+    return f"{view.dashboard}?var-{view.variable}={_escaped(view.label)}{_var_cluster(config)}{since}"
+
+
+def _escaped(label: str) -> str:
+    return f"{{{{$labels.{label} | {_IN_A_URL}}}}}"
 
 
 def _var_cluster(config: Config) -> str:
@@ -210,7 +156,7 @@ def _var_cluster(config: Config) -> str:
     on what it hands on: a central Grafana sees it, and ours ignores the variable.
     """
     if config.several_clusters:
-        return f"&var-cluster={{{{$labels.cluster | {_IN_A_URL}}}}}"
+        return f"&var-cluster={_escaped('cluster')}"
     if "cluster" in config.external_labels:
         return f"&var-cluster={{{{or $labels.cluster $externalLabels.cluster | {_IN_A_URL}}}}}"
     return ""

@@ -16,6 +16,7 @@ import pytest
 
 from stepwatch.config.deployment import OnThisMachine
 from tests.alertmanager.conftest import Render
+from tests.links import LINKS
 from tests.real import Tool
 
 Say = Callable[..., str]
@@ -190,6 +191,7 @@ def target_down(instance: str, **differing: Any) -> dict[str, Any]:
     says = {
         "description": f"gpu at {instance}, for 5 min.",
         "runbook_url": "https://example.org/r#targetdown",
+        "dashboard_url": "https://g.example/base/d/stepwatch-stack",
     }
     differing = {"annotations": says, **differing}
     return alert(**differing) | {"labels": labels | {"instance": instance}}
@@ -205,19 +207,18 @@ def test_several_alerts_of_a_group_are_a_line_each_with_what_differs_and_one_set
         "- instance=c:9400: gpu at c:9400, for 5 min."
         " (Was warning from 03:07 UTC, 21 Nov to 04:02 UTC, 21 Nov)\n"
         "Runbook: https://example.org/r#targetdown\n"
-        "Dashboard at that time: https://g.example/base/d/stepwatch-runs?from=1763673125500&to=1763698325500\n"
+        "Dashboard at that time: https://g.example/base/d/stepwatch-stack?from=1763673125500&to=1763698325500\n"
         "Silence this alert for 2 h: https://a.example/#/silences/new?filter=%7Balertname%3D%22TargetDown%22%2Cjob%3D%22gpu%22%7D"
     )
 
 
-def test_an_alert_about_a_gpu_leads_to_its_dashboard_and_to_a_silence_of_that_gpu(say: Say) -> None:
+def test_a_silence_of_an_alert_about_a_gpu_names_that_gpu(say: Say) -> None:
     lost = target_down("box 1:9411")
     lost["labels"] = {**lost["labels"], "alertname": "GPULost", "topic": "gpu", "gpu": "3", "uuid": "GPU-1"}
     del lost["labels"]["job"]
 
     text = say(TEXT, lost)
 
-    assert "https://g.example/base/d/stepwatch-gpu?var-instance=box%201%3A9411&from=1763673125500" in text
     assert "filter=%7Balertname%3D%22GPULost%22%2Cgpu%3D%223%22%2Cinstance%3D%22box%201%3A9411%22%7D" in text
 
 
@@ -295,14 +296,18 @@ def test_links_carry_any_run_name_whole_and_hold_nothing_that_ends_a_link(say: S
     assert re.fullmatch(r"[A-Za-z0-9:/?#&=%._~+-]+", dashboard + silence)
 
 
-@pytest.mark.parametrize("cluster", ["night%201", ""])
-def test_the_cluster_of_a_dashboard_is_that_of_the_rules_own_link(say: Say, cluster: str) -> None:
-    """Not the label: a hub's own `external_labels` are on its alerts, and not on its series."""
+@pytest.mark.parametrize(("own", "shown"), LINKS)
+def test_a_dashboard_is_that_of_the_rules_own_link_with_its_variables(say: Say, own: str, shown: str) -> None:
     one = alert(labels={"cluster": "here"})
-    one["annotations"]["dashboard_url"] = f"https://g/d/x?var-run=a&var-cluster={cluster}"
-    dashboard = link(say(TEXT, one), "Dashboard")
+    one["annotations"]["dashboard_url"] = own
 
-    assert f"?var-run=ppo%2Fgsm8k&var-cluster={cluster}&from=" in dashboard
+    page, _, during = link(say(TEXT, one), "Dashboard").partition("from=")
+
+    assert page == f"https://g.example/base/d/{shown}"
+    assert during == "1763673125500&to=1763698325500"
+
+
+def test_the_cluster_of_a_dashboard_is_not_that_of_the_label(say: Say) -> None:
     assert "var-cluster" not in link(say(TEXT, alert(labels={"cluster": "here"})), "Dashboard")
 
 
@@ -314,10 +319,12 @@ def test_a_dashboard_begins_6_h_before_the_alert_or_at_the_start_of_the_run(
     say: Say, start: str, shown: str
 ) -> None:
     one = alert()
-    one["annotations"]["dashboard_url"] = f"https://g/d/x?var-run=a&from={start}&to=now&var-cluster=a"
+    one["annotations"]["dashboard_url"] = (
+        f"https://g/d/stepwatch-training?var-run=a&var-cluster=b&from={start}&to=now"
+    )
 
     assert link(say(TEXT, one), "Dashboard").endswith(
-        f"?var-run=ppo%2Fgsm8k&var-cluster=a&from={shown}&to=1763698325500"
+        f"?var-run=a&var-cluster=b&from={shown}&to=1763698325500"
     )
 
 

@@ -160,6 +160,8 @@ def _named(text: str, times: bool = True) -> str:
 def _post(server: AlertmanagerServer, case: str, *, over: bool = False) -> None:
     said = DESCRIPTION if case != "long" else "very " * 700 + "long."
     notes = {"summary": "Something is wrong.", "description": said, "runbook_url": "https://r.example/book#x"}
+    if case == "many":
+        notes["dashboard_url"] = "https://g.example/d/stepwatch-stack"
     now = time.time()
     at = {"endsAt": now} if over else {"startsAt": now, "endsAt": now + 900}
     stamps = {key: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each)) for key, each in at.items()}

@@ -83,13 +83,15 @@ RUNS = {"demo/healthy", "demo/kl-explodes", "demo/stagnates", "demo/hangs"}
 
 
 def _up(demo) -> set[tuple[str, str]]:
-    up = demo.query('up{role!="rollout"} == 1')
+    up = demo.query('up{role!~"rollout|ray"} == 1')
     return {(each["metric"]["job"], each["metric"]["instance"]) for each in up}
 
 
 def test_every_target_is_up_and_the_runs_and_the_machine_are_read(demo):
     until(lambda: _up(demo) == TARGETS, "all targets up")
     until(lambda: len(demo.query('up{role="rollout",run="demo/healthy"} == 1')) == 2, "its servers")
+    until(lambda: len(demo.query('up{role="ray"} == 1')) == 3, "the pages of the demo")
+    until(lambda: demo.query('rl_run_power_watts{run="demo/healthy"} > 0'), "the power of its GPUs")
     assert not demo.query("up == 0")
     until(lambda: {each["metric"]["run"] for each in demo.query("rl_step")} == RUNS, "the demo's runs")
     assert float(demo.query("node_memory_MemTotal_bytes")[0]["value"][1]) > 2**28

@@ -7,6 +7,7 @@ import os
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +17,7 @@ import pytest
 import yaml
 from typing_extensions import Self
 
+from demo.pages import RAY_LIST
 from stepwatch.config import Config, load
 from stepwatch.config.sections import Ports
 from stepwatch.deploy.native import stack as native
@@ -75,6 +77,12 @@ class Stack:
         path.write_text(yaml.safe_dump(config))
         generate(path, self.state.rendered, place=partial(self.state.deployment, parts=frozenset(self.names)))
         return load(path)
+
+    def find_demo(self) -> None:
+        """Have the exporter read the demo's list of pages, as `make up DEMO=1` does; before it starts."""
+        part = self.parts["exporter"]
+        listed = f"--discovery-lists={self.runs / RAY_LIST}"
+        self.exporter = server(replace(part, command=(*part.command, listed)))
 
     def query(self, promql: str) -> list[dict[str, Any]]:
         """The result of an instant query."""

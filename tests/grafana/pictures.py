@@ -90,7 +90,7 @@ OF_PANEL = {"step-by-phase": JUDGED, "reward-components": JUDGED}
 
 
 class Show(Scene):
-    """The whole demo: trainers, rollout servers, GPUs, and this machine; a run of yesterday, faster."""
+    """The whole demo: trainers, servers, Ray, GPUs, and this machine; a run of yesterday, faster."""
 
     names: ClassVar[tuple[str, ...]] = (*Scene.names, "node")
     gpus: ClassVar[tuple[str, ...]] = (*Scene.gpus, "--sick=5")
@@ -98,6 +98,7 @@ class Show(Scene):
     def __enter__(self) -> Self:
         program = newest("node_exporter") / "node_exporter"
         self._open.enter_context(server(native.Stack(self.config, self.state, self.runs).node(program)))
+        self.find_demo()
         super().__enter__()
         self._open.enter_context(yesterday(self.runs))
         command = [sys.executable, "-m", "demo", "--path", str(self.runs)]
@@ -155,6 +156,9 @@ def main() -> None:
             if options.only and path.stem not in options.only:
                 continue
             variables = {**CHOSEN, "instance": gpu["metric"]["instance"], **OF_DASHBOARD.get(path.stem, {})}
+            if path.stem == "tutorial":
+                (page,) = query(url, "verl_average_reward")
+                variables["run"] = page["metric"]["instance"]
             first, last = INCIDENT.get(path.stem, (0.0, now - began))
             view = View(began + first, min(now, began + last), variables)
             draw(pen, path, url, view, options.out)

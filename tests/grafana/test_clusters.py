@@ -268,3 +268,20 @@ def test_each_has_a_row_with_its_own_figures(default: dict[str, Json], url: str)
 
     assert rows == {cluster: (RUN, "running", reward) for cluster, reward in REWARDS.items()}
     assert len(found["All runs"]) == 3
+
+
+def test_alerts_that_fire_have_their_cluster_where_none_is_chosen(
+    hub: dict[str, Json], default: dict[str, Json]
+) -> None:
+    def columns(dashboard: Json) -> set[str]:
+        tables = (panel for panel in dashboard["panels"] if panel["title"] == "Firing")
+        return {each["matcher"]["options"] for panel in tables for each in panel["fieldConfig"]["overrides"]}
+
+    chosen = {
+        uid for uid, each in hub.items() if "cluster" in {name["name"] for name in each["templating"]["list"]}
+    }
+    shown = {uid for uid, each in hub.items() if "cluster" in columns(each)}
+
+    assert shown == {uid for uid, each in hub.items() if columns(each)} - chosen
+    assert {"stepwatch-runs", "stepwatch-nodes", "stepwatch-stack"} == shown
+    assert not [uid for uid, each in default.items() if "cluster" in columns(each)]

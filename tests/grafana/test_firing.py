@@ -15,7 +15,7 @@ from exporter.alert_labels import ABOUT, ONSET, ONSET_STEP
 from exporter.runs.overview.models import RunId
 from exporter.runs.overview.prometheus import Client
 from stepwatch.alerts.model.runs import SHOWN_STATE, SHOWN_STATES, onset_rules
-from stepwatch.rules.messages import SUBJECTS
+from stepwatch.rules.subjects import SUBJECTS
 from tests.grafana.conftest import Json
 from tests.grafana.drawn import drawing
 from tests.grafana.queries import View, dashboard_queries

@@ -69,7 +69,7 @@ def test_the_news_feed_is_off_in_containers_and_without(tmp_path: Path) -> None:
     """Without the internet, the home page would show its error."""
     compose = yaml.safe_load((CHECKOUT / "compose.yaml").read_text())["services"]["grafana"]["environment"]
 
-    assert (compose[NEWS], environment(Config(), tmp_path, tmp_path)[NEWS]) == ("false", "false")
+    assert (compose[NEWS], grafana_environment(Config(), tmp_path, tmp_path)[NEWS]) == ("false", "false")
 
 
 def test_each_folder_that_grafana_looks_for_is_there(render: Render) -> None:

@@ -123,6 +123,10 @@ def test_a_page_says_who_reads_it_and_no_page_says_what_to_do(scene: Scene) -> N
         }
         assert rows == {RUN: (BY_US, ""), scene.scraped: ("", BY_PROMETHEUS)}
 
+        alone = json.loads(json.dumps(scene.dashboard).replace("rl_run_info{", 'rl_run_info{run!~\\".*\\",'))
+        (row,) = pen.show(alone, scene.url, scene.view(RUN))["Pages of trainers"]
+        assert (row["run exporter"]["text"], row["Prometheus"]["text"]) == ("", BY_PROMETHEUS)
+
         before = View(0, 60, {"run": RUN}, interval=1)
         assert pen.show(scene.dashboard, scene.url, before) == {**NO_CURVES, "Pages of trainers": []}
         said = pen.browser.tell("document.body.innerText")

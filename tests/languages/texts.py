@@ -18,8 +18,9 @@ from stepwatch.render import generator, templates
 from stepwatch.render.dashboard import assemble
 from stepwatch.render.dashboard_texts import translated
 from stepwatch.rules import messages
-from stepwatch.rules.messages import FAILURES, SUBJECTS
+from stepwatch.rules.messages import FAILURES
 from stepwatch.rules.patterns import PATTERNS
+from stepwatch.rules.subjects import SUBJECTS
 from stepwatch.system.environment import CHECKOUT
 from tests.rules import rendered
 
@@ -56,18 +57,18 @@ def collected(root: Path = CHECKOUT) -> Origins:
         alert.translated(recorder)
     recorder.file = "docs/runbook.md"
     book = messages.entries(root / recorder.file)
-    for alert in TABLE:
-        if alert.subject == "run" and alert.name in book:
-            for text in book[alert.name]:
-                recorder(text)
-    for pattern in PATTERNS:
-        for text in book[pattern.name]:
+    shown = [alert.name for alert in TABLE if alert.subject == "run" and alert.name in book]
+    for name in [*shown, *(pattern.name for pattern in PATTERNS)]:
+        for text in book[name]:
             recorder(text)
     recorder.file = "stepwatch/rules/patterns.py"
     for pattern in PATTERNS:
         pattern.translated(recorder)
+    recorder.file = "stepwatch/rules/subjects.py"
+    for subject in SUBJECTS.values():
+        recorder(subject.who)
     recorder.file = "stepwatch/rules/messages.py"
-    for text in (*(subject.who for subject in SUBJECTS.values()), *FAILURES):
+    for text in FAILURES:
         recorder(text)
     _record_dashboards(recorder, root)
     for path, text in _called(root):

@@ -26,7 +26,15 @@ PAYLOADS: Mapping[str, bytes] = {
     "resolved": payload(alert(run="qwen-7b", over=True)),
     "long": payload(
         *(
-            alert("DiskLow", "", instance=f"node-{n}:9100", annotations={"description": LONG})
+            alert(
+                "DiskLow",
+                "",
+                instance=f"node-{n}:9100",
+                annotations={
+                    "description": LONG,
+                    "dashboard_url": f"http://g/d/stepwatch-nodes?var-machine=node-{n}%3A9100",
+                },
+            )
             for n in range(200)
         )
     ),

@@ -12,6 +12,7 @@ import pytest
 from exporter.notifier.channel import encoded
 from exporter.notifier.outbox import parse
 from exporter.notifier.wording import Known, silenced_by
+from tests.links import LINKS
 from tests.notifier import golden
 from tests.notifier.golden import FOLDER, HOSTILE, PAYLOADS, ROBOTS, card, messages, robot, wording
 from tests.notifier.stack import alert, payload
@@ -84,15 +85,15 @@ def test_a_card_says_all_that_its_reader_needs() -> None:
         assert part in text
 
 
-@pytest.mark.parametrize("cluster", ["night%201", ""])
-def test_the_cluster_of_a_dashboard_is_that_of_the_rules_own_link(cluster: str) -> None:
-    """Not the label: a hub's own `external_labels` are on its alerts, and not on its series."""
-    one = alert(run="a b", cluster="here")
-    one["annotations"]["dashboard_url"] = f"https://g/d/x?var-run=c&var-cluster={cluster}"
+@pytest.mark.parametrize(("own", "shown"), LINKS)
+def test_a_dashboard_is_that_of_the_rules_own_link_with_its_variables(own: str, shown: str) -> None:
+    one = alert(run="ppo/gsm8k", cluster="here", annotations={"dashboard_url": own})
     notification, _ = parse(payload(one))
     (link, *_) = wording("en").card(notification, 1).links
 
-    assert f"/d/stepwatch-training?var-run=a%20b&var-cluster={cluster}&from=" in link.url
+    page, _, during = link.url.partition("from=")
+    assert page == f"https://grafana.example/d/{shown}"
+    assert during == "1767344340000&to=1767369540000"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,9 @@ def test_the_cluster_of_a_dashboard_is_that_of_the_rules_own_link(cluster: str) 
     [("1767365000123", "1767365000123"), ("1767340000000", "1767344340000"), ("1", "1767344340000")],
 )
 def test_a_dashboard_begins_6_h_before_the_onset_or_at_the_start_of_the_run(start: str, shown: str) -> None:
-    one = alert(annotations={"dashboard_url": f"https://g/d/x?var-run=a&from={start}&to=now"})
+    one = alert(
+        annotations={"dashboard_url": f"https://g/d/stepwatch-training?var-run=a&from={start}&to=now"}
+    )
     notification, _ = parse(payload(one))
     (link, *_) = wording("en").card(notification, 1).links
 

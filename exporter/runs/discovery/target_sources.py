@@ -173,8 +173,8 @@ class FileSource(ABC):
         """Read the files."""
 
 
-class RayFile(FileSource):
-    """Ray's own list of its targets: nodes, autoscaler and dashboard.
+class RayFiles(FileSource):
+    """Ray's own list of its targets: nodes, autoscaler and dashboard; and others of its form.
 
     The dashboard of the head node writes it every five seconds, by renaming; since some release the path in
     Ray's folder is a link into the folder of the session.
@@ -182,17 +182,19 @@ class RayFile(FileSource):
 
     name = "ray_file"
 
-    def __init__(self, path: Path, allowlist: Allowlist, root: Path) -> None:
+    def __init__(self, paths: Iterable[Path], allowlist: Allowlist, root: Path) -> None:
         super().__init__()
-        self._document = Document(path, self.name, ray_addresses, allowlist, root)
+        self._documents = [Document(path, self.name, ray_addresses, allowlist, root) for path in paths]
 
     def _listed(self) -> list[Target]:
-        document = self._document
-        document.look()
-        self.read = document.read
-        over = not document.there or time.time() - document.written > STALE_SECONDS
         labels = {"job": RAY, "role": RAY}
-        return [Target(each, labels, source=self.name, over=over) for each in document.addresses]
+        found = []
+        for document in self._documents:
+            document.look()
+            over = not document.there or time.time() - document.written > STALE_SECONDS
+            found += [Target(each, labels, source=self.name, over=over) for each in document.addresses]
+        self.read = max(filter(None, (document.read for document in self._documents)), default=None)
+        return found
 
 
 def ray_addresses(content: bytes) -> list[str]:

@@ -204,7 +204,7 @@ class Alert:
         facts: What the message about a run says behind the limit.
         others: Whether the message says what else fires for the run.
         about: What it is about: ``run``, ``end`` for a run that may have finished, else a name in
-            ``messages.SUBJECTS``.
+            ``rules.subjects.SUBJECTS``.
         wait: How long its condition must hold before it fires; empty for not at all. The key ``for`` of its
             block says it instead, where there is one.
         keep: Whether it goes on firing for `notify.keep_firing_for`.
@@ -292,5 +292,5 @@ class Alert:
 
     @property
     def subject(self) -> str:
-        """What it is about, by its name in ``messages.SUBJECTS``."""
+        """What it is about, by its name in ``rules.subjects.SUBJECTS``."""
         return "run" if self.about == "end" else self.about

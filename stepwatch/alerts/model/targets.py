@@ -105,9 +105,6 @@ def events(counter: str) -> str:
 gpu_alert = partial(Alert, topic="gpu", about="gpu")
 """An alert on a GPU."""
 
-server_alert = partial(Alert, topic="rollout", about="server")
-"""An alert on a server that a run works with."""
-
 
 def gone(
     measured: str, answers: Expression, was_listed: Expression, listed: Expression, silent: Expression

@@ -180,7 +180,13 @@ class Stack:
     def exporter(self) -> Part:
         """The run exporter, which reads the logs of training runs."""
         paths = [str(self.runs), *([str(self.simulated)] if self.demo else [])]
-        flags = (*self._listen("exporter"), f"--state-dir={self.place.data('exporter')}", "--path", *paths)
+        listed = f"--discovery-lists={self.simulated}/.ray/prom_metrics_service_discovery.json"
+        flags = (
+            *self._listen("exporter"),
+            f"--state-dir={self.place.data('exporter')}",
+            *([listed] if self.demo else []),
+            *("--path", *paths),
+        )
         return self._part(
             "exporter",
             self._ours("exporter.runs", "runs", *flags),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.discovery.target_sources import STALE_SECONDS, DamagedError, RayFile, ray_addresses
+from exporter.runs.discovery.target_sources import STALE_SECONDS, DamagedError, RayFiles, ray_addresses
 
 NODE, DASHBOARD = "10.0.0.7:43517", "10.0.0.7:44227"
 
@@ -32,7 +32,7 @@ def _folder(tmp_path):
 
 @pytest.fixture(name="source")
 def _source(folder, allowlist):
-    return RayFile(folder / "list.json", allowlist, Path("/"))
+    return RayFiles([folder / "list.json"], allowlist, Path("/"))
 
 
 def found(source, *, over=False):

@@ -16,7 +16,7 @@ from exporter.runs.cli import command_line
 from exporter.runs.discovery.address import Allowed, Allowlist
 from exporter.runs.discovery.registration_api import Token
 from exporter.runs.discovery.registrations import RefusedError
-from exporter.runs.discovery.target_sources import RayFile
+from exporter.runs.discovery.target_sources import RayFiles
 from exporter.runs.files.mounts import PATIENCE_SECONDS, Mount
 from tests.real import hung_mount
 from tests.real.waiting import eventually, in_time
@@ -80,7 +80,7 @@ def test_settings_that_cannot_be_read_stay_as_they_are_and_are_read_later(mount:
 def test_targets_of_a_list_that_cannot_be_read_are_the_last_known(mount: hung_mount.Mount) -> None:
     file = mount.behind / "list.json"
     file.write_text(json.dumps([{"labels": {"job": "ray"}, "targets": ["10.0.0.7:43517"]}]))
-    source = RayFile(mount.folder / "list.json", Allowlist(Allowed()), Path("/"))
+    source = RayFiles([mount.folder / "list.json"], Allowlist(Allowed()), Path("/"))
     known = [target.address for target in source.targets()]
     assert known == ["10.0.0.7:43517"]
     mount.hang()

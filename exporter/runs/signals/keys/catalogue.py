@@ -27,26 +27,37 @@ SIGNALS: tuple[Signal, ...] = (
     Signal("tokens_seen", "Prompt and response tokens seen since the start of training."),
     Signal("step_tokens", "Prompt and response tokens of the step."),
     # reward
-    Signal("reward", "Mean score of the batch, before any KL penalty where the trainer logs that."),
-    Signal("reward_max", "Largest score of the batch."),
-    Signal("reward_min", "Smallest score of the batch."),
-    Signal("reward_std", "Standard deviation of the reward over the batch."),
-    Signal("true_reward", "Mean of a part of the reward that cannot be gamed, once it is named as that."),
-    Signal("zero_std_ratio", "Share of prompt groups whose rewards are all equal."),
+    Signal("reward", "Mean score of a step's samples, before any KL penalty if the trainer logs that."),
+    Signal("reward_max", "Largest score."),
+    Signal("reward_min", "Smallest score."),
+    Signal("reward_std", "Standard deviation of the scores. verl does not log it."),
+    Signal(
+        "true_reward",
+        "Mean of a reward component that cannot be gamed. Only if `signals` in `config.yaml` names it: "
+        '`true_reward: ["rewards/accuracy/mean"]`.',
+    ),
+    Signal(
+        "zero_std_ratio",
+        "Share of prompts whose samples all have the same score, so the policy learns nothing from them.",
+    ),
     Signal("advantage_mean", "Mean advantage over response tokens."),
     Signal("advantage_max", "Largest advantage over response tokens."),
     Signal("advantage_min", "Smallest advantage over response tokens."),
     Signal("return_mean", "Mean return."),
     # KL divergences and entropy
-    Signal("kl", "KL divergence to the reference model in nats per token."),
+    Signal(
+        "kl",
+        "KL divergence from the reference model. Other kinds of KL are separate signals, since their "
+        "limits differ.",
+    ),
     Signal(
         "kl_sequence", "KL divergence to the reference model in nats per response, summed over its tokens."
     ),
     Signal("kl_teacher", "KL divergence to the teacher model in nats per token."),
     Signal("kl_engine", "KL divergence between rollout engine and trainer in nats per token."),
-    Signal("policy_kl", "KL divergence between the policy before and after the update in nats per token."),
+    Signal("policy_kl", "KL divergence between the policy that sampled and the one after the update."),
     Signal("kl_coefficient", "Weight of the KL divergence to the reference in loss or reward."),
-    Signal("entropy", "Entropy of the policy in nats per token."),
+    Signal("entropy", "Entropy of the policy."),
     # losses and the policy update
     Signal("policy_loss", "Loss of the policy."),
     Signal("loss", "Total loss of the policy with all its terms."),
@@ -69,8 +80,8 @@ SIGNALS: tuple[Signal, ...] = (
     Signal("preference_reward_margin", "Mean implicit reward of chosen minus rejected answers."),
     Signal("preference_accuracy", "Share of pairs whose chosen answer has the higher implicit reward."),
     # lengths
-    Signal("response_length", "Mean response length in tokens."),
-    Signal("response_length_max", "Longest response of the batch in tokens."),
+    Signal("response_length", "Mean length of a response."),
+    Signal("response_length_max", "Longest response."),
     Signal("response_length_min", "Shortest response of the batch in tokens."),
     Signal("truncated_ratio", "Share of responses cut at the length limit."),
     Signal("prompt_length", "Mean prompt length in tokens."),
@@ -83,8 +94,8 @@ SIGNALS: tuple[Signal, ...] = (
     Signal("validation_score", "Mean validation score over the data sets; higher is better."),
     Signal("validation_response_length", "Mean response length in validation in tokens."),
     # time of a step and of its phases
-    Signal("step_seconds", "Time of the step as the trainer measured it."),
-    Signal("rollout_seconds", "Time the step spent on generation."),
+    Signal("step_seconds", "Time of a step as the trainer measured it."),
+    Signal("rollout_seconds", "Time the step spent on generating responses."),
     Signal("reward_seconds", "Time the step spent on computing rewards."),
     Signal("old_log_prob_seconds", "Time the step spent on log probabilities of the old policy."),
     Signal("ref_log_prob_seconds", "Time the step spent on log probabilities of the reference model."),
@@ -110,21 +121,23 @@ SIGNALS: tuple[Signal, ...] = (
     Signal("sample_generation_seconds_max", "Longest generation time of one sample."),
     Signal("tool_call_seconds", "Mean time that one sample spent in tool calls."),
     # speed
-    Signal("tokens_per_second", "Prompt and response tokens of the step per second, over all GPUs."),
-    Signal("tokens_per_second_per_gpu", "Prompt and response tokens of the step per second and GPU."),
+    Signal("tokens_per_second", "Prompt and response tokens over the step's time, all GPUs together."),
+    Signal("tokens_per_second_per_gpu", "The same for one GPU, as the trainer logs it."),
     Signal("rollout_tokens_per_second", "Generated tokens per second over all rollout GPUs."),
     Signal("rollout_tokens_per_second_per_gpu", "Generated tokens per second and rollout GPU."),
     Signal("mfu_ratio", "Model FLOPs utilisation of the policy update."),
     Signal("critic_mfu_ratio", "Model FLOPs utilisation of the critic update."),
     Signal("inference_mfu_ratio", "Model FLOPs utilisation of the pass for old log probabilities."),
     # memory and load
-    Signal("gpu_memory_allocated_bytes", "Largest GPU memory allocated by the trainer's framework so far."),
-    Signal("gpu_memory_reserved_bytes", "Largest GPU memory reserved by the trainer's framework so far."),
+    Signal(
+        "gpu_memory_allocated_bytes", "Most GPU memory that the trainer's framework has allocated so far."
+    ),
+    Signal("gpu_memory_reserved_bytes", "Most GPU memory that the trainer's framework has reserved so far."),
     Signal("critic_gpu_memory_allocated_bytes", "Largest GPU memory allocated by the critic so far."),
     Signal("critic_gpu_memory_reserved_bytes", "Largest GPU memory reserved by the critic so far."),
     Signal("gpu_memory_used_bytes", "GPU memory in use as the trainer reports it."),
     Signal("gpu_utilization_ratio", "GPU utilisation as the trainer reports it."),
-    Signal("host_memory_used_bytes", "Host memory in use."),
+    Signal("host_memory_used_bytes", "Host memory in use, as the trainer logs it."),
     Signal("rank_tokens_difference", "Most minus fewest tokens of a data-parallel rank after balancing."),
     Signal("preemptions", "Mean preemptions of a sample by the rollout engine."),
     # how old the samples are
@@ -133,8 +146,8 @@ SIGNALS: tuple[Signal, ...] = (
     Signal("version_span_max", "Most weight versions that one trajectory was generated across."),
     Signal("partial_rollout_ratio", "Share of trajectories that span more than one weight version."),
     Signal("stale_trajectories", "Trajectories trained on after a newer weight version existed, so far."),
-    Signal("stale_samples_dropped", "Samples thrown away because they were too old."),
-    Signal("rollout_queue_size", "Finished samples that wait for the trainer."),
+    Signal("stale_samples_dropped", "Samples dropped because they were too old."),
+    Signal("rollout_queue_size", "Finished samples waiting for the trainer."),
     Signal("rollout_idle_ratio", "Share of the time in which the rollout side was idle."),
     Signal("trainer_idle_ratio", "Share of the step in which the trainer waited for samples."),
     # rollout engine against trainer
@@ -155,7 +168,7 @@ SIGNALS: tuple[Signal, ...] = (
     Signal("engine_importance_weight", "Mean importance weight between trainer and rollout engine."),
     Signal(
         "engine_effective_sample_ratio",
-        "Share of the samples that are left when they are weighted by trainer over rollout engine.",
+        "Effective sample size, as a share of the samples, when weighted by trainer over rollout engine.",
     ),
 )
 
