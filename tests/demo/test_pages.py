@@ -8,13 +8,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from exporter.runs.discovery.file_targets import RayFiles
 from prometheus_client.parser import text_string_to_metric_families
 
 from demo.pages import LIST_SECONDS, NODES, RAY_LIST, Pages
 from exporter.gpu.backend import Extras
 from exporter.gpu.demo import Demo
 from exporter.runs.discovery.address import Allowed, Allowlist
+from exporter.runs.discovery.target_sources import RayFiles
 from tests.rules.served import FOREIGN, TARGET
 
 RUN = "demo/healthy"

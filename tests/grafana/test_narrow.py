@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from exporter.gpu.contract import CLOCK_EVENTS
 
+from exporter.gpu.backend import CLOCK_EVENTS
 from tests.grafana.conftest import Json
 from tests.grafana.drawn import drawing
 from tests.grafana.queries import View
