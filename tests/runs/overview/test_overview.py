@@ -297,7 +297,7 @@ def test_without_a_file_there_are_curves_without_limits_and_it_says_so_once(
 
     assert whole is not None
     assert [chart.title for chart in whole.charts] == ["reward", "kl"]
-    assert whole.charts[0].description.startswith("Mean score of the batch")
+    assert whole.charts[0].description.startswith("Mean score of a step's samples")
     assert not any(chart.limits for chart in whole.charts)
     (said,) = logged
     assert said.endswith("Curves are shown without limits.")
