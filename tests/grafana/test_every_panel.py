@@ -386,12 +386,13 @@ def test_an_incident_is_read_from_what_moved_first_to_what_to_do(all_: Dashboard
 
 
 def test_a_run_says_how_far_it_is_and_how_long_it_will_take(all_: Dashboards, pen: Drawing) -> None:
-    """Missing 7: progress, time left, and a sparkline; of a run that is over nothing is left."""
+    """Missing 7: progress, time left and spent, tokens, a sparkline; of a run that is over nothing is left."""
     found = all_.read(pen, "runs")
     rows = {row["run"]: row for row in table(found, "All runs")}
 
     assert list(rows) == [SICK, WELL, OVER], "those in need first"
     assert (rows[SICK]["progress"], rows[SICK]["left"]) == ("36%", "53 mins")
+    assert (rows[SICK]["duration"], rows[SICK]["tokens/s"]) == ("30 mins", "5.2 K")
     assert (rows[OVER]["progress"], rows[OVER]["left"], rows[OVER]["state"]) == ("100%", "", "finished")
     assert (rows[SICK]["severity"], rows[SICK]["alert"]) == ("critical", "KLExplosion")
     assert {each["name"] for each in found["Rewards"]} == {SICK, WELL, OVER}
