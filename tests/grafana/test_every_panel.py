@@ -386,7 +386,7 @@ def test_an_incident_is_read_from_what_moved_first_to_what_to_do(all_: Dashboard
 
 
 def test_a_run_says_how_far_it_is_and_how_long_it_will_take(all_: Dashboards, pen: Drawing) -> None:
-    """Missing 7: progress, time left and spent, tokens, a sparkline; of a run that is over nothing is left."""
+    """Missing 7: progress, time left, duration, tokens, a sparkline; a finished run has no time left."""
     found = all_.read(pen, "runs")
     rows = {row["run"]: row for row in table(found, "All runs")}
 
