@@ -36,7 +36,7 @@ def page(step: int) -> str:
 
 
 class Stepping(Listening):
-    """Serves that run: ten steps a second, from when someone first looks at it."""
+    """Serves that run: five steps a second, from when someone first looks at it."""
 
     def __init__(self) -> None:
         begun: list[float] = []
@@ -44,7 +44,7 @@ class Stepping(Listening):
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 begun.append(time.monotonic())
-                body = page(round(10 * (begun[-1] - begun[0]))).encode()
+                body = page(round(5 * (begun[-1] - begun[0]))).encode()
                 self.send_response(200)
                 self.send_header("Content-Type", "text/plain; version=0.0.4")
                 self.send_header("Content-Length", str(len(body)))
@@ -79,7 +79,8 @@ def watching(version: str, folder: Path, port: int | None = None) -> Iterator[Pr
     with Stepping() as run:
         target = run.url.removeprefix("http://")
         settings = {
-            "global": {"scrape_interval": "200ms", "evaluation_interval": "200ms"},
+            # Also how long a scrape may take: one that fails, as on a busy machine, ends the alert.
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "scrape_configs": [{"job_name": "runs", "static_configs": [{"targets": [target]}]}],
             "rule_files": ["rules.yml"],
         }
@@ -103,7 +104,7 @@ def real(
 def test_a_real_prometheus_reports_alerts_their_steps_and_gpus(
     real: PrometheusServer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("exporter.runs.overview.prometheus.FINEST", 0.2)
+    monkeypatch.setattr("exporter.runs.overview.prometheus.FINEST", 1.0)
     questions, begun = Client(real.url), time.time() - 5
     asked = (*panels().queries, *panels().limits)
     eventually(lambda: ABOUT in questions.firing())
@@ -111,7 +112,7 @@ def test_a_real_prometheus_reports_alerts_their_steps_and_gpus(
     (other,) = questions.firing()[RunId("")]
     assert (other.name, other.severity, other.summary) == ("EngineGone", "warning", "A server is gone.")
     eventually(lambda: ABOUT not in questions.firing())
-    time.sleep(0.5)  # it is over for the next question, too
+    time.sleep(2)  # it is over for the next question, too
     past = questions.past(Span(ABOUT, begun, time.time()), asked)
 
     assert (alert.name, alert.severity, alert.topic, alert.value) == ("KLHigh", "critical", "kl", 5.0)
@@ -129,7 +130,7 @@ def test_a_real_prometheus_reports_alerts_their_steps_and_gpus(
     }
     (episode,) = past.episodes
     assert (episode.name, episode.severity, episode.firing) == ("KLHigh", "critical", False)
-    # scraped, judged and asked about at most 0.2 s later each, ten steps a second, on a busy machine
+    # scraped, judged and asked about at most 1 s later each, five steps a second, on a busy machine
     assert 40 <= episode.first_step <= 60
     assert 80 <= episode.last_step <= 110
     gpus, high = past.curves[curve("mean of GPUs")], past.curves[limit("KLHigh")]
