@@ -157,8 +157,7 @@ def _rendered(
     """Return every file of the services: of templates, the table of alerts, and the user's own dashboards."""
     files = render(templates, context, services)
     if "prometheus" in services:
-        book = messages.entries(RESOURCES / "docs/runbook.md")
-        files |= rule_files.files(context["config"], context["deployment"], book)
+        files |= rule_files.files(context["config"], context["deployment"], context["runbook"])
     if "exporter" in services:
         files |= exporters.documents(context["config"], context["deployment"])
     if context["config"].is_agent:
@@ -180,8 +179,10 @@ def _for_agent(path: PurePosixPath) -> bool:
 
 def _context(config: Config, place: Place) -> dict[str, Any]:
     deployment = place(config)
+    runbook = messages.entries(RESOURCES / "docs/runbook.md")
     return {
         "config": config,
+        "runbook": runbook,
         "cluster": cluster,
         "deployment": deployment,
         "local_targets": local_targets(deployment),
@@ -189,7 +190,7 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "lines": lines.lines(config, TABLE),
         "dashboard_lines": lines.lines(config, alerting.translated(TABLE, config)),
         "subjects": lines.subjects(TABLE),
-        "notices": panels.notices(config, messages.entries(RESOURCES / "docs/runbook.md")),
+        "notices": panels.notices(config, runbook),
         "on_show": partial(lines.on_show, config),
         "about": ABOUT,
         "pages": [*subjects.pages(TABLE)],

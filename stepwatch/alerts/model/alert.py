@@ -91,7 +91,7 @@ class Condition:
         """What the value is compared with."""
         return self.comparison.right
 
-    @property
+    @cached_property
     def expression(self) -> Expression:
         """The value, where the alert fires."""
         operator, bounds = self.comparison.operator, [self.limit]
@@ -108,7 +108,7 @@ class Condition:
         """How the signal compares with the line in its panel when the alert fires, and the line."""
         return self.line or (self.comparison.operator, self.limit)
 
-    @property
+    @cached_property
     def keys(self) -> frozenset[str]:
         """The limits of config.yaml that it depends on."""
         return limit_keys(self.expression)
@@ -239,13 +239,13 @@ class Alert:
         """The key of its limits within the block that switches it off when null; empty for none."""
         return self.severity if self.severity in self.block.model_fields else ""
 
-    @property
+    @cached_property
     def switches(self) -> tuple[str, ...]:
         """The keys that must be on: of the block, and of each level whose limits it takes."""
         taken = (key.partition(".")[0] for each in self.conditions for key in each.keys if "." in key)
         return ("enabled", *sorted(filter(None, {self.level, *taken})))
 
-    @property
+    @cached_property
     def keys(self) -> frozenset[str]:
         """The limits that it compares with, by key within its block: ``warning.stddevs``."""
         return limit_keys(*self._expressions)
