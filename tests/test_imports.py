@@ -98,6 +98,13 @@ def test_no_two_folders_import_each_other_by_whatever_way() -> None:
     list(TopologicalSorter(folders()).static_order())  # raises CycleError, which names the circle
 
 
+def test_the_exporters_work_without_the_operators_side() -> None:
+    """Their image has nothing else."""
+    upwards = {name: used for name, used in folders().items() if name.partition(".")[0] == "exporter"}
+
+    assert not [used for each in upwards.values() for used in each if used.partition(".")[0] != "exporter"]
+
+
 def test_a_folder_can_be_taken_in_at_a_glance() -> None:
     sizes = Counter(name.rpartition(".")[0] for name in modules() if not name.endswith(".__init__"))
 

@@ -1,4 +1,4 @@
-"""The `alerts` section, a block for each entry of the table, and `overrides`: other limits for some runs."""
+"""config.yaml as a whole, with its `alerts` section, a block for each entry of the table, and `overrides`."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from stepwatch.config.integrations import (
     Webhook,
     WeCom,
 )
-from stepwatch.config.passed import KINDS, Passed, block
+from stepwatch.config.receiver_kinds import KINDS, Passed, block
 from stepwatch.schema.errors import NOTHING, Fault, quoted
 from stepwatch.schema.path_types import PeerUrl, SecretFile, TrustFile
 from stepwatch.schema.scalars import (

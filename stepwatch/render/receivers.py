@@ -15,7 +15,7 @@ from stepwatch.config import Config
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.integrations import Webhook
 from stepwatch.config.loading import written
-from stepwatch.config.passed import Passed
+from stepwatch.config.receiver_kinds import Passed
 from stepwatch.config.receivers import Deadman, Receiver
 from stepwatch.config.yaml_document import parse
 from stepwatch.render.check import TIMEOUT_SECONDS, find

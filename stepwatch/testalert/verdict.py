@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from exporter import secret_shapes
 from stepwatch.config.integrations import Integration, Mail
-from stepwatch.config.passed import KINDS
+from stepwatch.config.receiver_kinds import KINDS
 from stepwatch.config.receivers import Receiver
 from stepwatch.schema.path_types import read_secret
 from stepwatch.testalert.alertmanager import LogResult, Sent

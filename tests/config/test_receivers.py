@@ -12,7 +12,7 @@ import yaml
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.config import load
 from stepwatch.config.hours import Hours
-from stepwatch.config.passed import KINDS
+from stepwatch.config.receiver_kinds import KINDS
 from stepwatch.schema.errors import ConfigError
 from stepwatch.schema.scalars import TOPICS
 

@@ -42,6 +42,7 @@ def _seen() -> list[tuple[Page, Page]]:
     return found
 
 
+@pytest.mark.slow
 def test_each_has_what_the_dashboard_and_the_rules_read_of_a_real_server(
     seen: list[tuple[Page, Page]],
 ) -> None:

@@ -105,6 +105,7 @@ def test_counters_never_go_back(profile: str, sick: int | None) -> None:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.slow
 def test_a_healthy_box_has_no_error_and_is_not_too_hot(profile: str) -> None:
     for gpu in range(PROFILES[profile]):
         for values in over_time(300, gpu, profile, sick=None):
@@ -145,6 +146,7 @@ def test_time_with_a_clock_held_down_is_counted_while_the_bit_is_set(
 
 
 @pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.slow
 def test_only_the_sick_gpu_gets_too_hot(profile: str) -> None:
     for gpu in range(PROFILES[profile]):
         later = over_time(300, gpu, profile)[180:]

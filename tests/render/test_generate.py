@@ -268,6 +268,7 @@ def test_a_reader_that_has_read_enough_ends_it_without_a_traceback(tmp_path):
     assert (tmp_path / "prometheus/generated/prometheus.yml").is_file()
 
 
+@pytest.mark.slow
 def test_a_thousand_targets_and_two_hundred_overrides_are_rendered(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPWATCH_PROMTOOL", "/bin/true")
     monkeypatch.setenv("STEPWATCH_AMTOOL", "/bin/true")

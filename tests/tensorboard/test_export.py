@@ -137,6 +137,7 @@ def test_any_history_is_read_back_by_tensorboard_however_often_the_export_began_
     shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 def test_logs_of_real_trainers_are_exported_as_their_readers_read_them(tmp_path):
     said = exported(LOGS, tmp_path / "tb")
     assert "verl: logged to TensorBoard already, so its own keys are not exported." in said

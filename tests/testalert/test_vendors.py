@@ -240,7 +240,7 @@ def test_what_the_vendor_answers_is_said_with_the_fix_and_without_the_secret(
 
 
 def test_the_folder_holds_no_secret_but_in_its_files(tmp_path: Path) -> None:
-    """The settings name files: see tests/alertmanager/test_passed.py for the rest."""
+    """The settings name files: see tests/alertmanager/test_receiver_kinds.py for the rest."""
     (tmp_path / "token").write_text(TOKEN)
     (tmp_path / "config.yaml").write_text(
         "receivers: [{name: a, pagerduty_configs: [{routing_key_file: token}]}]"

@@ -280,6 +280,7 @@ def test_a_run_keeps_its_name_beside_a_text_that_failed(folder: Path, machine: M
 
 
 @pytest.mark.parametrize("text", [TRACEBACK, f"{TOTAL}{TRACEBACK}", "torch ChildFailedError\n"])
+@pytest.mark.slow
 def test_a_text_that_had_ended_before_the_exporter_looked_raises_nothing(
     folder: Path, machine: Machine, text: str
 ) -> None:

@@ -180,7 +180,6 @@ def test_any_content_is_of_some_kind(tmp_path: Path, data: bytes) -> None:
         "compressed",
         "events",
         "database",
-        "records",
         "swanlab",
         "wandb",
     )

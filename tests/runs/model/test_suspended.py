@@ -41,6 +41,7 @@ def lines(folder: Path, trainer: Trainer, clock: Clock, step: int) -> None:
 
 
 @pytest.mark.parametrize("logs", [events, lines])
+@pytest.mark.slow
 def test_steps_that_are_found_two_minutes_late_are_as_old_as_they_are(
     folder: Path, watched: Watching, clock: Clock, trainer: Trainer, logs: Callable[..., None]
 ) -> None:
@@ -79,6 +80,7 @@ def test_the_time_of_a_file_that_someone_set_makes_no_log_older_than_its_last_lo
 
 
 @pytest.mark.parametrize("asleep", [7200.0, -7200.0])
+@pytest.mark.slow
 def test_a_machine_that_slept_or_whose_clock_was_set_has_no_run_look_silent(
     folder: Path, watched: Watching, clock: Clock, trainer: Trainer, asleep: float
 ) -> None:

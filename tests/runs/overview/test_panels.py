@@ -105,6 +105,7 @@ def test_limits_of_one_panel_are_distinguished_by_name_and_severity():
         assert len(set(names)) == len(names), panel.title
 
 
+@pytest.mark.slow
 def test_overrides_cost_a_line_nothing_however_many_there_are(tmp_path: Path):
     def kl(overrides: int) -> list[str]:
         path = tmp_path / f"{overrides}.yaml"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from exporter.runs.discovery.registration_api import RateLimit
 
 
@@ -31,6 +33,7 @@ def test_a_flood_of_one_client_takes_nothing_from_another() -> None:
     assert passed(rate, "10.0.0.8", 60) == 60
 
 
+@pytest.mark.slow
 def test_all_clients_together_are_bounded_and_so_is_what_is_remembered_of_them() -> None:
     rate = RateLimit()
 

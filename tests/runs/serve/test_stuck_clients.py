@@ -68,6 +68,7 @@ def test_stuck_clients_leave_the_pages_to_others(folder: Path, way: str, clients
         eventually(lambda: get(f"{url}/sd/rollout")[:2] == (200, "application/json"))
 
 
+@pytest.mark.slow
 def test_who_never_reads_is_answered_no_further_than_the_kernel_holds(folder: Path) -> None:
     (folder / "a.jsonl").write_text(verl_json(1, measured(1)))
     with serving(folder) as port, ExitStack() as stuck:

@@ -123,6 +123,7 @@ def test_endless_damage_is_given_up_block_by_block(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("more", [0, 1, 3 * frames.LIMIT])
+@pytest.mark.slow
 def test_a_frame_that_is_too_long_is_jumped_over(more: int) -> None:
     image = bytes(frames.LIMIT - frames.HEADER - frames.FOOTER + more)
     file = framed(b"before", image, b"behind")
@@ -136,6 +137,7 @@ def test_a_frame_that_is_too_long_is_jumped_over(more: int) -> None:
     assert (behind.lines, behind.broken) == ([b"behind"], 0)
 
 
+@pytest.mark.slow
 def test_the_longest_frame_is_read_and_does_not_hold_up_a_reader_if_damaged() -> None:
     longest = bytes(frames.LIMIT - frames.HEADER - frames.FOOTER - 1)
     file = bytearray(framed(longest, b"behind"))
@@ -147,6 +149,7 @@ def test_the_longest_frame_is_read_and_does_not_hold_up_a_reader_if_damaged() ->
     assert (found.used, found.broken) == (frames.LIMIT - 1, 1)
 
 
+@pytest.mark.slow
 def test_a_frame_that_is_too_long_is_found_behind_damage() -> None:
     file = b"\xab" * 5 + framed(bytes(frames.LIMIT), b"behind")
 

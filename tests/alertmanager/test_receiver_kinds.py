@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from stepwatch.config.deployment import InContainers
-from stepwatch.config.passed import KINDS
+from stepwatch.config.receiver_kinds import KINDS
 from stepwatch.schema.errors import ConfigError, Refused
 from tests.alertmanager.conftest import Render
 from tests.real import Tool, alertmanager
