@@ -37,9 +37,9 @@ def test_a_slow_call_is_left_out_and_the_rest_goes_on(driver: Driver, start: Sta
     exporter.until(all_ok)
     driver.tell("gpus=8", "slow=GetPowerUsage:1500")
     exporter.until(all_down("timeout"))
-    found = exporter.until(all_ok)
+    # On a busy machine the first timeout may be of a call before.
+    found = exporter.until(lambda found: all_ok(found) and not shown(found, "gpu_power_watts"))
 
-    assert shown(found, "gpu_power_watts") == set()
     assert shown(found) == set(range(8))
     listed = {
         dict(labels)["reason"] for labels in found.all("gpu_exporter_unsupported", call="GetPowerUsage")

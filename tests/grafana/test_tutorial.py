@@ -85,7 +85,7 @@ def _scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         pages = [{"url": f"http://{polled.address}/metrics", "run": RUN}]
         job = {"job": "by-hand", "targets": [scraped.address], "interval": "1s"}
         runs = {"path": str(folder / "runs"), "pages": pages}
-        with Stack(folder, request.param, runs=runs, scrape=[job]) as stack:
+        with Stack(folder, request.param, runs=runs, scrape=[job], intervals={"scrape": "1s"}) as stack:
             scene = Scene(stack, scraped.address)
             stack.wait_until(lambda: stack.query("rate(verl_sample_generation_seconds_count[10s])"))
             several = f'count_over_time(rl_sample_generation_seconds{{run="{RUN}"}}[1m]) > 2'

@@ -41,6 +41,8 @@ class RayCluster(Server):
             *("--num-cpus=2", "--object-store-memory=100000000", f"--temp-dir={self.temp}"),
             *("--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}"),
             *(f"--dashboard-agent-listen-port={free_port()}", f"--ray-client-server-port={free_port()}"),
+            # Ports that are free, in place of 10002 to 19999, among which the other ones may be.
+            *("--min-worker-port=0", "--max-worker-port=0"),
         ]
 
 

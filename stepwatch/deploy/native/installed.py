@@ -98,10 +98,12 @@ def require_bare(config: Config, alertmanager: Program) -> None:
             )
 
 
+_NODE_EXPORTER = ("node_exporter", "prometheus-node-exporter")
+
+
 def node_exporter() -> Path | None:
     """node_exporter from PATH, ``None`` if there is none; it is never downloaded."""
-    names = ("node_exporter", "prometheus-node-exporter")
-    return next((Path(path) for path in map(shutil.which, names) if path), None)
+    return next((Path(path) for path in map(shutil.which, _NODE_EXPORTER) if path), None)
 
 
 def serves_already(config: Config, place: State) -> bool:
@@ -111,6 +113,8 @@ def serves_already(config: Config, place: State) -> bool:
     owner = processes.port_owner(config.ports.node)
     if owner and processes.belongs(owner.pid, place.mark):
         return False
-    # It waits five seconds itself for a file system that hangs.
+    # It waits five seconds itself for a file system that hangs, and may be slower on a busy machine.
     page = http_client.read(f"http://{config.address('node')}/metrics", timeout=20)
-    return "\nnode_exporter_build_info{" in (page or "")
+    if page is None:
+        return owner is not None and Path(owner.command.partition(" ")[0]).name in _NODE_EXPORTER
+    return "\nnode_exporter_build_info{" in page
