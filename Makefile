@@ -108,8 +108,9 @@ test: development ## Run all tests; the first run downloads the programs that th
 	@$(PY) -m tests.real
 	@$(PY) -m pytest --numprocesses=$(JOBS) $(BY_FILE) --durations=20 --durations-min=5 $(ARGS)
 
+# Without the plugin that collects all garbage at the end of each process, for seconds.
 test-fast: development ## Run the quick tests that start no program: about a minute
-	@$(PY) -m pytest --fast --numprocesses=3 --dist=worksteal $(ARGS)
+	@$(PY) -m pytest --fast --numprocesses=3 --dist=worksteal -p no:unraisableexception $(ARGS)
 
 test-world: development ## Run what `make test` leaves out: real trainers (5 GB), many faults, all examples
 	@$(PY) -m tests.real world

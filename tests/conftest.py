@@ -22,7 +22,7 @@ DOWNLOAD = "tests.download"
 REFUSED_EVENTS = {*STARTS, DOWNLOAD}
 SLOW = {"e2e", "slow"}
 REFUSED = "starts a program"
-CASES, CASES_SECONDS = 8, 0.1
+CASES, CASES_SECONDS = 5, 0.1
 """Number and seconds of a processor after which the further cases of a test are left out."""
 SLOW_SECONDS = 5.0
 """Of a processor, which even on a busy machine no test takes that is not marked as slow."""

@@ -73,6 +73,7 @@ def modules() -> dict[str, Path]:
     return {".".join(file.relative_to(CHECKOUT).with_suffix("").parts): file for file in files}
 
 
+@cache
 def folders() -> dict[str, set[str]]:
     """Each folder with the folders that its modules import from."""
     known = modules()

@@ -176,6 +176,7 @@ AT_ONCE = 15
 
 
 @pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.slow
 def test_any_single_value_gone_wrong_is_refused_by_line_and_key(tmp_path, capsys, spans, wrong):
     path, out = tmp_path / "config.yaml", tmp_path / "out"
     keys = [key for key in LEAVES if "[]" not in key and not is_right(key, wrong)]

@@ -67,6 +67,7 @@ def test_our_own_is_not_taken_for_someone_else_s(config: Config, tmp_path: Path)
         assert not serves_already(config, State(tmp_path))
 
 
+@pytest.mark.slow
 def test_one_that_waits_for_a_file_system_that_hangs_is_still_recognised(tmp_path: Path) -> None:
     with Answering(body=OF_NODE_EXPORTER, delay=6) as waiting:
         config = Config.model_validate({"ports": {"node": waiting.port}})

@@ -200,6 +200,7 @@ def test_a_signal_saves_the_state_and_ends_it_quickly(
     assert {file: file.read_bytes() for file in states.iterdir()} != before
 
 
+@pytest.mark.slow
 def test_a_signal_ends_it_quickly_in_the_middle_of_a_large_log(
     folder: Path, start: Callable[..., Exporter]
 ) -> None:

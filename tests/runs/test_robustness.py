@@ -40,6 +40,7 @@ def seconds_to_end(exporter: Exporter) -> float:
 
 
 @pytest.mark.parametrize("moment", [0.0, 0.6])
+@pytest.mark.slow
 def test_a_signal_in_the_middle_of_a_cold_start_ends_it_within_a_second(
     folder: Path, start: Start, moment: float
 ) -> None:

@@ -216,6 +216,7 @@ def test_a_run_that_no_one_reports_is_forgotten_after_its_time(cluster: Cluster,
     assert cluster.steps() == {"maths/sft": 1}
 
 
+@pytest.mark.slow
 def test_names_that_change_forever_fill_no_memory(
     cluster: Cluster, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

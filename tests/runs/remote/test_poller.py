@@ -56,6 +56,7 @@ def test_what_is_new_is_handed_over_at_each_interval_also_if_it_is_nothing() -> 
     assert (poller.problem, poller.errors) == (None, 0)
 
 
+@pytest.mark.slow
 def test_a_target_that_fails_is_asked_ever_more_rarely_until_it_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -55,6 +55,7 @@ def client_of(port: int) -> socket.socket:
 
 @pytest.mark.parametrize("clients", [100, 2 * MOST_CLIENTS])
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.slow
 def test_stuck_clients_leave_the_pages_to_others(folder: Path, way: str, clients: int) -> None:
     (folder / "a.jsonl").write_text("".join(verl_json(step, measured(step)) for step in range(3)))
     with serving(folder) as port, ExitStack() as stuck:
