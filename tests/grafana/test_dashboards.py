@@ -32,7 +32,7 @@ UIDS = tuple(
     )
 )
 GRID_COLUMNS = 24
-# A screen of 1080 lines shows 24 rows of the grid below the lines of Grafana's menu, and of the links and variables.
+# A screen of 1080 lines shows 24 rows of the grid below Grafana's menu, and the links and variables.
 FULL_HD_ROWS = 24
 
 RUN_METRICS = {family.name for family in RUN_FAMILIES} | {f"rl_{signal.name}" for signal in SIGNALS}
