@@ -33,7 +33,6 @@ from stepwatch.render.dashboard import BASELINE, Json
 from stepwatch.render.layout import CONFIG, RESOURCES, own_dashboards
 from stepwatch.render.templates import SERVICES, block, render, render_own, template
 from stepwatch.rules import alerting, fitting, lines, messages, routing, subjects
-from stepwatch.rules import alerting as rule_files
 from stepwatch.schema.errors import Refused
 from stepwatch.system.environment import CHECKOUT
 
@@ -157,7 +156,7 @@ def _rendered(
     """Return every file of the services: of templates, the table of alerts, and the user's own dashboards."""
     files = render(templates, context, services)
     if "prometheus" in services:
-        files |= rule_files.files(context["config"], context["deployment"], context["runbook"])
+        files |= alerting.files(context["config"], context["deployment"], context["runbook"])
     if "exporter" in services:
         files |= exporters.documents(context["config"], context["deployment"])
     if context["config"].is_agent:
@@ -227,7 +226,7 @@ def remark(config: Config, deployment: Deployment) -> str | None:
     ]
     elsewhere = (
         "No rules are evaluated here (`rules: none`). Until a central ruler evaluates "
-        f"{rule_files.FOLDER}, no alert fires, and dashboards lack the results of recording rules."
+        f"{alerting.FOLDER}, no alert fires, and dashboards lack the results of recording rules."
     )
     warnings = [*lost, *_local_links(config, deployment), *[elsewhere] * (config.rules == "none")]
     return "\n".join(warnings) or None

@@ -304,8 +304,10 @@ def files(config: Config, deployment: Deployment, book: Mapping[str, Entry]) -> 
         (name, intervals.get(name, usual), rules(config, deployment, alerts) + onset_rules() * (name == "rl"))
         for name, alerts in GROUPS.items()
     ]
+    translate = catalogue(config.language)
+    texts = [*text_rules(said, book, translate), *fitting.recorded(PATTERNS, book, translate)]
     groups += [
-        ("texts", _SLOW, _texts(said, book, catalogue(config.language))),
+        ("texts", _SLOW, [*code_rules(said), *texts]),
         ("run_gpus", usual, [recording_rule(), clock_rule(), power_rule()]),
         ("shown", intervals["rl"], [*checkpoint_rules(), state_rule()]),
         # Six series a GPU, and none without one: the public dashboard for DCGM's exporter works.
@@ -321,11 +323,6 @@ def files(config: Config, deployment: Deployment, book: Mapping[str, Entry]) -> 
         )
         for name, interval, found in groups
     }
-
-
-def _texts(table: tuple[Alert, ...], book: Mapping[str, Entry], translate: Catalogue) -> list[dict[str, Any]]:
-    about = fitting.recorded(PATTERNS, book, translate)
-    return [*code_rules(table), *text_rules(table, book, translate), *about]
 
 
 class _Code(str):

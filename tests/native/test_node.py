@@ -19,7 +19,7 @@ import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 class Pages(BaseHTTPRequestHandler):
     def do_GET(self):
-        self.send_response(200)
+        self.send_response(int(sys.argv[3]) if self.path == "/metrics" else 200)
         self.end_headers()
         self.wfile.write(sys.argv[2].encode())
 HTTPServer(("127.0.0.1", int(sys.argv[1])), Pages).serve_forever()
@@ -32,9 +32,11 @@ def _config() -> Config:
     return Config.model_validate({"ports": {"node": free_port()}})
 
 
-def serving(config: Config, page: str, mark: str = "") -> Iterator[Server]:
+def serving(
+    config: Config, page: str, mark: str = "", *, program: str = sys.executable, status: int = 200
+) -> Iterator[Server]:
     port = config.ports.node
-    command = [sys.executable, "-c", PAGES, str(port), page]
+    command = [program, "-c", PAGES, str(port), page, str(status)]
     env = {**os.environ, processes.MARK: mark}
     with Server(command, f"http://127.0.0.1:{port}", env=env) as server:
         yield server
@@ -60,6 +62,16 @@ def test_one_that_runs_as_a_service_is_used(config: Config, tmp_path: Path) -> N
 def test_another_program_on_its_port_is_not_taken_for_it(config: Config, tmp_path: Path) -> None:
     for _ in serving(config, "# about node_exporter_build_info{}\n"):
         assert not serves_already(config, State(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["node_exporter", "other"])
+def test_one_that_is_too_busy_to_answer_is_recognised_by_its_name(
+    config: Config, tmp_path: Path, name: str
+) -> None:
+    """It refuses more than 40 requests at a time."""
+    (tmp_path / name).symlink_to(sys.executable)
+    for _ in serving(config, "Limit of requests reached", program=str(tmp_path / name), status=503):
+        assert serves_already(config, State(tmp_path)) == (name == "node_exporter")
 
 
 def test_our_own_is_not_taken_for_someone_else_s(config: Config, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def _site(tmp_path, monkeypatch):
         monkeypatch.setenv(f"STEPWATCH_{tool.upper()}", "/bin/true")
     for module in (command, generator):
         monkeypatch.setattr(module, "CHECKOUT", tmp_path / "site")
-    monkeypatch.setattr(generator.rule_files, "files", lambda *_: {})
+    monkeypatch.setattr(generator.alerting, "files", lambda *_: {})
     return tmp_path / "site"
 
 

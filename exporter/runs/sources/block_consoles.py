@@ -11,7 +11,7 @@ from exporter.runs.sources.base import Source
 from exporter.runs.sources.console import Dicts, Values, ending, pieces
 
 MOST_KEYS = 5000
-"""No trainer has more in a step: what comes then is no table, or list, of its results."""
+"""No trainer has more in a step: what is longer is not a table or list of its results."""
 
 
 class BlockConsole(Source):
