@@ -7,7 +7,7 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
-DATA = ("config.yaml", "*/templates/**/*.j2", "*/start.sh", "presets/*.yaml", "docs/*.md")
+DATA = ("config.yaml", "compose.yaml", "*/templates/**/*.j2", "*/start.sh", "presets/*.yaml", "docs/*.md")
 
 
 class Build(build_py):

@@ -22,6 +22,15 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installation, "INSTALLED", True)
 
 
+def test_documents_install_only_what_a_checkout_holds() -> None:
+    texts = [*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md")]
+    commands = r"\bpipx? install (?:-\S+ )*['\"]?(?![-`])(\S+?)(?=['\"\s`,]|$)"
+    installed = {name for text in texts for name in re.findall(commands, text.read_text(), re.MULTILINE)}
+    assert installed
+    assert not {name for name in installed if name.startswith("stepwatch")}
+    assert "." in installed
+
+
 def test_a_checkout_keeps_its_texts() -> None:
     assert adapt("`make up RUNS=folder`, docs/metrics.md") == "`make up RUNS=folder`, docs/metrics.md"
 

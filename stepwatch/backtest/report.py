@@ -27,11 +27,11 @@ from stepwatch.config import Config
 from stepwatch.config.deployment import OnThisMachine
 from stepwatch.render.dashboard import Json
 from stepwatch.render.generator import training
-from stepwatch.render.layout import RESOURCES
 from stepwatch.render.panels import Panel, panels
 from stepwatch.rules.lines import lines, subjects
 from stepwatch.rules.messages import runbook_url
 from stepwatch.schema.errors import Refused
+from stepwatch.system.environment import RESOURCES
 from stepwatch.system.terminal import table
 
 PAGE, DOCUMENT = "index.html", "backtest.json"

@@ -10,8 +10,8 @@ from stepwatch.config import load
 from stepwatch.config.deployment import OnThisMachine
 from stepwatch.deploy.native.state import State
 from stepwatch.render import exporters, generator
-from stepwatch.render.layout import RESOURCES
 from stepwatch.schema.errors import Refused
+from stepwatch.system.environment import RESOURCES
 from stepwatch.system.terminal import Say
 
 FOLDER = "evidence"

@@ -15,12 +15,12 @@ from stepwatch.alerts.model.alert import Alert as Entry
 from stepwatch.config import Config, load
 from stepwatch.config.models import DEMO
 from stepwatch.config.reference import scalar
-from stepwatch.render.layout import RESOURCES
 from stepwatch.schema.errors import KeyPath, spell
 from stepwatch.schema.scalars import Duration, Size, fits
 from stepwatch.schema.section import Block
 from stepwatch.services import health_report
 from stepwatch.system import http_client
+from stepwatch.system.environment import RESOURCES
 from stepwatch.system.terminal import Say, table
 
 HEADINGS = ("alert", "severity", "limit", "value", "unit", "from")

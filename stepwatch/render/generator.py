@@ -30,11 +30,11 @@ from stepwatch.config.deployment import (
 from stepwatch.languages import catalogue
 from stepwatch.render import check, diagnosis, exporters, output, panels, receivers
 from stepwatch.render.dashboard import BASELINE, Json
-from stepwatch.render.layout import CONFIG, RESOURCES, own_dashboards
+from stepwatch.render.layout import CONFIG, own_dashboards
 from stepwatch.render.templates import SERVICES, block, render, render_own, template
 from stepwatch.rules import alerting, fitting, lines, messages, routing, subjects
 from stepwatch.schema.errors import Refused
-from stepwatch.system.environment import CHECKOUT
+from stepwatch.system.environment import CHECKOUT, RESOURCES
 
 Place = Callable[[Config], Deployment]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from exporter.installation import DATA, INSTALLED, adapt
+from exporter.installation import INSTALLED, adapt
 from stepwatch.config.cluster import CREDENTIALS
 from stepwatch.render import output
 from stepwatch.schema.errors import quoted
-from stepwatch.system.environment import CHECKOUT
+from stepwatch.system.environment import CHECKOUT, RESOURCES
 from stepwatch.system.terminal import Say
 
 
@@ -18,9 +18,6 @@ def _of_user(variable: str, usual: str) -> Path:
     named = Path(os.environ.get(variable, ""))
     return (named if named.is_absolute() else Path.home() / usual) / "stepwatch"
 
-
-RESOURCES = Path(DATA) if INSTALLED else CHECKOUT
-"""Templates, start scripts, documentation and the default config.yaml; only read."""
 
 CONFIG = (_of_user("XDG_CONFIG_HOME", ".config") if INSTALLED else CHECKOUT) / "config.yaml"
 """The configuration file of commands that name none."""

@@ -19,7 +19,11 @@ import sys
 import venv
 from pathlib import Path
 
+from exporter.installation import DATA, INSTALLED
+
 CHECKOUT = Path(__file__).resolve().parents[2]
+RESOURCES = Path(DATA) if INSTALLED else CHECKOUT
+"""Templates, start scripts, documentation, compose.yaml and the default config.yaml; only read."""
 VENV = CHECKOUT / ".venv"
 PYTHON = VENV / "bin" / "python"
 RUNTIME = "requirements.lock"

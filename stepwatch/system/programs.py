@@ -19,6 +19,7 @@ from pathlib import Path
 
 from stepwatch.schema.errors import Refused
 from stepwatch.system import releases
+from stepwatch.system.environment import RESOURCES
 from stepwatch.system.releases import Release, keep, tools_folder
 from stepwatch.system.terminal import Say
 
@@ -80,8 +81,15 @@ class Wanted:
         return f"{self.title} {written(self.tool.least)} or later"
 
 
-_PROMETHEUS = Tool("prometheus", (2, 42, 0), Release("prometheus", "3.13.2"), "prometheus")
-_ALERTMANAGER = Tool("alertmanager", (0, 25, 0), Release("alertmanager", "0.31.1"), "prometheus-alertmanager")
+def _tool(name: str, least: Version, package: str) -> Tool:
+    """Return a tool with the release that compose.yaml pins: versions are written there and nowhere else."""
+    compose = (RESOURCES / "compose.yaml").read_text(encoding="utf-8")
+    (pinned,) = re.findall(rf"prom/{name}:v([\d.]+)", compose)
+    return Tool(name, least, Release(name, pinned), package)
+
+
+_PROMETHEUS = _tool("prometheus", (2, 42, 0), "prometheus")
+_ALERTMANAGER = _tool("alertmanager", (0, 25, 0), "prometheus-alertmanager")
 
 WANTED = {
     "prometheus": Wanted("Prometheus", _PROMETHEUS, "STEPWATCH_PROMETHEUS", ("prometheus",)),

@@ -14,9 +14,9 @@ from stepwatch.config import load
 from stepwatch.config.receivers import Receiver
 from stepwatch.languages import catalogue
 from stepwatch.render.generator import rendered
-from stepwatch.render.layout import RESOURCES
 from stepwatch.schema.errors import Refused
 from stepwatch.system import http_client
+from stepwatch.system.environment import RESOURCES
 from stepwatch.system.terminal import Say
 from stepwatch.testalert import verdict
 from stepwatch.testalert.alertmanager import Alertmanager, LogResult, Probe, Sent, log_result

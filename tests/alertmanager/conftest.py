@@ -10,7 +10,7 @@ import pytest
 from stepwatch.config import load
 from stepwatch.config.deployment import Deployment, OnThisMachine
 from stepwatch.render.generator import generate, render_all
-from stepwatch.render.layout import RESOURCES
+from stepwatch.system.environment import RESOURCES
 from tests.alertmanager.route import QUICK, Route
 from tests.real import AlertmanagerServer, Tool, WebhookSink, alertmanager
 

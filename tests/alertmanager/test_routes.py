@@ -194,7 +194,7 @@ def test_a_url_file_that_alertmanager_is_too_old_for_is_refused_by_line_with_the
         f":4: receivers[0].webhook.url_file: needs {title} 0.26 or later ({path} is 0.25.0). "
         "Expected: url and credentials_file for this version, or a later one. "
         f"Fix: install {title} 0.26 or later; or take {path} off PATH and unset {variables[0]}: "
-        f"{'containers bring' if place is containers else '`make up` downloads'} Alertmanager 0.31.1."
+        f"{'containers bring' if place is containers else '`make up` downloads'} Alertmanager {new.version}."
     )
 
 

@@ -12,9 +12,9 @@ import yaml
 from stepwatch.config import load
 from stepwatch.config.deployment import InContainers
 from stepwatch.render.generator import render_all
-from stepwatch.render.layout import RESOURCES
 from stepwatch.render.receivers import require_known
 from stepwatch.schema.errors import ConfigError
+from stepwatch.system.environment import RESOURCES
 
 
 @pytest.fixture(name="folder")

@@ -1,4 +1,4 @@
-"""Stepwatch as `pipx install stepwatch` gives it: no checkout, an empty home, an environment to read only."""
+"""Stepwatch as `pipx install .` gives it: no checkout, an empty home, an environment to read only."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from stepwatch.config.deployment import InContainers, OnThisMachine
 from stepwatch.deploy.native.stack import Stack
 from stepwatch.deploy.native.state import State
 from stepwatch.render.generator import render_all
-from stepwatch.render.layout import RESOURCES
 from stepwatch.schema.errors import Refused
+from stepwatch.system.environment import RESOURCES
 from stepwatch.system.programs import Program
 
 SETTINGS = PurePosixPath("exporter/generated/notifier.json")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MODULES = Path(__file__).resolve().parent.parent / "tools"
-LEAST_GO = (1, 25)
+LEAST_GO = (1, 26)
 
 
 class BuildError(Exception):
@@ -32,7 +32,7 @@ class Module:
 
 
 _COMMON = "github.com/prometheus/common/version.Version"
-# A module at version 2 or later must say so in its path. Prometheus does not: its 3.13.2 is v0.313.2.
+# A module at version 2 or later must say so in its path. Prometheus does not: its 3.13.5 is v0.313.5.
 _KNOWN = {
     "prometheus": Module("github.com/prometheus/prometheus", 100, _COMMON),
     "alertmanager": Module("github.com/prometheus/alertmanager", 100, _COMMON),
@@ -77,7 +77,7 @@ def _require_go() -> None:
     number = re.match(r"go(\d+)\.(\d+)", answer or "")
     if not number or (int(number[1]), int(number[2])) < LEAST_GO:
         found = answer.strip() if answer else "none"
-        raise BuildError(f"Go 1.25 or later is needed to build it, found: {found}")
+        raise BuildError(f"Go 1.26 or later is needed to build it, found: {found}")
 
 
 def _go_build(name: str, folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from types import TracebackType
 
 from typing_extensions import Self
 
+from stepwatch.system.environment import CHECKOUT
 from stepwatch.system.files import last_lines
 from tests.real import images
 from tests.real.build import BuildError, version
@@ -136,11 +138,16 @@ def standins() -> dict[str, StandIn]:
             f"prom/prometheus:v{version('prometheus')}": images.prometheus(),
             f"prom/alertmanager:v{version('alertmanager')}": images.alertmanager(),
             NODE_EXPORTER: images.node_exporter(),
-            "grafana/grafana:13.1.1": images.grafana(),
+            _grafana(): images.grafana(),
             PYTHON: images.python(),
         }
     except (ImageError, BuildError) as problem:
         unavailable(f"stand-in images: {problem}")
+
+
+def _grafana() -> str:
+    (image,) = re.findall(r"grafana/grafana:[\d.]+", (CHECKOUT / "compose.yaml").read_text())
+    return image
 
 
 def prepare() -> None:

@@ -12,7 +12,12 @@ from stepwatch.system.environment import CHECKOUT
 from stepwatch.system.programs import ProgramError
 from tests.mirror import Mirror, standin, stem, tarball
 from tests.real import Tool, alertmanager
+from tests.real.build import version
 from tests.real.tools import unavailable
+
+# Both as the tests' own modules pin them: here they are compared with those of compose.yaml.
+NEWEST, ALERTMANAGER = version("prometheus"), version("alertmanager")
+NUMBERS = tuple(map(int, NEWEST.split(".")))
 
 
 def program(folder: Path, name: str, says: str) -> Path:
@@ -191,19 +196,19 @@ def publish(mirror: Mirror, server: str, tool: str, version: str) -> str:
 
 
 def test_the_official_release_is_downloaded_once_with_its_tool(machine: Path, mirror: Mirror) -> None:
-    top = publish(mirror, "prometheus", "promtool", "3.13.2")
+    top = publish(mirror, "prometheus", "promtool", NEWEST)
     folder = releases.tools_folder() / top
 
     first, said = obtained("prometheus")
     asked = len(mirror.asked)
     again, words = obtained("prometheus")
 
-    assert first == again == programs.Program(folder / "prometheus", (3, 13, 2))
+    assert first == again == programs.Program(folder / "prometheus", NUMBERS)
     assert said[0] == (
-        "Prometheus 2.42.0 or later is not here (found: none on PATH): getting the official 3.13.2."
+        f"Prometheus 2.42.0 or later is not here (found: none on PATH): getting the official {NEWEST}."
     )
-    assert words == [f"Prometheus 3.13.2: {folder}/prometheus, the official release (on PATH: none)"]
-    assert programs.find("promtool") == programs.Program(folder / "promtool", (3, 13, 2))
+    assert words == [f"Prometheus {NEWEST}: {folder}/prometheus, the official release (on PATH: none)"]
+    assert programs.find("promtool") == programs.Program(folder / "promtool", NUMBERS)
     assert len(mirror.asked) == asked
 
 
@@ -219,13 +224,13 @@ def test_a_program_on_path_goes_before_the_release_and_says_so(machine: Path, mi
 
 def test_one_on_path_that_is_too_old_is_named_beside_the_release(machine: Path, mirror: Mirror) -> None:
     old = program(machine / "bin", "alertmanager", "alertmanager, version 0.24.0 (x)")
-    publish(mirror, "alertmanager", "amtool", "0.31.1")
+    publish(mirror, "alertmanager", "amtool", ALERTMANAGER)
 
     assert obtained("alertmanager")[1][-1].endswith(f"the official release (on PATH: {old} 0.24.0)")
 
 
 def test_a_tool_of_another_version_than_its_server_is_not_taken(machine: Path, mirror: Mirror) -> None:
-    publish(mirror, "prometheus", "promtool", "3.13.2")
+    publish(mirror, "prometheus", "promtool", NEWEST)
     obtained("prometheus")
     program(machine / "bin", "prometheus", "prometheus, version 2.45.0 (x)")
 
@@ -238,7 +243,7 @@ def test_a_tool_of_another_version_than_its_server_is_not_taken(machine: Path, m
 def test_a_tool_on_path_belongs_to_a_server_on_path(
     machine: Path, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish(mirror, "prometheus", "promtool", "3.13.2")
+    publish(mirror, "prometheus", "promtool", NEWEST)
     obtained("prometheus")
     program(machine / "bin", "prometheus", "prometheus, version 2.45.0 (x)")
     tool = program(machine / "elsewhere", "promtool", "promtool, version 2.45.0 (x)")
@@ -259,8 +264,8 @@ def test_a_tool_beside_a_named_server_is_found(machine: Path, monkeypatch: pytes
 def test_a_release_that_is_not_what_was_published_is_not_used_and_not_kept(
     machine: Path, mirror: Mirror
 ) -> None:
-    archive = tarball(stem("prometheus", "3.13.2"), {"prometheus": standin("prometheus", "3.13.2")})
-    mirror.publish("prometheus", "3.13.2", archive, sha256="b" * 64)
+    archive = tarball(stem("prometheus", NEWEST), {"prometheus": standin("prometheus", NEWEST)})
+    mirror.publish("prometheus", NEWEST, archive, sha256="b" * 64)
     said: list[str] = []
 
     with pytest.raises(ProgramError, match=r"no apt-get to install it"):
@@ -308,12 +313,12 @@ def test_processes_and_containers_take_the_same_release(name: str) -> None:
 @pytest.mark.e2e
 def test_the_real_programs_work_from_a_release(real: Tool, machine: Path, mirror: Mirror) -> None:
     files = {"alertmanager": real.server.read_bytes(), "amtool": real.tool.read_bytes()}
-    mirror.publish("alertmanager", "0.31.1", tarball(stem("alertmanager", "0.31.1"), files))
+    mirror.publish("alertmanager", ALERTMANAGER, tarball(stem("alertmanager", ALERTMANAGER), files))
 
     assert obtained("alertmanager")[0].version == (0, 31, 1)
     found = programs.find("amtool")
     assert found is not None
-    assert found.path.parent.name == stem("alertmanager", "0.31.1")
+    assert found.path.parent.name == stem("alertmanager", ALERTMANAGER)
 
 
 @pytest.fixture(name="broken_apt")

@@ -17,10 +17,9 @@ from stepwatch.deploy.native import state
 from stepwatch.deploy.native.installed import Grafana, grafana_environment, grafana_password
 from stepwatch.deploy.native.state import DamagedStateError, State
 from stepwatch.render import exporters, layout
-from stepwatch.render.layout import RESOURCES
 from stepwatch.services import settings
 from stepwatch.services.settings import Settings
-from stepwatch.system.environment import CHECKOUT
+from stepwatch.system.environment import CHECKOUT, RESOURCES
 from stepwatch.system.http_client import Page
 from stepwatch.system.programs import Program
 
