@@ -255,7 +255,7 @@ class Apprise(Robot):
 
     most_bytes = 3000  # of a text: most services take that much, Apprise cuts what one does not take
     FACT_BYTES = 700
-    NOT_INSTALLED = "the package apprise is not installed. Fix: pip install 'stepwatch[apprise]'"
+    NOT_INSTALLED = "the package apprise is not installed. Fix: pip install apprise"
     STATUS = re.compile(r"\berror[= ](\d{3})\b")
     LOGGING = Lock()
     """Held while Apprise sends: all of its channels log to one logger."""
