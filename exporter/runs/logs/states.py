@@ -59,7 +59,9 @@ class RunStates:
             unanswered = log.unread_since is not None or log.mount in late
             state = before.get(run.serial) if unanswered else None
             if state is None:
-                quiet = now - run.moved if key and run.moved is not None else log.quiet(now)
+                # what is printed after the last step, such as how a checkpoint is saved, is no step
+                of_steps = run.moved if key or run.made_all_steps else None
+                quiet = log.quiet(now) if of_steps is None else now - of_steps
                 gone = None if writer.gone_since is None else now - writer.gone_since
                 present = None if writer.only_named else log.writer
                 launched = log.launch.state if log.launch else None
