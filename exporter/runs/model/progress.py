@@ -1,5 +1,4 @@
-"""Progress of a run: the last logged step of each part of its trainer, the steps that count, those planned,
-and its marks.
+"""Progress of a run: the steps of each part of its trainer, those that count, those planned, and its marks.
 
 Trainers log a step in several records, log steps again after a resume, and repeat unchanged
 numbers. This module decides which of a record's signals are new measurements.

@@ -21,7 +21,7 @@ GONE_SECONDS = 10.0
 """A writer must be away that long: a restart by a wrapper script takes a few seconds."""
 
 TRACEBACK_SECONDS = 60.0
-"""Silence after a traceback or the last planned step that makes it the end, where the writer cannot be seen."""
+"""Silence after a traceback or the last planned step that makes it the end, where no writer can be seen."""
 
 
 @dataclass(slots=True, frozen=True)

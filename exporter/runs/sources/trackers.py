@@ -111,7 +111,7 @@ class WandbFile(Source):
     def _printed(self, text: bytes) -> Iterator[Event]:
         for found in _BAR.finditer(text):
             position, total = int(found[1]), int(found[2])
-            bar = self._bars[total] = self._bars.pop(total, None) or _Bar()  # the one drawn last stands last
+            bar = self._bars[total] = self._bars.pop(total, _Bar())  # the one drawn last stands last
             bar.position, bar.drawn = position, True
             if len(self._bars) > MOST_BARS:
                 del self._bars[next(iter(self._bars))]
