@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -162,6 +164,35 @@ def test_a_trainer_that_saves_after_its_last_step_is_running_until_it_ends(
     page.look(6.0)
 
     assert page.look(12.0).state("a") == "finished"
+
+
+def test_a_run_that_had_made_its_last_step_is_no_hang_after_a_restart_while_its_trainer_saves(
+    folder: Path, watched: Watching, holding: Holding
+) -> None:
+    log = folder / "a.log"
+    append(log, "Total training steps: 12\n", *(console(step, measured(step)) for step in range(1, 13)))
+    page = watched(proc=Path("/proc"))
+    page.look()
+    holding(log)
+    for _ in range(10):
+        append(log, "saving shard\n")
+        os.utime(log, (page.clock.wall + 60.0,) * 2)
+        found = page.look(60.0)
+    assert found.state("a") == "running"
+
+    assert page.look(61.0).state("a") == "finished"
+
+
+def test_a_run_whose_last_planned_step_was_long_ago_has_finished_though_its_file_was_written_now(
+    folder: Path, watched: Watching
+) -> None:
+    begin = time.time() - 7200
+    log = folder / "a.jsonl"
+    append(log, *(flat(step, total_steps=12, ts=int(begin) + step) for step in range(1, 13)))
+    page = watched()
+    page.look(1.0)
+
+    assert page.look(1.0).state("a") == "finished"
 
 
 def test_a_trainer_that_saves_for_long_has_finished_before_it_could_count_as_hanging(
