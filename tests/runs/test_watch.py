@@ -356,13 +356,14 @@ def test_a_run_is_finished_when_its_log_says_so(folder: Path, watched: Watching)
     assert page.look(HOUR).state("a") == "finished"
 
 
-def test_a_run_is_finished_when_it_reached_its_total(folder: Path, watched: Watching) -> None:
+def test_a_run_is_finished_when_it_reached_its_total_and_fell_silent(folder: Path, watched: Watching) -> None:
     page, log = watched(), folder / "a.log"
     append(log, "Total training steps: 5\n", *console_steps(1, 4))
     assert page.look().state("a") == "running"
     append(log, *console_steps(5, 5))
 
-    assert page.look(1.0).state("a") == "finished"
+    assert page.look(1.0).state("a") == "running"
+    assert page.look(70.0).state("a") == "finished"
 
 
 def test_a_run_that_goes_on_after_its_end_is_running(folder: Path, watched: Watching) -> None:

@@ -59,7 +59,7 @@ class RunStates:
             unanswered = log.unread_since is not None or log.mount in late
             state = before.get(run.serial) if unanswered else None
             if state is None:
-                quiet = now - run.moved if key and run.moved is not None else log.quiet(now)
+                quiet = _quiet(log, key, run, now)
                 gone = None if writer.gone_since is None else now - writer.gone_since
                 present = None if writer.only_named else log.writer
                 launched = log.launch.state if log.launch else None
@@ -129,6 +129,18 @@ class RunStates:
             for run in log.runs:
                 run.watched = True
         return writer
+
+
+def _quiet(log: Log, key: str, run: Run, now: float) -> float:
+    """Seconds since the log grew, or the run's own last step: of one of several runs, and of one at its end.
+
+    What is printed after the last planned step, such as how a checkpoint is saved, is no step.
+    """
+    done = run.made_all_steps
+    if (key or done) and run.moved is not None:
+        return now - run.moved
+    before = log.written - run.times.last if done and run.times.last is not None else 0.0
+    return log.quiet(now) + max(0.0, before)
 
 
 GROWING_SECONDS = 600.0

@@ -1,4 +1,4 @@
-"""Progress of a run: the last logged step of each part of its trainer, the steps that count, and its marks.
+"""Progress of a run: the steps of each part of its trainer, those that count, those planned, and its marks.
 
 Trainers log a step in several records, log steps again after a resume, and repeat unchanged
 numbers. This module decides which of a record's signals are new measurements.
@@ -186,6 +186,55 @@ def _unchanged(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
 def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers of a record as they were written: NaN equals NaN there."""
     return {key: value for key, value in values.items() if key not in STEP_KEYS and number(value) is not None}
+
+
+MOST_MOVES = 2
+"""How often a total may change within an attempt: a bar or two may be taken for the training's before that is
+drawn. What changes more often counts something that grows."""
+
+_RESTORED = "restored"
+
+
+@dataclass(slots=True)
+class _Said:
+    """A total as the log says it under one key: at which step last, and how often it moved with the step."""
+
+    steps: int
+    at: int = -1
+    moves: int = 0
+
+
+class PlannedSteps:
+    """How many steps the trainer will make, as far as its log can be believed.
+
+    A number that the steps exceed is none, nor is one that moves with them. Of several the lowest counts.
+    """
+
+    def __init__(self) -> None:
+        self._said: dict[str, _Said] = {}
+
+    def say(self, steps: int, key: str, step: int) -> None:
+        """Take a total that the log says under a key, when the run is at a step."""
+        self._said.pop(_RESTORED, None)
+        said = self._said.setdefault(key, _Said(steps))
+        if step > said.at and said.moves <= MOST_MOVES:
+            said.moves = said.moves + 1 if steps != said.steps else 0
+        said.steps, said.at = steps, step
+
+    def begin(self) -> None:
+        """Begin another attempt, which may have another total."""
+        for said in self._said.values():
+            said.at = -1
+            said.moves = said.moves if said.moves > MOST_MOVES else 0
+
+    def total(self, step: int) -> int | None:
+        """The total that holds at a step, if there is one."""
+        believed = (said.steps for said in self._said.values() if said.moves <= MOST_MOVES)
+        return min((steps for steps in believed if steps >= step), default=None)
+
+    def restore(self, total: int | None) -> None:
+        """Start from what ``total`` returned; it holds until the log says another."""
+        self._said = {} if total is None else {_RESTORED: _Said(total)}
 
 
 MOST_MARKS = 5

@@ -12,7 +12,16 @@ from typing import Any
 
 from exporter.runs.model.fingerprint import Fingerprint
 from exporter.runs.model.history import Detail, History
-from exporter.runs.model.progress import Kind, Mark, Marks, Place, Progress, SignalSources, Stream
+from exporter.runs.model.progress import (
+    Kind,
+    Mark,
+    Marks,
+    Place,
+    PlannedSteps,
+    Progress,
+    SignalSources,
+    Stream,
+)
 from exporter.runs.signals.keys.verl import Truncation
 from exporter.runs.signals.reading import Reading
 from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, Servers, TotalSteps
@@ -171,12 +180,12 @@ class Run:
         self.reading = Reading(framework, options.keys)
         self.raw = RawKeys(options.raw, self.reading)
         self.ended: Ended | None = None
-        self.total: int | None = None
         self.response_limit: int | None = None
         self.watched = False
         self.moved: float | None = None
         self.resumes = self.restarts = 0
         self.marks = Marks()
+        self._planned = PlannedSteps()
         self.servers: tuple[Servers, ...] = ()
         self._stepped = False
         self.version = 0
@@ -204,7 +213,7 @@ class Run:
             case Record():
                 self._record(event, clock)
             case TotalSteps(steps):
-                self.total = steps
+                self._planned.say(steps, event.key, self.progress.step)
             case ResponseLimit(tokens):
                 self.response_limit = tokens
             case Servers():
@@ -238,6 +247,8 @@ class Run:
 
     def _begin(self, kind: Kind, record: Record) -> None:
         """Begin another attempt, if the record is the first of one."""
+        if kind in (Kind.FROM_SCRATCH, Kind.RESUME):
+            self._planned.begin()
         if kind is Kind.FROM_SCRATCH:
             self.restarts += 1
             self.marks.forget(self.restarts)
@@ -251,6 +262,16 @@ class Run:
             self.history.resume(record.step)
             for statistics in self.statistics.values():
                 statistics.resume()
+
+    @property
+    def total(self) -> int | None:
+        """How many steps the trainer will make, if the log says so and the run bears it out."""
+        return self._planned.total(self.progress.step)
+
+    @property
+    def made_all_steps(self) -> bool:
+        """Whether the last step is the last one planned."""
+        return self.progress.step >= 0 and self.progress.step == self.total
 
     def exclude_gap(self, seconds: float, wall: float, steady: float) -> None:
         """Do not count a time in which the log could not be read as silence of the run."""
@@ -333,8 +354,9 @@ class Run:
         """Start from what ``snapshot`` returned."""
         self.progress.restore(saved["progress"])
         self.latest = dict(saved["latest"])
-        for name in ("records", "resumes", "restarts", "lost", "total"):
+        for name in ("records", "resumes", "restarts", "lost"):
             setattr(self, name, saved[name])
+        self._planned.restore(saved["total"])
         self.owners.restore(saved["owners"])
         self.times.start, self.times.last = saved["start"], saved["last"]
         self.trace.restore(saved.get("trace", ()))  # older states hold none

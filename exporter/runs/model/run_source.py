@@ -21,7 +21,7 @@ GONE_SECONDS = 10.0
 """A writer must be away that long: a restart by a wrapper script takes a few seconds."""
 
 TRACEBACK_SECONDS = 60.0
-"""Silence after a traceback that makes it the end, where the writer cannot be seen."""
+"""Silence after a traceback or the last planned step that makes it the end, where no writer can be seen."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -57,22 +57,29 @@ class Evidence:
 
 def state(evidence: Evidence, silence: Silence) -> str:
     """The state of a run: running, finished, failed, vanished or stopped."""
-    step, total, launched = evidence.step, evidence.total, evidence.launched
-    all_steps = step is not None and total is not None and step >= total
-    done = all_steps or (evidence.ended is not None and evidence.ended.state == "finished")
-    # A trainer with all steps done may still save what it learnt, and who asked it to stop then was late.
+    launched, failed = evidence.launched, _failed(evidence)
+    gone = evidence.gone is not None and evidence.gone >= GONE_SECONDS
+    silent = evidence.quiet > silence.limit(evidence.typical)
+    all_steps = evidence.step is not None and evidence.step == evidence.total
+    # A trainer that made its last step may still save what it learnt: that is no end, and no hang either.
+    alive = evidence.held or launched == "running"
+    over = failed or gone or launched == "stopped" or silent or (not alive and _is_brief_silence(evidence))
+    done = (all_steps and over) or (evidence.ended is not None and evidence.ended.state == "finished")
+    # Who asked a trainer to stop after its last step was late.
     overruled = (launched == "running" and done) or (launched == "stopped" and all_steps)
     if launched and not overruled:
         return launched
     if done:
         return "finished"
-    if _failed(evidence):
+    if failed:
         return "failed"
-    if evidence.gone is not None and evidence.gone >= GONE_SECONDS:
+    if gone:
         return "stopped" if evidence.total is None else "vanished"
-    if not evidence.held and evidence.quiet > silence.limit(evidence.typical):
-        return "stopped"
-    return "running"
+    return "stopped" if silent and not evidence.held else "running"
+
+
+def _is_brief_silence(evidence: Evidence) -> bool:
+    return evidence.quiet > max(TRACEBACK_SECONDS, 2 * (evidence.typical or 0.0))
 
 
 def _failed(evidence: Evidence) -> bool:
@@ -83,7 +90,7 @@ def _failed(evidence: Evidence) -> bool:
         return True
     if evidence.gone is not None:
         return evidence.gone >= GONE_SECONDS
-    return not evidence.held and evidence.quiet > max(TRACEBACK_SECONDS, 2 * (evidence.typical or 0.0))
+    return not evidence.held and _is_brief_silence(evidence)
 
 
 Place = tuple[Path, str]

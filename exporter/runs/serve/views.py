@@ -157,7 +157,8 @@ def _state(group: list[Sighting]) -> str:
     """What all logs together say about the end.
 
     A wrapper knows. Where one log's writer is gone, another's, which cannot be seen, goes on only if it has
-    logged since; and the steps that were planned, if another log names them, decide whether it was done.
+    logged since; and the steps that were planned, if another log names them and no step exceeds them, decide
+    whether it was done.
     """
     if launched := [one.state for one in group if one.launch and one.launch.state]:
         return launched[0]
@@ -169,10 +170,10 @@ def _state(group: list[Sighting]) -> str:
 
     states = {one.state for one in group if not outlived(one)} or {one.state for one in group}
     state = next(state for state in ENDS if state in states)
-    total = max(one.run.total or 0 for one in group)
-    if state != "stopped" or gone == -inf or not total:
+    total, step = (max(one.run.total or 0 for one in group), max(one.run.progress.step for one in group))
+    if state != "stopped" or gone == -inf or total < max(1, step):
         return state
-    return "finished" if max(one.run.progress.step for one in group) >= total else "vanished"
+    return "finished" if step == total else "vanished"
 
 
 def _of_one_time(a: Run, b: Run) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -30,10 +30,11 @@ class Record:
 
 @dataclass(slots=True, frozen=True)
 class TotalSteps:
-    """The log says how many steps the trainer will make."""
+    """The log says how many steps the trainer will make; under which key, where several may."""
 
     steps: int
     run: str = ""
+    key: str = field(default="", compare=False)
 
 
 @dataclass(slots=True, frozen=True)

@@ -165,7 +165,7 @@ class FlatRecords:
         yield from self._digits.records(record)
         for key in values.keys() & _TOTALS:
             if planned := step(values[key]):
-                yield TotalSteps(planned)
+                yield TotalSteps(planned, key=key)
         if (number(values.get(_DONE)) or 0.0) >= 1:
             yield Ended("finished")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from struct import Struct
 from typing import Any
 
@@ -29,6 +30,9 @@ LONGEST_VALUE = 100
 
 MOST_BARS = 16
 
+TOGETHER = 3
+"""How many steps in a row a bar must move along with to be the training's; others meet the step by chance."""
+
 _HISTORY, _CONSOLE, _EXIT = key(2, SIZED), key(13, SIZED), key(18, SIZED)
 _ITEM = key(1, SIZED)
 _KEY, _KEY_PART, _JSON = key(1, SIZED), key(2, SIZED), key(16, SIZED)
@@ -37,13 +41,31 @@ _EXIT_CODE = key(1, VARINT)
 _BAR = re.compile(rb"\d{1,3}%\|[^|]*\|\s*(\d{1,15})/(\d{1,15}) \[")
 
 
+@dataclass(slots=True)
+class _Bar:
+    """A progress bar: what it shows, what it showed at the last step, for how many steps it moved along."""
+
+    position: int = 0
+    drawn: bool = False
+    before: int = -1
+    together: int = 0
+
+    def step(self, step: int) -> None:
+        """Compare what was drawn since the last step with the step that is logged now."""
+        if self.drawn:
+            moves = self.before < self.position and step - 1 <= self.position <= step
+            self.together = self.together + 1 if moves else 0
+            self.before, self.drawn = self.position, False
+
+
 class WandbFile(Source):
     """W&B's transaction log, ``run-<id>.wandb``: what a trainer logged, exactly, and how it ended.
 
     The file is a log in LevelDB's format; each record is a message. Those of the history hold the keys of
     one ``wandb.log`` with their values in JSON, those of the console what was printed, the last one the
     exit code. W&B writes 32 KiB at a time: steps come some minutes late, and a trainer that is killed
-    takes its last ones with it. The total of the steps is that of the progress bar that moves with them.
+    takes its last ones with it. The total of the steps is that of the progress bar that moves with them, step
+    by step.
 
     Source: ``wandb/proto/wandb_internal.proto`` of W&B 0.31.
     """
@@ -52,7 +74,8 @@ class WandbFile(Source):
 
     def __init__(self) -> None:
         self._records = FlatRecords()
-        self._bars: dict[int, int] = {}
+        self._bars: dict[int, _Bar] = {}
+        self._step: int | None = None
         self._total: int | None = None
 
     @classmethod
@@ -75,15 +98,21 @@ class WandbFile(Source):
                 yield Ended("failed" if dict(fields(found)).get(_EXIT_CODE) else "finished")
 
     def _new_total(self, step: int) -> Iterator[Event]:
-        totals = [total for total, position in self._bars.items() if step - 1 <= position <= step]
+        if step == self._step:
+            return
+        self._step = step
+        for bar in self._bars.values():
+            bar.step(step)
+        totals = [total for total, bar in self._bars.items() if bar.together >= TOGETHER]
         if totals and self._total not in totals:
             self._total = max(totals)
             yield TotalSteps(self._total)
 
     def _printed(self, text: bytes) -> Iterator[Event]:
-        for bar in _BAR.finditer(text):
-            self._bars.pop(int(bar[2]), None)
-            self._bars[int(bar[2])] = int(bar[1])
+        for found in _BAR.finditer(text):
+            position, total = int(found[1]), int(found[2])
+            bar = self._bars[total] = self._bars.pop(total, _Bar())  # the one drawn last stands last
+            bar.position, bar.drawn = position, True
             if len(self._bars) > MOST_BARS:
                 del self._bars[next(iter(self._bars))]
         if mention := servers(text):

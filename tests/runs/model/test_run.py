@@ -167,6 +167,63 @@ def test_total_steps_are_the_last_that_the_log_says() -> None:
     assert fed(TotalSteps(100), TotalSteps(200), *steps(1, 2)).total == 200
 
 
+def test_a_step_above_the_total_drops_it() -> None:
+    assert fed(TotalSteps(10), *steps(1, 10)).total == 10
+    assert fed(TotalSteps(10), *steps(1, 11)).total is None
+    repeated = [event for step in steps(1, 119) for event in (step, TotalSteps(10))]
+    assert fed(*repeated).total is None
+
+
+def test_a_total_of_the_next_attempt_may_be_below_the_steps_of_the_last() -> None:
+    assert fed(TotalSteps(50), *steps(1, 50), TotalSteps(20), *steps(1, 5)).total == 20
+    assert fed(TotalSteps(300), *steps(1, 250), TotalSteps(200), *steps(101, 120)).total == 200
+
+
+@pytest.mark.parametrize("times", [1, 8])
+def test_a_total_that_moves_with_the_step_is_none(times: int) -> None:
+    grown = [event for step in steps(1, 40) for event in (step, TotalSteps(times * step.step))]
+
+    assert fed(*grown).total is None
+    assert fed(*grown, *steps(41, 60), TotalSteps(times * 61)).total is None
+
+
+def test_a_total_that_is_first_that_of_another_bar_is_right_in_the_end() -> None:
+    found = fed(TotalSteps(1), *steps(1, 1), TotalSteps(5), *steps(2, 6), TotalSteps(500), *steps(7, 90))
+
+    assert found.total == 500
+
+
+def test_trainings_of_other_lengths_in_one_log_do_not_make_the_total_one_that_moves() -> None:
+    attempts = [event for total in (20, 50, 80, 120, 200) for event in (TotalSteps(total), *steps(1, total))]
+
+    assert fed(*attempts).total == 200
+
+
+def test_of_two_numbers_that_may_be_the_total_the_one_counts_that_no_step_refutes() -> None:
+    both = [
+        event
+        for step in steps(1, 119)
+        for event in (step, TotalSteps(10, key="max_steps"), TotalSteps(200, key="total_steps"))
+    ]
+    moving = [
+        event
+        for step in steps(1, 119)
+        for event in (step, TotalSteps(200, key="max_steps"), TotalSteps(8 * step.step, key="total_steps"))
+    ]
+
+    assert fed(*both).total == 200
+    assert fed(*moving).total == 200
+
+
+def test_a_total_from_before_a_restart_counts_until_the_log_says_one() -> None:
+    run, next_one = fed(TotalSteps(100), *steps(1, 50)), Run("verl_jsonl", "verl", Options())
+    next_one.restore(run.snapshot())
+    restored = next_one.total
+    next_one.take(TotalSteps(200, key="max_steps"), Clock(NOW, 0.0, live=True))
+
+    assert (restored, next_one.total) == (100, 200)
+
+
 def test_a_record_takes_back_an_end() -> None:
     assert fed(*steps(1, 2), Ended("failed"), *steps(3, 3)).ended is None
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -44,6 +46,11 @@ def swift(step: int) -> str:
     """A line of ms-swift's log, which tells the total."""
     values = {"loss": step / 7, "reward": step / 90, "global_step/max_steps": f"{step}/100"}
     return json.dumps(values) + "\n"
+
+
+def flat(step: int, **more: int) -> str:
+    """A line of a home-made loop."""
+    return json.dumps({"step": step, "reward": step / 90, "kl": step / 900, **more}) + "\n"
 
 
 TEXTS: dict[str, Callable[[int], str]] = {
@@ -105,8 +112,103 @@ def test_lines_that_tell_the_total_end_with_it(folder: Path, watched: Watching) 
     assert page.look(1.0).state("a") == "running"
     append(log, swift(100))
 
-    assert page.look(1.0).state("a") == "finished"
+    assert page.look(1.0).state("a") == "running"
+    assert page.look(70.0).state("a") == "finished"
     assert page.look(3600.0).state("a") == "finished"
+
+
+def test_a_limit_on_an_agents_turns_is_no_total(folder: Path, watched: Watching, holding: Holding) -> None:
+    page, log = watched(proc=Path("/proc")), folder / "a.log"
+    append(log, flat(1, max_steps=10))
+    page.look()
+    process = holding(log)
+    for step in range(2, 30):
+        append(log, flat(step, max_steps=10))
+        found = page.look(1.5)
+        assert found.state("a") == "running"
+        assert found.value("rl_total_steps", run="a") == (10 if step <= 10 else None)
+    process.kill()
+    process.wait()
+    page.look(6.0)
+
+    assert page.look(12.0).state("a") == "stopped"
+
+
+def test_a_total_that_grows_with_the_step_makes_no_run_vanish(
+    folder: Path, watched: Watching, holding: Holding
+) -> None:
+    page, log = watched(proc=Path("/proc")), folder / "a.log"
+    append(log, flat(1, total_steps=512))
+    page.look()
+    process = holding(log)
+    found = followed(page, log, lambda step: flat(step, total_steps=512 * step), range(2, 12))
+    assert (found.state("a"), found.value("rl_total_steps", run="a")) == ("running", None)
+    process.kill()
+    process.wait()
+    page.look(6.0)
+
+    assert page.look(12.0).state("a") == "stopped"
+
+
+def test_a_trainer_that_saves_after_its_last_step_is_running_until_it_ends(
+    folder: Path, watched: Watching, holding: Holding
+) -> None:
+    page, log = watched(proc=Path("/proc")), folder / "a.log"
+    append(log, flat(1, total_steps=12))
+    page.look()
+    process = holding(log)
+    followed(page, log, lambda step: flat(step, total_steps=12), range(2, 13))
+    assert page.look(300.0).state("a") == "running"
+    process.kill()
+    process.wait()
+    page.look(6.0)
+
+    assert page.look(12.0).state("a") == "finished"
+
+
+def test_a_run_that_had_made_its_last_step_is_no_hang_after_a_restart_while_its_trainer_saves(
+    folder: Path, watched: Watching, holding: Holding
+) -> None:
+    log = folder / "a.log"
+    append(log, "Total training steps: 12\n", *(console(step, measured(step)) for step in range(1, 13)))
+    page = watched(proc=Path("/proc"))
+    page.look()
+    holding(log)
+    for _ in range(10):
+        append(log, "saving shard\n")
+        os.utime(log, (page.clock.wall + 60.0,) * 2)
+        found = page.look(60.0)
+    assert found.state("a") == "running"
+
+    assert page.look(61.0).state("a") == "finished"
+
+
+def test_a_run_whose_last_planned_step_was_long_ago_has_finished_though_its_file_was_written_now(
+    folder: Path, watched: Watching
+) -> None:
+    begin = time.time() - 7200
+    log = folder / "a.jsonl"
+    append(log, *(flat(step, total_steps=12, ts=int(begin) + step) for step in range(1, 13)))
+    page = watched()
+    page.look(1.0)
+
+    assert page.look(1.0).state("a") == "finished"
+
+
+def test_a_trainer_that_saves_for_long_has_finished_before_it_could_count_as_hanging(
+    folder: Path, watched: Watching, holding: Holding
+) -> None:
+    page, log = watched(proc=Path("/proc")), folder / "a.log"
+    append(log, "Total training steps: 12\n", console(1, measured(1)))
+    page.look()
+    holding(log)
+    followed(page, log, lambda step: console(step, measured(step)), range(2, 13))
+    for _ in range(9):
+        append(log, "saving shard\n")
+        assert page.look(60.0).state("a") == "running"
+    append(log, "saving shard\n")
+
+    assert page.look(61.0).state("a") == "finished"
 
 
 # event files

@@ -196,7 +196,7 @@ def test_a_state_that_is_written_in_place_and_old_checkpoints_that_go_cost_nothi
     assert found.runs() == {"out"}
     assert found.value("rl_records_total", run="out") == 100
     assert found.value("rl_resumes_total", run="out") == 0
-    assert found.state("out") == "finished"
+    assert page.look(70.0).state("out") == "finished"
 
 
 def test_a_state_that_is_half_written_is_read_when_it_is_whole(folder: Path, watched: Watching) -> None:

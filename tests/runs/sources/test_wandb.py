@@ -172,6 +172,53 @@ def test_the_total_is_that_of_the_bar_that_moves_with_the_steps() -> None:
     assert [event for event in read(*bars) if isinstance(event, TotalSteps)] == [TotalSteps(60)]
 
 
+def bar(position: int, total: int, name: str = "", end: str = "") -> bytes:
+    return printed(
+        f"\r{name}{100 * position // total}%|###   | {position}/{total} [00:01<00:00,  1.2it/s]{end}"
+    )
+
+
+def each_step(*printed_at: bytes) -> list[bytes]:
+    return [
+        message for step in range(120) for message in (*printed_at, history({"reward": 0.5, "kl": 0.1}, step))
+    ]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [
+            bar(0, 2, "Loading checkpoint shards: "),
+            bar(2, 2, "Loading checkpoint shards: ", "\n"),
+            *each_step(),
+        ],
+        [bar(50, 50, "Map: ", "\n"), *each_step()],
+        each_step(bar(1, 1, "Epoch: ")),
+        each_step(*(bar(position, 8, "Processed prompts: ") for position in range(1, 9))),
+        each_step(),
+    ],
+)
+def test_a_bar_that_meets_the_step_by_chance_has_no_total(messages: list[bytes]) -> None:
+    assert [event for event in read(*messages) if isinstance(event, TotalSteps)] == []
+
+
+def test_a_bar_of_the_prompts_of_a_step_that_is_half_done_has_no_total() -> None:
+    messages = []
+    for step in range(120):
+        messages += [bar(step * 37 % 64, 64), history({"reward": 0.5, "kl": 0.1}, step)]
+
+    assert [event for event in read(*messages) if isinstance(event, TotalSteps)] == []
+
+
+def test_the_bar_of_the_training_is_found_among_others() -> None:
+    messages = [bar(50, 50, "Map: ", "\n")]
+    for step in range(0, 120, 2):
+        messages += [*(bar(position, 8, "Processed prompts: ") for position in range(1, 9))]
+        messages += [bar(step, 400), history({"reward": 0.5, "kl": 0.1}, step)]
+
+    assert [event for event in read(*messages) if isinstance(event, TotalSteps)] == [TotalSteps(400)]
+
+
 def test_what_was_printed_reports_servers_and_troubles() -> None:
     found = read(
         printed("AgentLoopManager: ['10.0.0.7:41233']\n"), printed("Traceback (most recent call last):\n")

@@ -178,7 +178,7 @@ ROLL_PARTS = (("validation_component", re.compile(r"val_correct/(?!all/)(.+)/mea
 # slime.
 
 _SLIME_DETAILS = "step|ratio|frac|mean|median|max|min|std|pass[@_][0-9]+|count_[0-9]+"
-"""How keys below ``eval/`` end that are not the score of a data set."""
+"""How keys below ``eval/`` end that are not the score of a data set; nor is what has a further slash."""
 
 SLIME: Keys = {
     # rollout/rewards is normalised by group: about 0 by construction
@@ -206,7 +206,7 @@ SLIME: Keys = {
     "truncated_ratio": ("rollout/truncated_ratio", "rollout/truncated"),
     "prompt_length": (difference("rollout/total_lengths", "rollout/response_lengths"),),
     "turns": ("multi_turn/multi_turn_metric/round_number_mean",),
-    "validation_score": (mean_of(rf"eval_(?!(.+_)?({_SLIME_DETAILS})$).+"),),
+    "validation_score": (mean_of(rf"eval_(?!(.+_)?({_SLIME_DETAILS})$).+", spelled=r"^[^/]*eval[/_][^/]+$"),),
     "validation_response_length": (mean_of(r"eval_.+_response_len_mean"),),
     "step_seconds": ("perf/step_time",),
     "rollout_seconds": ("perf/rollout_time",),
@@ -226,7 +226,9 @@ SLIME: Keys = {
     "engine_importance_weight": ("train/ois",),
 }
 
-SLIME_PARTS = (("validation_component", re.compile(rf"eval[/_](?!(?:.+[\W_])?(?:{_SLIME_DETAILS})$)(.+)")),)
+SLIME_PARTS = (
+    ("validation_component", re.compile(rf"eval[/_](?!(?:.+[\W_])?(?:{_SLIME_DETAILS})$)([^/]+)")),
+)
 
 # Twinkle's events, gathered into steps.
 
