@@ -152,9 +152,9 @@ MUTATIONS = (
     ),
     Mutation(
         "a key of the backtest's JSON",
-        "stepwatch/backtest/judge.py",
-        "first_record",
-        "record",
+        "stepwatch/backtest/report.py",
+        '"tried": list(self.tried)',
+        '"settings": list(self.tried)',
         "callers-backtest",
     ),
     Mutation(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.parity import alerts, callers, charts, gpus, pages, routes, rules, targets
+from tests.parity import alerts, callers, charts, gpus, machines, pages, routes, rules, targets
 
 FOLDER = Path(__file__).with_name("golden")
 SURFACES: dict[str, Callable[[], Iterator[str]]] = {
@@ -16,6 +16,7 @@ SURFACES: dict[str, Callable[[], Iterator[str]]] = {
     "alerts-own": alerts.own,
     "alerts-demo": alerts.demo,
     "alerts-made": alerts.made,
+    "alerts-machines": machines.alerts,
     "pages-signals": pages.signals,
     "pages-trainers": pages.trainers,
     "callers-generate": callers.generate,
