@@ -17,7 +17,7 @@ WITH = $${CONFIG:+--config "$$CONFIG"}
 # `$(call required,NAME,usage)` ends make with one line and status 2 where the variable is missing.
 required = $(if $(value $(1)),,$(error Usage: make $@ $(2)))
 
-.PHONY: help up down status demo-reset test-alert route deadman mark silence actions agent evidence tensorboard config alerts discover import-dashboard gpu-release inspect gpu-check backtest verdicts generate test test-fast test-world trainer-logs check bench mutate formats pictures judge runtime development
+.PHONY: help up down status demo-reset test-alert route deadman mark silence actions agent evidence tensorboard config alerts discover import-dashboard gpu-release inspect gpu-check backtest verdicts generate test test-fast test-world trainer-logs check bench mutate parity parity-mutations formats pictures judge runtime development
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -132,6 +132,14 @@ bench: development ## Measure what docs/benchmarks.md shows
 mutate: development ## Check that the rules' tests notice every change of a rule
 	@$(PY) -m tests.real
 	@$(PY) -m tests.rules
+
+parity: development ## Check that the product does what tests/parity froze of it, in two minutes
+	@$(PY) -m tests.real
+	@$(PY) -m pytest tests/parity --numprocesses=2 $(BY_FILE) $(ARGS)
+
+parity-mutations: development ## Check that parity notices twenty changes of the product
+	@$(PY) -m tests.real
+	@$(PY) -m tests.parity.mutations $(ARGS)
 
 formats: development ## Update docs/formats.md with what is read from the real logs
 	@$(PY) -m tests.formats

@@ -28,7 +28,7 @@ SLOW_SECONDS = 5.0
 """Of a processor, which even on a busy machine no test takes that is not marked as slow."""
 CONTAINERS = ("tests/compose/", "tests/container_targets/")
 """Run in one worker: Docker Engines of one machine wait for each other."""
-APART = ("tests/rules/test_mutants.py::", "tests/chaos/test_native.py::")
+APART = ("tests/rules/test_mutants.py::", "tests/chaos/test_native.py::", "tests/parity/test_parity.py::")
 """Files of long tests that share nothing, each of which may run in any worker."""
 STACKS_DONE = 0.7
 """Part of all files by which those with whole stacks have begun, so that none is left alone at the end."""
