@@ -17,7 +17,7 @@ WITH = $${CONFIG:+--config "$$CONFIG"}
 # `$(call required,NAME,usage)` ends make with one line and status 2 where the variable is missing.
 required = $(if $(value $(1)),,$(error Usage: make $@ $(2)))
 
-.PHONY: help up down status demo-reset test-alert route deadman mark silence actions agent evidence tensorboard config alerts discover import-dashboard gpu-release inspect gpu-check backtest verdicts generate test test-fast test-world trainer-logs check bench mutate formats pictures judge runtime development
+.PHONY: help up down status demo-reset test-alert route deadman mark silence actions agent evidence tensorboard config alerts discover import-dashboard gpu-release inspect gpu-check backtest generate test test-fast test-world trainer-logs check bench mutate formats pictures judge runtime development
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -97,9 +97,6 @@ gpu-check: runtime ## Compare the GPU exporter with nvidia-smi and NVML, where t
 
 backtest: runtime ## Show which alerts old runs would have raised: make backtest RUNS=folder or file
 	@$(STEPWATCH) backtest $(WITH) "$${RUNS:-./runs}" $(ARGS)
-
-verdicts: runtime ## List verdicts on alerts, and limits that avoid the false alarms: make verdicts [ARGS=--write]
-	@$(STEPWATCH) verdicts $(WITH) $(ARGS)
 
 generate: runtime ## Render config.yaml for the containers, and reload Alertmanager
 	@$(PY) generate.py --reload $(WITH)

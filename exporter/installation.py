@@ -36,7 +36,6 @@ _COMMANDS = {
     "gpu-release": None,
     "inspect": "RUNS",
     "backtest": "RUNS",
-    "verdicts": None,
     "actions": None,
     "agent": "NODE",
     "evidence": "RUN",

@@ -242,8 +242,6 @@ def _add_readers(command: Command) -> None:
     replaying.add_argument(
         "--suggest", action="store_true", help="show which limits would have changed the outcome"
     )
-    judged = command("verdicts", "list verdicts on alerts, and limits that avoid the false alarms", _verdicts)
-    judged.add_argument("--write", action="store_true", help="add the limits to config.yaml")
 
 
 def _count(text: str) -> int:
@@ -439,14 +437,6 @@ def _read_logs(options: argparse.Namespace) -> int:
     from stepwatch.operate.inspection import inspect
 
     return inspect(options.places, load(file), _say, markdown=options.markdown)
-
-
-def _verdicts(options: argparse.Namespace) -> int:
-    from stepwatch.backtest.verdicts import verdicts
-
-    file = _file(options, _place())
-    _require_hub(options, file)
-    return verdicts(options, file, _say)
 
 
 def _tensorboard(options: argparse.Namespace) -> int:

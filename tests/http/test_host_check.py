@@ -138,14 +138,12 @@ def test_every_route_of_both_exporters_refuses_a_name_that_a_site_gave_this_mach
                     "/metrics",
                     "/-/healthy",
                     "/api/v1/runs",
-                    "/api/v1/verdicts",
                     "/sd/rollout",
-                    "/verdict",
                 )
             ),
             *(
                 ("POST", each)
-                for each in ("/-/mark", "/-/release?seconds=0", "/api/v1/prometheus/targets", "/verdict")
+                for each in ("/-/mark", "/-/release?seconds=0", "/api/v1/prometheus/targets")
             ),
         ]:
             assert status(method, path, Host=f"site.example:{port}") == 403

@@ -7,7 +7,6 @@ import time
 from urllib.parse import quote, urlencode, urlsplit
 
 from exporter.drawing import chart
-from exporter.runs.overview.models import Firing
 
 NOTHING = "-"
 """Shown where there is no number."""
@@ -63,11 +62,6 @@ def page(run: str, cluster: str | None = None, *, paused: bool = False) -> str:
     """The path of a run's page; names hold slashes and whatever else a path may."""
     query = ({"cluster": cluster} if cluster else {}) | ({"refresh": "off"} if paused else {})
     return f"run/{quote(run, safe='')}{'?' * bool(query)}{urlencode(query)}"
-
-
-def verdict(run: str, alert: Firing) -> str:
-    """The path of the page that asks whether an alert about a run is right."""
-    return f"verdict?{urlencode({'alert': alert.name, 'run': run, 'since': int(alert.since or 0)})}"
 
 
 def series(run: str, signal: str, cluster: str | None = None) -> str:

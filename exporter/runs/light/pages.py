@@ -17,7 +17,6 @@ from markupsafe import Markup
 from exporter.drawing import html
 from exporter.drawing.chart import Chart, rank, thinned
 from exporter.runs.light import formatting
-from exporter.runs.light.verdicts import NOTE_CHARACTERS, WORDS, Verdict
 from exporter.runs.overview.models import (
     Firing,
     Health,
@@ -131,10 +130,6 @@ class Pages:
     def unknown(self, name: str, near: Sequence[str], omitted: Omitted) -> bytes:
         """The page where no run has that name, or not yet; ``near`` are similar names."""
         return self._made("unknown", "../", name=name, near=near, omitted=omitted)
-
-    def verdict(self, verdict: Verdict) -> bytes:
-        """The page that asks whether an alert was right, with the verdict so far."""
-        return self._made("verdict", "./", verdict=verdict, words=WORDS, note_characters=NOTE_CHARACTERS)
 
     def _made(self, template: str, root: str, **values: Any) -> bytes:
         page = self._environment.get_template(f"{template}.html.j2").render(values, root=root)

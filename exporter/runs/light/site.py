@@ -14,7 +14,6 @@ import orjson
 from exporter.http.message import Answer, Request, text
 from exporter.http.routes import Table
 from exporter.runs.light import formatting
-from exporter.runs.light.verdicts import Verdict, VerdictLog, Verdicts
 from exporter.runs.logs.names import nearest
 from exporter.runs.overview.models import Firing, RunId, RunSummary, meant, ordered
 from exporter.runs.overview.overview import Overview
@@ -34,13 +33,11 @@ class Light:
     Args:
         overview: What they show.
         watched: The folders in which runs are searched.
-        verdicts: What people say of alerts.
     """
 
-    def __init__(self, overview: Overview, watched: Sequence[str], verdicts: VerdictLog) -> None:
+    def __init__(self, overview: Overview, watched: Sequence[str]) -> None:
         self._overview = overview
         self._watched = watched
-        self._verdicts = Verdicts(verdicts, self._verdict)
 
     def routes(self) -> Table:
         """The pages, by path."""
@@ -50,7 +47,6 @@ class Light:
             "/icon.svg": {"GET": lambda _: Answer("200 OK", "image/svg+xml", ICON, _headers())},
             "/api/v1/runs": {"GET": self._runs_json},
             "/api/v1/runs/*/series": {"GET": self._series_json},
-            **self._verdicts.routes(),
         }
 
     @cached_property
@@ -89,10 +85,6 @@ class Light:
     def _meant(self, request: Request) -> list[RunId]:
         (cluster, *_) = parse_qs(request.query).get("cluster", [""])
         return meant(self._overview.ids(), unquote(request.name), cluster)
-
-    def _verdict(self, verdict: Verdict) -> Answer:
-        page, headers = self._pages.verdict(verdict), _headers(self._pages.style, form=True)
-        return Answer("200 OK", "text/html; charset=utf-8", page, headers)
 
     def _html(self, status: str, page: bytes, *, refreshed: bool) -> Answer:
         headers = _headers(self._pages.style)
@@ -138,19 +130,15 @@ class Light:
         return sorted({signal for row in run.rows for signal in row.values}) if run else []
 
 
-def _headers(style: str = "", *, form: bool = False) -> tuple[tuple[str, str], ...]:
-    """Allow no script, frame or foreign resource; the only style is the one with this hash.
-
-    A page with a form may send it here. Its browser must then say where it comes from, or it is refused.
-    """
-    target = "'self'" if form else "'none'"
+def _headers(style: str = "") -> tuple[tuple[str, str], ...]:
+    """Allow no script, form, frame or foreign resource; the only style is the one with this hash."""
     allowed = f" style-src '{style}'; img-src 'self';" if style else ""
-    policy = f"default-src 'none';{allowed} base-uri 'none'; form-action {target}; frame-ancestors 'none'"
+    policy = f"default-src 'none';{allowed} base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     return (
         ("Content-Security-Policy", policy),
         ("Cache-Control", "no-store"),
         ("Cross-Origin-Resource-Policy", "same-origin"),
-        ("Referrer-Policy", "same-origin" if form else "no-referrer"),
+        ("Referrer-Policy", "no-referrer"),
         ("X-Content-Type-Options", "nosniff"),
     )
 
