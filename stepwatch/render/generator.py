@@ -30,8 +30,8 @@ from stepwatch.config.deployment import (
 from stepwatch.languages import catalogue
 from stepwatch.render import check, diagnosis, exporters, output, panels, receivers
 from stepwatch.render.dashboard import BASELINE, Json
-from stepwatch.render.layout import CONFIG, RESOURCES, own_dashboards
-from stepwatch.render.templates import SERVICES, block, render, render_own, template
+from stepwatch.render.layout import CONFIG, RESOURCES
+from stepwatch.render.templates import SERVICES, block, own_dashboards, render, template
 from stepwatch.rules import alerting, fitting, lines, messages, routing, subjects
 from stepwatch.schema.errors import Refused
 from stepwatch.system.environment import CHECKOUT
@@ -86,7 +86,7 @@ def generate(config: Path, out: Path, *, templates: Path = RESOURCES, place: Pla
     settings = load(config)
     context = _context(settings, place)
     receivers.require_known(settings, config, context["deployment"])
-    files = _rendered(templates, context, own=own_dashboards(config))
+    files = _rendered(templates, context, own=config.parent / "dashboards")
     with output.locked(out), output.staged(out, files) as staging:
         changes = output.compare(out, files)
         try:
@@ -112,7 +112,7 @@ def rendered(config: Path, templates: Path, place: Place) -> dict[PurePosixPath,
     Raises:
         Refused: The configuration is wrong.
     """
-    return _rendered(templates, _context(load(config), place), own=own_dashboards(config))
+    return _rendered(templates, _context(load(config), place), own=config.parent / "dashboards")
 
 
 def render_all(
@@ -165,7 +165,7 @@ def _rendered(
         files = {path: adapt(content.decode()).encode() for path, content in files.items()}
     if own is None or context["config"].is_agent:
         return files
-    return {**files, **render_own(templates, own, context, files)}
+    return {**files, **own_dashboards(own, files)}
 
 
 def _for_agent(path: PurePosixPath) -> bool:

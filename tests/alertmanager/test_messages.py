@@ -103,8 +103,6 @@ def say(tool: Tool, templates: Path, tmp_path: Path) -> Say:
     return said
 
 
-
-
 def link(text: str, what: str) -> str:
     """The address behind a line's words."""
     found = re.search(rf"^{what}[^\n]*?[:?] (\S+)$", text, re.MULTILINE)

@@ -14,7 +14,6 @@ import pytest
 
 from exporter.runs.light import formatting
 from stepwatch.__main__ import main as command
-from stepwatch.config import load
 from tests import own_logs
 from tests.e2e.stack import MAINLY_NEWEST, Stack
 from tests.e2e.writer import writing
