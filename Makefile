@@ -126,7 +126,6 @@ formats: development ## Update docs/formats.md with what is read from the real l
 
 pictures: development ## Redraw the pictures of the documents, in ten minutes; ARGS='--out DIR': all dashboards
 	@$(if $(ARGS),:,$(PY) -m tests.runs.light.screenshots)
-	@$(if $(ARGS),:,$(PY) -m tests.notifier.pictures)
 	@$(PY) -m tests.grafana.pictures $(ARGS)
 
 judge: development ## Score the rules on the real logs, and write docs/alert-quality.md

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.drawing.chart import Chart
 from exporter.runs.model.run import Options
+from exporter.runs.overview.charts import Chart
 from exporter.runs.signals.unmapped import RawRule
 from stepwatch.backtest.judge import Catalogue, Judged, Results, catalogue, judge, metrics
 from stepwatch.backtest.replay import (

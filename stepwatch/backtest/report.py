@@ -14,8 +14,16 @@ from tempfile import TemporaryFile
 
 import orjson
 
-from exporter.drawing import html
-from exporter.drawing.chart import SEVERITIES, Band, Chart, Curve, by_alert, curve
+from exporter.runs.overview.charts import (
+    SEVERITIES,
+    Band,
+    Chart,
+    Curve,
+    by_alert,
+    curve,
+    environment,
+    run_counts,
+)
 from exporter.runs.overview.models import RunId
 from exporter.runs.overview.panels import of_run
 from stepwatch.alerts.catalogue import TABLE
@@ -283,9 +291,9 @@ def page(report: Report, drawn: Mapping[str, tuple[Chart, ...]], config: Config)
         link = runbook_url(config, alert)
         return link if "://" in link else f"{RESOURCES.as_uri()}/{link}"
 
-    environment = html.environment(TEMPLATES)
-    environment.globals |= {"suggestions": suggestions, "extent": extent, "runbook": runbook}
-    environment.filters["number"] = number
+    jinja = environment(TEMPLATES)
+    jinja.globals |= {"suggestions": suggestions, "extent": extent, "runbook": runbook}
+    jinja.filters["number"] = number
     entries = [
         Entry(f"run-{index}", run, drawn.get(run.run, ()) if isinstance(run, Judged) else ())
         for index, run in enumerate(report.results.runs, 1)
@@ -298,9 +306,9 @@ def page(report: Report, drawn: Mapping[str, tuple[Chart, ...]], config: Config)
         "silent": worst.count("info") + worst.count(""),
         "not judged": worst.count("error"),
     }
-    return environment.get_template("page.html.j2").render(
+    return jinja.get_template("page.html.j2").render(
         report=report,
         entries=sorted(entries, key=lambda entry: (ranks.index(entry.severity), -len(entry.fired))),
         judged=len(report.results.judged),
-        summary=html.run_counts(kinds),
+        summary=run_counts(kinds),
     )

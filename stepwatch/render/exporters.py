@@ -17,9 +17,7 @@ from stepwatch.config.deployment import AGENTS_PORT, HOST_PROC, SECRETS, Deploym
 from stepwatch.languages import catalogue
 from stepwatch.rules.alerting import waits
 from stepwatch.rules.limits import flat, served_overrides
-from stepwatch.rules.lines import lines
 from stepwatch.rules.messages import dashboard_url, has_grafana, runbook_url
-from stepwatch.rules.subjects import RUN
 from stepwatch.schema.scalars import to_re2
 
 FOLDER = PurePosixPath("exporter/generated")
@@ -204,7 +202,6 @@ def _actions(config: Config, deployment: Deployment) -> Settings:
         # Past the door, which may be down as well.
         "prometheus": f"http://{deployment.backend('prometheus')}",
         "alertmanager": f"http://{deployment.backend('alertmanager')}",
-        "exporter": f"http://{deployment.address('exporter')}",
         "password_file": deployment.password_file or None,
         "dry_run": actions.dry_run,
         "veto": actions.veto.seconds,
@@ -263,17 +260,11 @@ def _notifier(config: Config, deployment: Deployment) -> Settings:
         # Past the door, which may be down as well.
         "prometheus": f"http://{deployment.backend('prometheus')}",
         "alertmanager": f"http://{deployment.backend('alertmanager')}",
-        "exporter": f"http://{deployment.address('exporter')}",
         "password_file": deployment.password_file or None,
         "link": config.link("notifier"),
         "exporter_link": config.link("exporter"),
         "alertmanager_link": config.link("alertmanager"),
         "grafana_link": config.link("grafana") if has_grafana(config, deployment) else "",
-        "signals": {
-            line.alert: line.signal
-            for line in reversed(lines(config, TABLE))
-            if line.dashboard == RUN.dashboard
-        },
         "waits": {name: wait.seconds for wait, names in waits(config, TABLE).items() for name in names},
         **({"texts": texts} if (texts := translate.of("exporter/notifier")) else {}),
     }

@@ -32,7 +32,7 @@ from stepwatch.render import check, diagnosis, exporters, output, panels, receiv
 from stepwatch.render.dashboard import BASELINE, Json
 from stepwatch.render.layout import CONFIG, RESOURCES
 from stepwatch.render.templates import SERVICES, block, own_dashboards, render, template
-from stepwatch.rules import alerting, fitting, lines, messages, routing, subjects
+from stepwatch.rules import alerting, lines, messages, routing, subjects
 from stepwatch.schema.errors import Refused
 from stepwatch.system.environment import CHECKOUT
 
@@ -198,7 +198,6 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "waits": alerting.waits(config, TABLE),
         "onset_step": ONSET_STEP,
         "text_info": messages.TEXT_INFO,
-        "fitting_patterns": fitting.fitting,
         "shown_state": SHOWN_STATE,
         "shown_states": SHOWN_STATES,
         "clock_events": [name for name in CLOCK_EVENTS.values() if name != "idle"],

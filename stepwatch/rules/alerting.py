@@ -32,10 +32,9 @@ from stepwatch.alerts.model.runs import (
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
 from stepwatch.languages import ENGLISH, Catalogue, catalogue
-from stepwatch.rules import fitting, messages
+from stepwatch.rules import messages
 from stepwatch.rules.limits import ON, SEVERITIES, Limits, override
 from stepwatch.rules.messages import Entry
-from stepwatch.rules.patterns import PATTERNS
 from stepwatch.rules.subjects import SUBJECTS
 from stepwatch.schema.scalars import Duration
 
@@ -305,9 +304,8 @@ def files(config: Config, deployment: Deployment, book: Mapping[str, Entry]) -> 
         for name, alerts in GROUPS.items()
     ]
     translate = catalogue(config.language)
-    texts = [*text_rules(said, book, translate), *fitting.recorded(PATTERNS, book, translate)]
     groups += [
-        ("texts", _SLOW, [*code_rules(said), *texts]),
+        ("texts", _SLOW, [*code_rules(said), *text_rules(said, book, translate)]),
         ("run_gpus", usual, [recording_rule(), clock_rule(), power_rule()]),
         ("shown", intervals["rl"], [*checkpoint_rules(), state_rule()]),
         # Six series a GPU, and none without one: the public dashboard for DCGM's exporter works.

@@ -324,12 +324,12 @@ def _silence_url(config: Config, alert: str, subject: Subject) -> str:
     return f"{{{{$c := ``}}}}{cluster}{form}{{{{{printed} | {_IN_A_URL}}}}}"
 
 
-_ENTRY = re.compile(r"^### (\w[\w -]*)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
+_ENTRY = re.compile(r"^### (\w+)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
 _MARKUP = re.compile(r"`|\*\*|\[([^]]*)\]\([^)]*\)")
 
 
 class Entry(NamedTuple):
-    """What an alert or pattern means, its usual causes, and what to do: each a paragraph, without markup."""
+    """What an alert means, its usual causes, and what to do: each a paragraph, without markup."""
 
     meaning: str
     causes: str

@@ -6,7 +6,7 @@ import math
 import time
 from urllib.parse import quote, urlencode, urlsplit
 
-from exporter.drawing import chart
+from exporter.runs.overview import charts
 
 NOTHING = "-"
 """Shown where there is no number."""
@@ -19,7 +19,7 @@ def value(number: float | None, unit: str = "short") -> str:
     if number is None:
         return NOTHING
     if math.isfinite(number):
-        return chart.format_number(number, unit)
+        return charts.format_number(number, unit)
     if math.isnan(number):
         return "NaN"
     return "Inf" if number > 0 else "-Inf"

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from exporter.drawing import html
-from exporter.drawing.chart import Chart, rank, thinned
 from exporter.runs.light import formatting
+from exporter.runs.overview import charts
+from exporter.runs.overview.charts import Chart, rank, thinned
 from exporter.runs.overview.models import (
     Firing,
     Health,
@@ -61,15 +61,15 @@ class Pages:
     """Makes pages. ``watched`` are the folders in which runs are searched."""
 
     def __init__(self, watched: Sequence[str]) -> None:
-        self._environment = html.environment(TEMPLATES)
+        self._environment = charts.environment(TEMPLATES)
         self._environment.globals |= {
             "formatting": formatting,
-            "count": html.plural,
+            "count": charts.plural,
             "gauge": gauge,
             "detailed": detailed,
             "named": named,
             "description": lambda alert: _OTHERS.sub("", alert.description),
-            "look": html.severity_class,
+            "look": charts.severity_class,
             "watched": watched,
             "seconds": SECONDS,
         }
@@ -92,7 +92,7 @@ class Pages:
             "runs",
             "./",
             runs=runs,
-            counted=html.run_counts(kinds),
+            counted=charts.run_counts(kinds),
             notifies=overview.notifies,
             others=overview.others(),
             actions=[action for action in overview.actions if action.open],

@@ -9,8 +9,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from exporter.drawing.chart import LARGEST, Point
 from exporter.runs.stats.statistics import SignalStatistics, is_measured
+
+Point = tuple[int, float]
+"""A step, and the value there."""
+
+LARGEST = 1e300
+"""Where a value is larger than that, the height of a chart may not be a number any more."""
 
 MOST_STRETCHES = 512
 """Once there are as many, each two become one: a curve takes at most 17 kB."""

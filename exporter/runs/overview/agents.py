@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from exporter.drawing.chart import Mark, Point
-from exporter.runs.model.history import ROWS, SMOOTHED, Extremes, HistorySnapshot, Row
+from exporter.runs.model.history import ROWS, SMOOTHED, Extremes, HistorySnapshot, Point, Row
+from exporter.runs.overview.charts import Mark
 from exporter.runs.overview.models import RunId, RunSummary
 from exporter.runs.overview.panels import Line, Panels, Query
 

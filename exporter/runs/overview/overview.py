@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from statistics import median
 
-from exporter.drawing.chart import Band, Chart, Curve, Mark, curve, rank
 from exporter.http.exposition import Metric, own
 from exporter.runs.model.history import SMOOTHED, HistorySnapshot
 from exporter.runs.overview import agents
+from exporter.runs.overview.charts import Band, Chart, Curve, Mark, curve, rank
 from exporter.runs.overview.health import CORES, GPU, GPU_OF_RUN, healths
 from exporter.runs.overview.models import (
     STALLED,

@@ -18,10 +18,11 @@ from urllib.parse import urlencode
 import orjson
 
 from exporter.alert_labels import ABOUT, ONSET, ONSET_STEP
-from exporter.drawing.chart import Point, rank
 from exporter.runs.files.notice import Once
+from exporter.runs.model.history import Point
 from exporter.runs.overview import agents
 from exporter.runs.overview.agents import AgentRun
+from exporter.runs.overview.charts import rank
 from exporter.runs.overview.models import Episode, Firing, RunId
 from exporter.runs.overview.panels import RUN, Query, book_of
 from exporter.runs.remote import web

@@ -11,11 +11,11 @@ from urllib.parse import unquote, urljoin
 
 import pytest
 
-from exporter.drawing.chart import Band, Curve, Mark
 from exporter.http.message import Answer, Request
 from exporter.http.routes import Routes
 from exporter.runs.light import formatting
 from exporter.runs.light.site import Light
+from exporter.runs.overview.charts import Band, Curve, Mark
 from exporter.runs.overview.models import Firing, Omitted, Range, causes_first
 from exporter.runs.signals.unmapped import Candidate
 from tests.runs.light.stories import EXPLOSION, HEALTHS, Reported, chart, sick, summary
