@@ -30,8 +30,7 @@ from exporter.runs.overview.panels import PanelFile
 from exporter.runs.serve import endpoints
 from exporter.runs.signals.unmapped import RawRule
 
-MOST_BODY = 1 << 16
-"""Bytes of a request's body."""
+MOST_BODY = 1 << 16  # bytes of a request's body
 
 
 class App:

@@ -43,7 +43,6 @@ from stepwatch.schema.errors import Refused
 from stepwatch.system.terminal import table
 
 PAGE, DOCUMENT = "index.html", "backtest.json"
-
 HEAD = ("alert", "severity", "records", "steps", "value", "threshold", "")
 SUGGESTED = ("limit", "alert", "severity", "now", "fires on", "lower", "higher")
 NOTHING = "No run found. docs/formats.md lists the supported formats."
@@ -137,27 +136,15 @@ def number(value: float | None) -> str:
     return "?" if value is None else f"{value:.4g}"
 
 
-class FolderError(Refused):
-    """Raised when a report cannot be written."""
-
-
 def make(folder: Path) -> None:
-    """Make the folder of a report, if it is missing, before the work begins.
-
-    Raises:
-        FolderError: It cannot be made, or not be written to.
-    """
+    """Make the folder of a report, if it is missing, before the work begins. Raises ``Refused``."""
     with _folder_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=folder).close()
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:
-    """Write the files of a report, by name.
-
-    Raises:
-        FolderError: They cannot be written.
-    """
+    """Write the files of a report, by name. Raises ``Refused``."""
     with _folder_errors(folder):
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
@@ -168,7 +155,7 @@ def _folder_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise FolderError(
+        raise Refused(
             f"--report {folder}: {error.strerror}. Expected: a folder to write {PAGE} and {DOCUMENT} to. "
             "Fix: name another one, or correct its permissions."
         ) from error

@@ -20,11 +20,7 @@ Queries = Mapping[str, Mapping[str, str]]
 
 
 def queries(document: Json) -> Queries:
-    """Return PromQL by the name of its table and its column.
-
-    Args:
-        document: The dashboard's template, parsed.
-    """
+    """Return PromQL by the name of its table and its column."""
     cells = (panel for row in document["rows"] for cell in row["panels"] for panel in in_cell(cell))
     return {
         TABLES[panel["title"]]: {query["column"]: query["expr"].strip() for query in panel["queries"]}

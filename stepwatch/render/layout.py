@@ -47,8 +47,7 @@ def config() -> Path:
 def write_config(say: Say) -> None:
     """Write the user's config.yaml of an installation if there is none, with run logs in the state folder.
 
-    Raises:
-        OutputError: It cannot be written.
+    Raises ``OutputError``.
     """
     if not INSTALLED or CONFIG.exists():
         return

@@ -106,13 +106,7 @@ def render(
 ) -> dict[PurePosixPath, bytes]:
     """Return the content of every generated file of some services by its path below the target folder.
 
-    Args:
-        root: The folder that holds the services' folders with their templates.
-        context: The variables of templates, by name.
-        services: Which of these folders.
-
-    Raises:
-        RenderError: A template fails; the message names template and line.
+    Raises ``RenderError``.
     """
     jinja = environment(root, context)
     files: dict[PurePosixPath, bytes] = {}
@@ -135,9 +129,7 @@ def render(
 def own_dashboards(folder: Path, ours: Files) -> dict[PurePosixPath, bytes]:
     """Return each dashboard that a user exported from Grafana to a folder, by path below the target folder.
 
-    Raises:
-        RenderError: A file is not a dashboard, or has the name, the uid or the title of another. Of two with
-            one uid or title, Grafana would no longer update any dashboard.
+    Of two with one uid or title, Grafana would no longer update any dashboard: raises ``RenderError``.
     """
     files: dict[PurePosixPath, bytes] = {}
     place = target(DASHBOARDS / f"any{DASHBOARD_SUFFIX}").parent
@@ -189,11 +181,7 @@ def _names(dashboard: Json) -> set[tuple[str, str]]:
 
 
 def template(root: Path, context: Mapping[str, Any], path: PurePosixPath) -> Json:
-    """Return the template of a dashboard, as rendered.
-
-    Raises:
-        RenderError: It fails.
-    """
+    """Return the template of a dashboard, as rendered. Raises ``RenderError``."""
     return _parsed(_render(environment(root, context), path), path)
 
 

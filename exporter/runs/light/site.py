@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import cached_property
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, unquote
 
 import orjson
@@ -14,12 +13,10 @@ import orjson
 from exporter.http.message import Answer, Request, text
 from exporter.http.routes import Table
 from exporter.runs.light import formatting
+from exporter.runs.light.pages import Pages
 from exporter.runs.logs.names import nearest
 from exporter.runs.overview.models import Firing, RunId, RunSummary, meant, ordered
 from exporter.runs.overview.overview import Overview
-
-if TYPE_CHECKING:
-    from exporter.runs.light.pages import Pages
 
 ICON = (
     b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">'
@@ -28,12 +25,7 @@ ICON = (
 
 
 class Light:
-    """The pages and their JSON.
-
-    Args:
-        overview: What they show.
-        watched: The folders in which runs are searched.
-    """
+    """The pages and their JSON."""
 
     def __init__(self, overview: Overview, watched: Sequence[str]) -> None:
         self._overview = overview
@@ -51,9 +43,7 @@ class Light:
 
     @cached_property
     def _pages(self) -> Pages:
-        # The templates take 8 MB: only once someone opens a page.
-        made: Pages = import_module("exporter.runs.light.pages").Pages(self._watched)
-        return made
+        return Pages(self._watched)  # the templates take 8 MB: only once someone opens a page
 
     def _runs(self, request: Request) -> Answer:
         as_of = _as_of(request)

@@ -18,10 +18,10 @@ from exporter.runs.model.history import LARGEST, Point
 
 if TYPE_CHECKING:
     import jinja2
+    from markupsafe import Markup
 
 TEMPLATES = Path(__file__).with_name("templates")
-MOST_POINTS = 400
-"""Points of one curve: a chart is not wider than that."""
+MOST_POINTS = 400  # points of one curve: a chart is not wider than that
 SEVERITIES = ("critical", "warning", "info")
 """The worst first."""
 
@@ -327,13 +327,19 @@ def run_counts(kinds: Mapping[str, int]) -> str:
     return f"{plural(sum(kinds.values()), 'run')}: {', '.join(parts)}."
 
 
+def safe(html: str) -> Markup:
+    """Return text that a template does not escape: what we wrote, and escaped ourselves."""
+    from markupsafe import Markup  # noqa: PLC0415  (comes with Jinja)
+
+    return Markup(html)  # noqa: S704
+
+
 def environment(folder: Path) -> jinja2.Environment:
     """Return templates of a folder, which may use those of charts as well: ``chart.html.j2``, ``*.css``.
 
     The commands that they name are as they are called here. What is missing is an error.
     """
     import jinja2  # noqa: PLC0415  (8 MB, and only for those who open a page)
-    from markupsafe import Markup  # noqa: PLC0415
 
     def load(name: str) -> str | None:
         file = next((file for file in (folder / name, TEMPLATES / name) if file.is_file()), None)
@@ -346,6 +352,6 @@ def environment(folder: Path) -> jinja2.Environment:
         lstrip_blocks=True,
         loader=jinja2.FunctionLoader(load),
     )
-    made.globals["draw"] = lambda chart: Markup(draw(chart))  # noqa: S704  (it escapes what it is given)
+    made.globals["draw"] = lambda chart: safe(draw(chart))
     made.globals["legend"] = legend
     return made

@@ -17,7 +17,6 @@ from exporter.runs.overview.panels import RUN, Limit, Line, Panel, Panels, Query
 from exporter.runs.overview.prometheus import Answers
 
 GPU = "gpu_utilization_ratio"
-
 GPU_OF_RUN = Query(
     "mean of the run's GPUs",
     GPU,
