@@ -25,7 +25,7 @@ from exporter.runs.overview.charts import (
     run_counts,
 )
 from exporter.runs.overview.models import RunId
-from exporter.runs.overview.panels import of_run
+from exporter.runs.overview.panels import Panel, of_run
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.backtest import suggestions
 from stepwatch.backtest.judge import Alert, Judged, Results
@@ -36,7 +36,7 @@ from stepwatch.config.deployment import OnThisMachine
 from stepwatch.render.dashboard import Json
 from stepwatch.render.generator import training
 from stepwatch.render.layout import RESOURCES
-from stepwatch.render.panels import Panel, panels
+from stepwatch.render.panels import metrics, panels
 from stepwatch.rules.lines import lines, subjects
 from stepwatch.rules.messages import runbook_url
 from stepwatch.schema.errors import Refused
@@ -177,8 +177,7 @@ class Panels:
     @property
     def metrics(self) -> frozenset[str]:
         """What must be loaded to draw them."""
-        drawn = panels(self._document, lines(self.config, TABLE))
-        return frozenset().union(*(panel.metrics for panel in drawn))
+        return metrics(self._document, lines(self.config, TABLE))
 
     def of_run(self, run: str) -> tuple[Panel, ...]:
         """Return the panels with the limits of a run."""
@@ -203,7 +202,7 @@ def _charts(
         return ()
     drawn = []
     for panel in panels:
-        wanted = ((each.name, each.promql, "") for each in panel.curves if not each.asked)
+        wanted = ((each.name, each.promql, "") for each in panel.curves)
         if curves := _curves(prometheus, run, wanted):
             drawn.append((panel, curves))
     shown = frozenset().union(*(panel.signals for panel, _ in drawn))

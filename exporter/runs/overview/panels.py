@@ -2,7 +2,7 @@
 
 {"panels": [{"title": ..., "description": ..., "unit": ..., "low": null, "high": null,
              "curves": [{"name": ..., "signal": ..., "smoothed": false, "promql": ...}],
-             "asked": [{"name": ..., "signal": ..., "promql": ...}],
+             "queries": [{"name": ..., "signal": ..., "promql": ...}],
              "limits": [{"name": ..., "alert": ..., "severity": ..., "side": "low" or "high",
                          "signal": ..., "alone": ..., "promql": ...}]}],
  "about": {<alert>: [<signal>, ...]},
@@ -233,7 +233,7 @@ def _panel(found: Mapping[str, Any]) -> Panel:
             Line(**_texts(line, "name", "signal", "promql"), smoothed=bool(line["smoothed"]))
             for line in found["curves"]
         ),
-        queries=tuple(Query(**_texts(query, "name", "signal", "promql")) for query in found["asked"]),
+        queries=tuple(Query(**_texts(query, "name", "signal", "promql")) for query in found["queries"]),
         limits=tuple(map(_limit, found["limits"])),
     )
 
