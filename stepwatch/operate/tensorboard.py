@@ -146,7 +146,9 @@ class Export:
             with self._collector.views() as views:
                 for view in views:
                     for point in self._new(view):
-                        self._folder(view.name).add(point)
+                        if view.name not in self._folders:
+                            self._folders[view.name] = RunFolder(self._to / folder_of(view.name))
+                        self._folders[view.name].add(point)
             if self._alerts is not None:
                 self._write_alerts(self._alerts)
             for folder in self._folders.values():
@@ -176,12 +178,6 @@ class Export:
             self._once(f"{view.name}: logged to TensorBoard already, so its own keys are not exported.")
             return map(_signals, new)
         return new
-
-    def _folder(self, name: str) -> RunFolder:
-        found = self._folders.get(name)
-        if found is None:
-            found = self._folders[name] = RunFolder(self._to / folder_of(name))
-        return found
 
     def _once(self, line: str) -> None:
         if line not in self._said:

@@ -144,14 +144,12 @@ def detailed(run: RunSummary, *, whole: bool) -> list[Firing]:
     """The alerts shown in full: the worst, or ``whole`` all but those with a worse one of their topic."""
     alerts = run.alerts
     if whole:
-        worst = {alert.topic: rank(alert.severity) for alert in sorted(alerts, key=_rank, reverse=True)}
+        worst: dict[str, int] = {}
+        for alert in alerts:
+            worst[alert.topic] = min(rank(alert.severity), worst.get(alert.topic, len(charts.SEVERITIES)))
         return [alert for alert in alerts if rank(alert.severity) == worst[alert.topic]]
     # What the first one mutes may be worse.
-    return [alert for alert in alerts if _rank(alert) <= _rank(alerts[0])]
-
-
-def _rank(alert: Firing) -> int:
-    return rank(alert.severity)
+    return [alert for alert in alerts if rank(alert.severity) <= rank(alerts[0].severity)]
 
 
 def named(run: RunSummary, *, whole: bool) -> str:

@@ -138,35 +138,37 @@ def _as_of(request: Request) -> str:
     return formatting.clock(time.time()) if parse_qs(request.query).get("refresh") == ["off"] else ""
 
 
+_OF_A_RUN = (
+    "nodes",
+    "arrives",
+    "state",
+    "severity",
+    "framework",
+    "step",
+    "age_seconds",
+    "restarts",
+    "resumes",
+)
+_OF_A_SIGNAL = (
+    *("signal", "value", "judged", "unit", "state", "warning", "critical"),
+    *("alerts", "diagnosis"),
+)
+_OF_AN_ALERT = (
+    *("severity", "topic", "summary", "description", "action", "runbook", "dashboard", "value"),
+    *("since", "silenced_until", "ends"),
+)
+
+
 def _run_document(run: RunSummary) -> dict[str, Any]:
     return {
         "run": run.name,
         "cluster": run.cluster or "",
-        "nodes": run.nodes,
-        "arrives": run.arrives,
-        "state": run.state,
-        "severity": run.severity,
-        "framework": run.framework,
-        "step": run.step,
+        **{name: getattr(run, name) for name in _OF_A_RUN},
         "total_steps": run.total,
-        "age_seconds": run.age_seconds,
-        "restarts": run.restarts,
-        "resumes": run.resumes,
         "log": run.log or None,
         "page": f"/{formatting.page(run.name, run.cluster)}",
         "signals": [
-            {
-                "signal": health.signal,
-                "value": health.value,
-                "judged": health.judged,
-                "unit": health.unit,
-                "state": health.state,
-                "warning": health.warning,
-                "critical": health.critical,
-                "since_step": health.since,
-                "alerts": health.alerts,
-                "diagnosis": health.diagnosis,
-            }
+            {**{name: getattr(health, name) for name in _OF_A_SIGNAL}, "since_step": health.since}
             for health in run.healths
         ],
         "alerts": list(map(_alert_document, run.firing)),
@@ -174,22 +176,8 @@ def _run_document(run: RunSummary) -> dict[str, Any]:
 
 
 def _alert_document(alert: Firing) -> dict[str, Any]:
-    return {
-        "alert": alert.name,
-        "severity": alert.severity,
-        "topic": alert.topic,
-        "summary": alert.summary,
-        "description": alert.description,
-        "action": alert.action,
-        "runbook": alert.runbook,
-        "dashboard": alert.dashboard,
-        "value": alert.value,
-        "since": alert.since,
-        "since_step": alert.step,
-        "silenced_until": alert.silenced_until,
-        "condition_passed": alert.passed,
-        "ends": alert.ends,
-    }
+    own = {name: getattr(alert, name) for name in _OF_AN_ALERT}
+    return {"alert": alert.name, **own, "since_step": alert.step, "condition_passed": alert.passed}
 
 
 def _reading() -> Answer:
