@@ -61,45 +61,22 @@ def _pace(config: Config, severity: str) -> Settings:
 
 def spares(config: Config) -> list[Settings]:
     """Return the routes of alerts about receivers that fail, to others that would not get them."""
-    return [
-        _leaf(spare, str(failing.matchers[0]), _pace(config, failing.labels["severity"]), failing.conditions)
-        for failing in _failures(config)
-        if (spare := failing.spare(config))
-    ]
+    found = []
+    for labels, (named, *by), broken in _failures(config):
+        severity, ways = labels["severity"], {each.integration.title for each in broken}
+        others = [each for each in config.receivers if each not in broken]
+        if others and not any(each in others for each in _notified(config, labels)):
+
+            def least(each: Receiver, severity: str = severity, ways: set[str] = ways) -> tuple[bool, ...]:
+                return severity not in each.severities, each.has_hours, each.integration.title in ways
+
+            spare = _leaf(min(others, key=least), str(named), _pace(config, severity), lambda _: ())
+            found.append({**spare, "matchers": [*spare["matchers"], *map(str, by)]})
+    return found
 
 
-@dataclass(frozen=True)
-class _Failing:
-    """An alert about receivers that are not notified: its labels, what fits it, and who these are."""
-
-    labels: Mapping[str, str]
-    matchers: tuple[Matcher, ...]
-    broken: tuple[Receiver, ...]
-
-    def conditions(self, _: Receiver) -> tuple[Matcher, ...]:
-        """What fits it besides its name."""
-        return self.matchers[1:]
-
-    def spare(self, config: Config) -> Receiver | None:
-        """Return who is to be notified besides; None if another one is anyway, or there is no other."""
-        severity = self.labels["severity"]
-        others = [each for each in config.receivers if each not in self.broken]
-        if any(each in others for each in _notified(config, self.labels)):
-            return None
-        ways = {each.integration.title for each in self.broken}
-        return min(
-            others,
-            key=lambda each: (
-                severity not in each.severities,
-                each.has_hours,
-                each.integration.title in ways,
-            ),
-            default=None,
-        )
-
-
-def _failures(config: Config) -> Iterator[_Failing]:
-    """Yield each alert that says that some receivers are not notified."""
+def _failures(config: Config) -> Iterator[tuple[dict[str, str], list[Matcher], tuple[Receiver, ...]]]:
+    """Yield each alert that says that receivers are not notified: labels, what fits it, and who these are."""
     own = {"topic": "stack", **config.external_labels}
     lost, down = config.alerts.of(NotificationFailures), config.alerts.of(NotifierDown)
     if lost.enabled and lost.severity in _SEVERITIES:
@@ -113,17 +90,17 @@ def _failures(config: Config) -> Iterator[_Failing]:
                 if config.actions.enabled
                 else Matcher("receiver_name", "=", each.name)
             )
-            yield _Failing({**known, "receiver_name": each.name}, (named, by), (each,))
+            yield {**known, "receiver_name": each.name}, [named, by], (each,)
         # Alertmanager names receivers from 0.27 on, before that only how they are notified.
         for label in dict.fromkeys(each.integration.label for each in config.receivers):
             by_way = (Matcher("integration", "=", label), Matcher("receiver_name", "=", ""))
             broken = tuple(each for each in config.receivers if each.integration.label == label)
-            yield _Failing({**known, "integration": label}, (named, *by_way), broken)
+            yield {**known, "integration": label}, [named, *by_way], broken
     if config.notifier and down.enabled and down.severity in _SEVERITIES:
         name = type(down).__name__
         robots = tuple(each for each in config.receivers if each.robot)
         known = {**own, "alertname": name, "severity": down.severity}
-        yield _Failing(known, (Matcher("alertname", "=", name),), robots)
+        yield known, [Matcher("alertname", "=", name)], robots
 
 
 def _notified(config: Config, labels: Mapping[str, str]) -> list[Receiver]:
