@@ -15,8 +15,6 @@ import pytest
 from exporter.runs.stats.catalogue import STATES
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.render.dashboard import CURVE_COLOURS
-from stepwatch.rules.messages import entries
-from stepwatch.system.environment import CHECKOUT
 from tests import own_logs
 from tests.e2e.stack import PAIRS
 from tests.e2e.writer import writing
@@ -31,7 +29,6 @@ SICK, WELL = "grpo/short-answers", "ppo/long.run"
 RED, ORANGE, GREEN = {"#F2495C", "#E02F44"}, {"#FF9830"}, {"#73BF69"}
 AT_A_GLANCE = 8
 ACTION = next(alert.action for alert in TABLE if alert.name == "KLExplosion")
-RUNBOOK = entries(CHECKOUT / "docs/runbook.md")
 ALL = {"folder": ".*", "framework": ".*", "state": ".*"}
 
 WITHOUT_STEP = 'ALERTS{alertstate="firing",run!=""} unless on (alertname, severity, run) rl_alert_onset_step'
@@ -290,7 +287,7 @@ def test_the_stack_says_whether_silence_can_be_trusted(eyes: Eyes) -> None:
     figures = {title: values[0]["text"] for title, values in found.items() if values and "text" in values[0]}
     empty = {title for title, values in found.items() if not values}
 
-    assert figures.pop("Can I trust silence?") == "no: no receiver"
+    assert figures.pop("Can I trust silence?") == "yes"
     assert figures.pop("Sent, 24 h")
     assert set(figures.values()) == {"0"}
     assert {row["state"]["text"] for row in found["Targets"]} == {"up"}
