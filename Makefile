@@ -10,18 +10,18 @@ JOBS ?= 6
 BY_FILE = --dist=loadfile --no-loadscope-reorder
 PY := .venv/bin/python
 # Recipes read these from the environment, where a path may hold any character.
-export RUNS CONFIG TO OUT RUN NOTE FOR KEY FILE TITLE VETO KILL CONTINUE NODE PEER
+export RUNS CONFIG TO OUT RUN NOTE FOR KEY VETO KILL CONTINUE NODE PEER
 STEPWATCH = $(PY) -m stepwatch
 WITH = $${CONFIG:+--config "$$CONFIG"}
 
 # `$(call required,NAME,usage)` ends make with one line and status 2 where the variable is missing.
 required = $(if $(value $(1)),,$(error Usage: make $@ $(2)))
 
-.PHONY: help up down status demo-reset test-alert route deadman mark silence actions agent evidence tensorboard config alerts discover import-dashboard gpu-release inspect gpu-check backtest verdicts generate test test-fast test-world trainer-logs check bench mutate parity parity-mutations formats pictures judge runtime development
+.PHONY: help up down status demo-reset test-alert deadman mark silence actions agent evidence tensorboard config alerts discover gpu-release inspect gpu-check backtest generate test test-fast test-world trainer-logs check bench mutate parity parity-mutations formats pictures judge runtime development
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
-	@echo "  RUNS=folder DEMO=1 NATIVE=1 SERVICE=1 REPAIR=1 for up, SERVICE=1 for down, TO=receiver for test-alert, RUN=name for route, mark, silence, alerts and evidence,"
+	@echo "  RUNS=folder DEMO=1 NATIVE=1 SERVICE=1 REPAIR=1 for up, SERVICE=1 for down, TO=receiver for test-alert, RUN=name for mark, silence, alerts and evidence,"
 	@echo "  TO=folder for tensorboard, OUT=folder for evidence, NODE=name for agent,"
 	@echo "  FOR=time for silence and gpu-release,"
 	@echo "  CONFIG=file for all of these, ARGS='-k name' for tests and bench,"
@@ -42,11 +42,6 @@ demo-reset: runtime ## Restart the demo of `make up DEMO=1` from the beginning
 test-alert: runtime ## Send a test message to a receiver: make test-alert TO=name
 	$(call required,TO,TO=receiver. Example: make test-alert TO=chat (its name in config.yaml))
 	@$(STEPWATCH) test-alert $(WITH) "$$TO"
-
-route: runtime ## Show who would be notified, and why: make route RUN=name ALERT=KLExplosion AT=time
-	$(call required,RUN,RUN=name ALERT=name [AT=time] [SEVERITY=s]. Example: make route RUN=ppo/gsm8k ALERT=KLExplosion)
-	$(call required,ALERT,RUN=name ALERT=name [AT=time] [SEVERITY=s]. Example: make route RUN=ppo/gsm8k ALERT=KLExplosion)
-	@$(STEPWATCH) route $(WITH) $${AT:+"--at=$$AT"} $${SEVERITY:+"--severity=$$SEVERITY"} -- "$$RUN" "$$ALERT"
 
 deadman: runtime ## Watch another machine's stack, in the foreground: make deadman PEER=http://machine:9093
 	@$(STEPWATCH) deadman $(WITH) $${PEER:+"--peer=$$PEER"}
@@ -79,10 +74,6 @@ config: runtime ## Print all keys of config.yaml with defaults and reasons, or o
 alerts: runtime ## Show the limits in effect, for all runs or one: make alerts RUN=name
 	@$(STEPWATCH) alerts $(WITH) $${RUN:+-- "$$RUN"}
 
-import-dashboard: runtime ## Keep a dashboard edited in Grafana: make import-dashboard FILE=export.json
-	$(call required,FILE,FILE=export.json [TITLE=text] [FORCE=1]. Example: make import-dashboard FILE=~/Downloads/Training.json)
-	@$(STEPWATCH) import-dashboard $(WITH) $${TITLE:+"--title=$$TITLE"} $(if $(FORCE),--force) -- "$$FILE"
-
 discover: runtime ## Let Prometheus scrape running containers labelled stepwatch.scrape=PORT
 	@$(PY) generate.py --discover docker
 
@@ -97,9 +88,6 @@ gpu-check: runtime ## Compare the GPU exporter with nvidia-smi and NVML, where t
 
 backtest: runtime ## Show which alerts old runs would have raised: make backtest RUNS=folder or file
 	@$(STEPWATCH) backtest $(WITH) "$${RUNS:-./runs}" $(ARGS)
-
-verdicts: runtime ## List verdicts on alerts, and limits that avoid the false alarms: make verdicts [ARGS=--write]
-	@$(STEPWATCH) verdicts $(WITH) $(ARGS)
 
 generate: runtime ## Render config.yaml for the containers, and reload Alertmanager
 	@$(PY) generate.py --reload $(WITH)
@@ -146,7 +134,6 @@ formats: development ## Update docs/formats.md with what is read from the real l
 
 pictures: development ## Redraw the pictures of the documents, in ten minutes; ARGS='--out DIR': all dashboards
 	@$(if $(ARGS),:,$(PY) -m tests.runs.light.screenshots)
-	@$(if $(ARGS),:,$(PY) -m tests.notifier.pictures)
 	@$(PY) -m tests.grafana.pictures $(ARGS)
 
 judge: development ## Score the rules on the real logs, and write docs/alert-quality.md

@@ -15,15 +15,10 @@ from promql_parser import MatchOp, VectorSelector
 
 from benchmarks import logs
 from benchmarks.measure import ROOT, RunExporter, get, quantiles, seconds, table
-from exporter.http.exposition import escape
 from stepwatch.alerts.model.runs import CLOCK_RATIO, POWER, RECORDED, SHOWN_STATE
 from stepwatch.config.deployment import InContainers
 from stepwatch.config.models import Config
-from stepwatch.languages import Catalogue
 from stepwatch.render.generator import render_all
-from stepwatch.rules import fitting
-from stepwatch.rules.messages import entries
-from stepwatch.rules.patterns import PATTERNS
 from tests.grafana.queries import Json, View, ask, panels_of
 from tests.grafana.scraped import SCRAPED, SERVERS
 from tests.grafana.stored import scraped, serving, store
@@ -224,10 +219,7 @@ def _of_runs(page: str, names: Sequence[str]) -> Iterator[tuple[str, float]]:
 
 
 def _recorded(gpus: Sequence[Labels]) -> Iterator[tuple[str, float]]:
-    """What rules leave behind: states of runs, their GPUs and what these take, alerts, signs of patterns."""
-    for rule in fitting.recorded(PATTERNS, entries(ROOT / "docs/runbook.md"), Catalogue()):
-        labels = ",".join(f'{name}="{escape(text)}"' for name, text in rule["labels"].items())
-        yield f"{rule['record']}{{{labels}}}", float(rule["expr"].removeprefix("vector(").removesuffix(")"))
+    """What rules leave behind: states of runs, their GPUs and what these take, alerts."""
     for number in range(RUNS):
         yield f'{SHOWN_STATE}{{run="run-{number}"}}', 6
     used = dict.fromkeys(range(RUNS), 0)

@@ -25,18 +25,15 @@ _COMMANDS = {
     "status": None,
     "demo-reset": None,
     "test-alert": "TO",
-    "route": "RUN ALERT",
     "deadman": None,
     "mark": "RUN",
     "silence": "RUN",
     "config": None,
     "alerts": "RUN",
     "discover": None,
-    "import-dashboard": "FILE",
     "gpu-release": None,
     "inspect": "RUNS",
     "backtest": "RUNS",
-    "verdicts": None,
     "actions": None,
     "agent": "NODE",
     "evidence": "RUN",
@@ -46,7 +43,7 @@ _COMMANDS = {
 are arguments there; all other variables are options."""
 
 _OPTIONS = {"KEY": "--explain", "KILL": "--kill-switch"}
-_SWITCHES = ("DEMO", "NATIVE", "REPAIR", "RENEW", "REVOKE", "SERVICE", "FORCE", "FOLLOW")
+_SWITCHES = ("DEMO", "NATIVE", "REPAIR", "RENEW", "REVOKE", "SERVICE", "FOLLOW")
 
 
 def adapt(text: str) -> str:

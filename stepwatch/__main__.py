@@ -121,16 +121,6 @@ def _add_stack(command: Command) -> None:
     command("demo-reset", "restart the demo from the beginning", _stack)
     testing = command("test-alert", "send one marked test message to a receiver", _stack)
     testing.add_argument("receiver", help="name of the receiver in config.yaml")
-    routing = command("route", "show who would be notified of an alert, and why; nothing is sent", _route)
-    routing.add_argument("run", help="name of the run; - for an alert that is not about a run")
-    routing.add_argument("alert", help="name of the alert, such as KLExplosion")
-    routing.add_argument(
-        "--severity", choices=("critical", "warning", "info"), help="default: the highest of the alert"
-    )
-    routing.add_argument("--at", metavar="TIME", help="time, such as 2026-02-01T22:30+08:00; default: now")
-    routing.add_argument(
-        "--label", action="append", default=[], metavar="NAME=VALUE", help="a further label of the alert"
-    )
     watching = command("deadman", "watch another machine's stack, in the foreground", _deadman)
     watching.add_argument(
         "--peer",
@@ -191,18 +181,6 @@ def _add_orders(command: Command) -> None:
     which.add_argument(
         "--explain", metavar="KEY", help="a key with all below it: alerts.KL; or those of an alert: KLHigh"
     )
-    importing = command(
-        "import-dashboard", "keep a dashboard that was edited in Grafana as a template of your own", _import
-    )
-    importing.add_argument(
-        "file", type=Path, metavar="FILE", help="JSON of the dashboard, exported in the classic form"
-    )
-    importing.add_argument(
-        "--title",
-        metavar="TEXT",
-        help="default: the present title; for Stepwatch's dashboards with (own) appended",
-    )
-    importing.add_argument("--force", action="store_true", help="replace the template of that title")
     collecting = command("evidence", "collect evidence about a run in one archive", _evidence)
     collecting.add_argument("run", help="name of the run")
     collecting.add_argument(
@@ -242,8 +220,6 @@ def _add_readers(command: Command) -> None:
     replaying.add_argument(
         "--suggest", action="store_true", help="show which limits would have changed the outcome"
     )
-    judged = command("verdicts", "list verdicts on alerts, and limits that avoid the false alarms", _verdicts)
-    judged.add_argument("--write", action="store_true", help="add the limits to config.yaml")
 
 
 def _count(text: str) -> int:
@@ -327,15 +303,6 @@ def _order(options: argparse.Namespace) -> int:
     return limits_report.alerts(file, options.run, options.format, _say)
 
 
-def _route(options: argparse.Namespace) -> int:
-    from stepwatch.operate.route import route
-
-    file = _file(options, _place())
-    _require_hub(options, file)
-    asked = {"severity": options.severity, "at": options.at, "labels": options.label}
-    return route(file, options.run, options.alert, _say, **asked)
-
-
 def _deadman(options: argparse.Namespace) -> int:
     from stepwatch.operate.deadman import deadman
 
@@ -378,15 +345,6 @@ def _evidence(options: argparse.Namespace) -> int:
 
     place = _place()
     return evidence(_file(options, place), options.run, options.out, place, _say)
-
-
-def _import(options: argparse.Namespace) -> int:
-    from stepwatch.operate.dashboard_import import import_dashboard
-    from stepwatch.render import layout
-
-    # Not the default file of an installation: its folder is read-only.
-    config = options.config or _place().config(_say) or layout.CONFIG
-    return import_dashboard(options.file, config, options.title, _say, force=options.force)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -439,14 +397,6 @@ def _read_logs(options: argparse.Namespace) -> int:
     from stepwatch.operate.inspection import inspect
 
     return inspect(options.places, load(file), _say, markdown=options.markdown)
-
-
-def _verdicts(options: argparse.Namespace) -> int:
-    from stepwatch.backtest.verdicts import verdicts
-
-    file = _file(options, _place())
-    _require_hub(options, file)
-    return verdicts(options, file, _say)
 
 
 def _tensorboard(options: argparse.Namespace) -> int:

@@ -46,7 +46,6 @@ def test_a_checkout_keeps_its_texts() -> None:
         ("`make tensorboard TO=/e FOLLOW=1`", "`stepwatch tensorboard --to /e --follow`"),
         ("`make config KEY=KLHigh`", "`stepwatch config --explain KLHigh`"),
         ("`make silence RUN=name FOR=2h`", "`stepwatch silence name --for 2h`"),
-        ("`make import-dashboard FILE=a.json FORCE=1`", "`stepwatch import-dashboard a.json --force`"),
         ("<code>make inspect RUNS=/logs</code>", "<code>stepwatch inspect /logs</code>"),
         ("`make generate`, make up", "`make generate`, make up"),
         ("`make it 'one`", "`make it 'one`"),

@@ -16,11 +16,6 @@ from stepwatch.system.environment import CHECKOUT
         (["silence"], "make silence RUN=name", "make silence RUN=ppo/gsm8k FOR=2h"),
         (["silence", "RUN="], "make silence RUN=name", "make silence RUN=ppo/gsm8k FOR=2h"),
         (["mark"], "make mark RUN=name", "make mark RUN=ppo/gsm8k NOTE='new data'"),
-        (
-            ["import-dashboard"],
-            "make import-dashboard FILE=export.json",
-            "make import-dashboard FILE=~/Downloads/Training.json",
-        ),
         (["evidence"], "make evidence RUN=name", "make evidence RUN=ppo/gsm8k"),
         (["tensorboard"], "make tensorboard TO=folder", "make tensorboard TO=./tensorboard"),
         (["test-alert"], "make test-alert TO=receiver", "make test-alert TO=chat"),

@@ -67,9 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.exporter_link, options.alertmanager_link, options.link, options.grafana_link
     )
     wording = Wording(addresses, options.texts, options.waits)
-    stack = StackClient(
-        options.prometheus, options.alertmanager, options.exporter, options.password_file, options.signals
-    )
+    stack = StackClient(options.prometheus, options.alertmanager, options.password_file)
     deliveries = {
         channel.name: Delivery(
             channel.name,
@@ -79,7 +77,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             outbox=outbox,
             wording=wording,
             ask=stack.known,
-            draw=stack.picture,
         )
         for channel in options.channels
     }
@@ -136,7 +133,6 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     )
     flags.add("prometheus", string, "http://127.0.0.1:9090", "URL of Prometheus")
     flags.add("alertmanager", string, "http://127.0.0.1:9093", "URL of Alertmanager")
-    flags.add("exporter", string, "http://127.0.0.1:9410", "URL of the run exporter")
     flags.add("password-file", Path, None, "file with the password of the first two, and of the webhook")
     flags.add(
         "link", string, "", "where people open this service's pages; silences are Alertmanager's without"
@@ -145,7 +141,6 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     flags.add("alertmanager-link", string, "http://127.0.0.1:9093", "public URL of Alertmanager")
     flags.add("grafana-link", string, "", "public URL of Grafana, if any")
     flags.add("waits", texts, {}, "seconds between the onset of each alert and its start, as JSON")
-    flags.add("signals", texts, {}, "the signal that each alert is about, as JSON")
     flags.add("texts", texts, {}, "translations of messages by English text, as JSON")
     return flags
 

@@ -185,11 +185,6 @@ class Robot(ABC):
     def __init__(self, secrets: Secrets, wording: Wording, keyword: str = "") -> None:
         self._secrets, self._wording, self._keyword = secrets, wording, keyword
 
-    @property
-    def takes_picture(self) -> bool:
-        """Whether ``send`` is of use with a picture; drawing one costs a request to the run exporter."""
-        return False
-
     def compose(self, cards: Sequence[Card]) -> tuple[Any, int]:
         """Return what to send, and how many of the cards it holds.
 
@@ -214,8 +209,8 @@ class Robot(ABC):
         return written(card, _longest(len(card.items), lambda count: fits(written(card, count)))), 1
 
     @abstractmethod
-    def send(self, message: Any, picture: bytes | None) -> Outcome:
-        """Send what ``compose`` returned, and a PNG if it takes one.
+    def send(self, message: Any) -> Outcome:
+        """Send what ``compose`` returned.
 
         Raises:
             SecretFileError: The channel's files cannot be used.

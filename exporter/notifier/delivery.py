@@ -30,7 +30,6 @@ SECONDS_TO_STOP = 16.0
 """That a request may take which is under way when the service ends."""
 
 Ask = Callable[[Notification], "Known"]
-Draw = Callable[[Notification], "bytes | None"]
 
 
 class Counts:
@@ -57,7 +56,6 @@ class Delivery:
         outbox: The queue.
         wording: Words messages.
         ask: Returns what is known about an alert's run; must not raise or block for long.
-        draw: Draws an alert's curve; the same.
     """
 
     def __init__(
@@ -70,7 +68,6 @@ class Delivery:
         outbox: Outbox,
         wording: Wording,
         ask: Ask = lambda _: NOTHING_KNOWN,
-        draw: Draw = lambda _: None,
     ) -> None:
         self.name, self.kind = name, kind
         self.counts = Counts()
@@ -79,7 +76,7 @@ class Delivery:
         self.failure: tuple[Outcome, float] | None = None
         """The last attempt that failed, and when (Unix seconds)."""
         self._robot, self._secrets, self._outbox, self._wording = robot, secrets, outbox, wording
-        self._ask, self._draw = ask, draw
+        self._ask = ask
         self._news, self._over = Event(), False
         self._resume, self._failed, self._changed = 0.0, 0, 0.0
         self._thread = Thread(target=self._run, name=f"deliver {name}", daemon=True)
@@ -129,30 +126,24 @@ class Delivery:
             return wait
         merged = (scarce or len(waiting) > free) and not waiting[0].alone
         batch = [entry for entry in waiting if not entry.alone] if merged else waiting[:1]
-        return self._deliver(batch, free)
+        return self._deliver(batch)
 
-    def _deliver(self, batch: Sequence[Entry], free: int) -> float:
+    def _deliver(self, batch: Sequence[Entry]) -> float:
         found = [parse(entry.payload)[0] for entry in batch]
-        single = len(batch) == 1
-        known = self._ask(found[0]) if single else NOTHING_KNOWN
+        known = self._ask(found[0]) if len(batch) == 1 else NOTHING_KNOWN
         cards: list[Card] = [
             self._wording.card(each, entry.id, known) for each, entry in zip(found, batch, strict=True)
         ]
         message, held = self._robot.compose(cards)
         batch = batch[:held]
-        drawn = self._robot.takes_picture and single and free > 2 and not found[0].is_test
-        picture = self._draw(found[0]) if drawn else None
         self._changed = self._secrets.changed()
         address = self._secrets.address
-        numbers = [self._outbox.attempt(address, batch, time.time())]
-        if picture:
-            numbers.append(self._outbox.attempt(address, (), time.time()))
+        number = self._outbox.attempt(address, batch, time.time())
         try:
-            outcome = self._robot.send(message, picture)
+            outcome = self._robot.send(message)
         except SecretFileError as problem:
             outcome = Outcome("secret_file", str(problem))
-        for number in numbers:
-            self._outbox.attempted(number, time.time())
+        self._outbox.attempted(number, time.time())
         self.counts.requests[self.name] += 1
         if outcome.ended is not Ended.DELIVERED:
             self.failure = outcome, time.time()

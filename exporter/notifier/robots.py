@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any
 from urllib.parse import quote
 
-from exporter.notifier.channel import Outcome, Robot, SecretFileError, Window, coded, encoded, plain, post
+from exporter.notifier.channel import Outcome, Robot, Window, coded, encoded, plain, post
 from exporter.notifier.wording import Card
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Feishu(Robot):
         19024: "keyword",
     }
 
-    def send(self, message: Any, picture: bytes | None) -> Outcome:  # noqa: ARG002  (it takes none)
+    def send(self, message: Any) -> Outcome:
         url, secret = self._secrets.url(), self._secrets.secret()
         if secret:
             # The fields are valid for an hour.
@@ -148,7 +148,7 @@ class DingTalk(Robot):
         ("address", ("whitelist", "ip ", "白名单")),
     )
 
-    def send(self, message: Any, picture: bytes | None) -> Outcome:  # noqa: ARG002  (it takes none)
+    def send(self, message: Any) -> Outcome:
         url, secret = self._secrets.url(), self._secrets.secret()
         if secret:
             # The parameters are valid for an hour.
@@ -181,12 +181,10 @@ class DingTalk(Robot):
 
 
 class WeCom(Robot):
-    """A robot of a group of WeCom, with Markdown. A message with the curve as a picture is two requests."""
+    """A robot of a group of WeCom, with Markdown."""
 
     windows = (Window(20, 60.0),)
-    takes_picture = True
     most_bytes = 4096  # of the Markdown
-    MOST_PICTURE = 2 << 20
     TITLE_BYTES = 400
     FACT_BYTES = 700
     ITEM_BYTES = 400
@@ -212,24 +210,7 @@ class WeCom(Robot):
         93008: "revoked",
     }
 
-    def send(self, message: Any, picture: bytes | None) -> Outcome:
-        outcome = self._post(message)
-        if not outcome.reason and picture and len(picture) <= self.MOST_PICTURE:
-            # The message has arrived: without its picture it is one still.
-            drawn = self._post(
-                {
-                    "msgtype": "image",
-                    "image": {
-                        "base64": base64.b64encode(picture).decode(),
-                        "md5": hashlib.md5(picture, usedforsecurity=False).hexdigest(),
-                    },
-                }
-            )
-            if drawn.reason:
-                logger.warning("The picture of a message was not accepted: %s", drawn.text)
-        return outcome
-
-    def _post(self, message: Any) -> Outcome:
+    def send(self, message: Any) -> Outcome:
         answer = post(self._secrets.url(), encoded(message), self._secrets.hidden)
         outcome = coded(answer, (("errcode", "errmsg"),), self.CODES, 60.0)
         return outcome._replace(text=self._secrets.hidden(outcome.text))
@@ -266,25 +247,13 @@ class Apprise(Robot):
         "resolved": "success",
     }
 
-    @property
-    def takes_picture(self) -> bool:
-        """Mail does. To others it is a second request, whose failure would be the message's."""
-        try:
-            return self._secrets.url().lower().startswith(("mailto://", "mailtos://"))
-        except SecretFileError:
-            return False
-
-    def send(self, message: Any, picture: bytes | None) -> Outcome:
+    def send(self, message: Any) -> Outcome:
         url = self._secrets.url()
         try:
             import apprise  # noqa: PLC0415  (30 MB, and installed by those who use it)
-            from apprise.attachment.memory import AttachMemory  # noqa: PLC0415
         except ImportError:
             return Outcome("not_installed", self.NOT_INSTALLED)
         target = apprise.Apprise()
-        curve = None
-        if picture:
-            curve = AttachMemory(content=picture, name="curve.png", mimetype="image/png")  # type: ignore[no-untyped-call]
         # What it logs holds bodies and URLs: only we read it.
         own = logging.getLogger("apprise")
         own.propagate = False
@@ -292,12 +261,7 @@ class Apprise(Robot):
         with self.LOGGING, capture as log:
             if not target.add(url):
                 return Outcome("secret_file", "url_file does not hold an Apprise URL that this version knows")
-            done = target.notify(
-                **message,
-                body_format=apprise.NotifyFormat.TEXT,
-                interpret_escapes=False,
-                attach=curve,
-            )
+            done = target.notify(**message, body_format=apprise.NotifyFormat.TEXT, interpret_escapes=False)
             logged = self._secrets.hidden(" ".join(log.getvalue().split()))
         if done:
             return Outcome(text="Apprise reports success; it does not show what the service answered")

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import json
-import logging
-import math
 import time
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
-from exporter.drawing import png
-from exporter.drawing.chart import Chart, Curve
 from exporter.notifier.outbox import Notification
 from exporter.notifier.wording import NOTHING_KNOWN, Known, silenced_by
 from exporter.watchdog.client import Client, UnreachableError
 
-logger = logging.getLogger(__name__)
-
 SILENCE_HOURS = 2
 _SECONDS = 3.0
 """That an answer may take: a message goes out without it."""
-_SHOWN_STEPS = 0.5
-"""Share of a run's steps, its latest, that a picture shows."""
 
 
 class StackClient:
@@ -33,24 +25,18 @@ class StackClient:
     Args:
         prometheus: URL of Prometheus.
         alertmanager: URL of Alertmanager.
-        exporter: URL of the run exporter.
-        password_file: Of the first two.
-        signals: The signal that each alert on runs is about, by the alert's name.
+        password_file: Of both.
     """
 
     def __init__(
         self,
         prometheus: str,
         alertmanager: str,
-        exporter: str,
         password_file: Path | None,
-        signals: Mapping[str, str],
     ) -> None:
         password = str(password_file) if password_file else None
         self._prometheus = Client(prometheus, password, _SECONDS)
         self._alertmanager = Client(alertmanager, password, _SECONDS)
-        self._exporter = Client(exporter, None, _SECONDS)
-        self._signals = signals
 
     def known(self, notification: Notification) -> Known:
         """Return the step of a notification's run, and what else fires for it."""
@@ -65,20 +51,6 @@ class StackClient:
         return Known(
             _step(steps), _others(self._json(self._alertmanager, f"/api/v2/alerts?{query}"), notification)
         )
-
-    def picture(self, notification: Notification) -> bytes | None:
-        """Return the curve of the first alert with its limits as a PNG, ``None`` if there is none to draw."""
-        alert = (notification.firing or notification.alerts)[0]
-        run, signal = alert.labels.get("run", ""), self._signals.get(alert.name, "")
-        if not (run and signal and alert.firing):
-            return None
-        path = f"/api/v1/runs/{quote(run, safe='', errors='replace')}/series?signal={quote(signal)}"
-        try:
-            chart = _chart(self._json(self._exporter, path), alert.name, signal)
-            return png.draw(chart) if chart else None
-        except (LookupError, TypeError, ValueError, AttributeError):
-            logger.exception("The curve of %s cannot be drawn.", signal)
-            return None
 
     def silence(self, labels: Mapping[str, str], client: str) -> str:
         """Silence what these labels name for two hours.
@@ -128,35 +100,3 @@ def _others(page: Any, notification: Notification) -> tuple[str, ...]:
     except (LookupError, TypeError, AttributeError):
         return ()
     return tuple(sorted(names - included))
-
-
-def _chart(page: Any, alert: str, signal: str) -> Chart | None:
-    if not page:
-        return None
-    points = [(int(step), float("nan") if value is None else float(value)) for step, value in page["points"]]
-    if not any(math.isfinite(value) for _, value in points):
-        return None
-    last = max(step for step, _ in points)
-    first = min(step for step, _ in points)
-    first = max(first, min(last - 20, last - int((last - first) * _SHOWN_STEPS)))
-
-    def curve(name: str, places: list[tuple[int, float]], severity: str = "") -> Curve | None:
-        shown = tuple(
-            (step, value) for step, value in places if first <= step <= last and math.isfinite(value)
-        )
-        return Curve(name, (shown,), severity) if shown else None
-
-    limits = [
-        curve(
-            each["name"],
-            [(int(step), float(value)) for step, value in each["points"] if value is not None],
-            each["severity"],
-        )
-        for each in page["limits"]
-        if each["alert"] == alert
-    ]
-    drawn = curve(signal, points)
-    if drawn is None:
-        return None
-    there = tuple(limit for limit in limits if limit)
-    return Chart(signal, "", page["unit"], None, None, first, last, (drawn,), there, ())

@@ -235,13 +235,10 @@ class Wording:
         links = [Link(translate("Dashboard at that time"), self._dashboard(alert))]
         if _is_address(book := alert.annotations.get("runbook_url", "")):
             links.append(Link(translate("Runbook"), book))
-        if alert.labels.get("topic") == TOPIC:  # a silence vetoes nothing, and no rule was right or wrong
+        if alert.labels.get("topic") == TOPIC:  # a silence vetoes nothing
             return links
         if notification.firing and not notification.is_test:
             links.append(Link(translate("Silence for 2 h"), f"{where.notifier}/silence/{number}"))
-        if run := alert.labels.get("run"):
-            query = f"alert={escaped(alert.name)}&run={escaped(run)}&since={self._onset(alert):.0f}"
-            links.append(Link(translate("Was this right?"), f"{where.exporter}/verdict?{query}"))
         return links
 
     def _dashboard(self, alert: Alert) -> str:

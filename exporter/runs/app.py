@@ -22,7 +22,6 @@ from exporter.runs.discovery.target_sources import (
 )
 from exporter.runs.discovery.targets import Discovery
 from exporter.runs.light.site import Light
-from exporter.runs.light.verdicts import VerdictLog
 from exporter.runs.model.run import Options
 from exporter.runs.model.run_source import Silence
 from exporter.runs.overview.models import Omitted
@@ -31,8 +30,7 @@ from exporter.runs.overview.panels import PanelFile
 from exporter.runs.serve import endpoints
 from exporter.runs.signals.unmapped import RawRule
 
-MOST_BODY = 1 << 16
-"""Bytes of a request's body."""
+MOST_BODY = 1 << 16  # bytes of a request's body
 
 
 class App:
@@ -58,7 +56,7 @@ class App:
         self._discovery = _discovery(options, collector, self._registry)
         ports = {"prometheus_port": options.prometheus_port, "grafana_port": options.grafana_port}
         api = Api(self._registry, options.discovery_allow, Token(options.token_file), ports)
-        light = Light(self._overview, options.path, VerdictLog(options.state_dir))
+        light = Light(self._overview, options.path)
         own = endpoints.table(collector.metrics, collector.mark, collector.health.report)
         routes = Routes({**own, **self._discovery.routes(), **api.routes(), **light.routes()})
         pages = HostCheck(routes, {*options.hosts, options.listen})

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.drawing.chart import Chart
 from exporter.runs.model.run import Options
+from exporter.runs.overview.charts import Chart
 from exporter.runs.signals.unmapped import RawRule
 from stepwatch.backtest.judge import Catalogue, Judged, Results, catalogue, judge, metrics
 from stepwatch.backtest.replay import (
@@ -36,11 +36,9 @@ FAILING = {"warning": ("warning", "critical"), "critical": ("critical",)}
 
 
 def backtest(options: argparse.Namespace, config: Path, say: Say) -> int:
-    """Judge old runs and print the report; ``options`` are those of the command line.
+    """Judge old runs and print the report.
 
-    Returns:
-        0; 1 if an alert of ``--fail-on`` would have fired; 2 if a file could not be judged, or there is
-        no run.
+    Returns 0; 1 if an alert of ``--fail-on`` would have fired; 2 if not every file was judged, or none was.
     """
     settings = load_changed(config, options.set)
     if options.report:
@@ -115,8 +113,7 @@ def prepared(
 ) -> Iterator[Backtest]:
     """Read the logs and load them into a Prometheus, with the metrics that the rules read and ``also`` these.
 
-    Raises:
-        Refused: Prometheus is not available.
+    Raises ``Refused``.
     """
     rules = catalogue(config)
     prometheus, promtool = (

@@ -34,15 +34,7 @@ class Condition:
 class Rule:
     """An alert rule about what a run logs, with the limits of some runs.
 
-    Attributes:
-        alert: The alert.
-        severity: Its severity.
-        topic: Its topic.
-        expression: Where it holds.
-        conditions: Its conditions, of which the first that holds is reported.
-        metrics: What it reads.
-        only: The pattern of the runs that it judges; None for all.
-        without: Patterns of runs that other limits judge.
+    It judges the runs that the pattern ``only`` fits, ``None`` for all, and none of ``without``.
     """
 
     alert: str

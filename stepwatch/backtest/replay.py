@@ -62,15 +62,9 @@ class Progress:
 
 START_SECONDS = 60
 STOP_SECONDS = 30
-
-QUERIES = 2
-"""Queries at once; each takes a core of Prometheus."""
-
-MOST_POINTS = 10_000
-"""Prometheus answers at most 11,000 points a series."""
-
-MOST_SAMPLES = 500_000_000
-"""In memory for one query: many runs at once are more than its default allows."""
+QUERIES = 2  # queries at once; each takes a core of Prometheus
+MOST_POINTS = 10_000  # Prometheus answers at most 11,000 points a series
+MOST_SAMPLES = 500_000_000  # in memory for one query: many runs at once are more than its default allows
 
 
 Task = TypeVar("Task")
@@ -150,72 +144,50 @@ def _run(result: dict[str, Any]) -> str:
 def loaded(
     server: Program, tool: Program, samples: Iterable[Path], records: Mapping[str, int]
 ) -> Iterator[Prometheus]:
-    """A Prometheus that holds the samples, on a free port of 127.0.0.1.
-
-    Args:
-        server: Prometheus.
-        tool: promtool, of the same version.
-        samples: Files of samples.
-        records: How many records each run in them has, by its name.
-
-    Raises:
-        ServerError: it does not take them, or does not start.
-    """
+    """A Prometheus that holds the samples, on a free port of 127.0.0.1. Raises ``ServerError``."""
     with tempfile.TemporaryDirectory(prefix="stepwatch-backtest-") as scratch:
         folder = Path(scratch)
-        _load(tool, samples, folder)
-        with _running(server, folder) as url:
-            yield Prometheus(url, records)
-
-
-def _load(tool: Program, samples: Iterable[Path], folder: Path) -> None:
-    whole = folder / "samples"
-    with whole.open("wb") as out:
-        for part in samples:
-            out.write(part.read_bytes())
-        out.write(b"# EOF\n")
-    command = (tool.path, "tsdb", "create-blocks-from", "openmetrics", "--quiet", whole, folder / "data")
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ServerError(f"{tool.path} cannot make blocks of the samples: {done.stderr.strip()}")
-    whole.unlink()
-
-
-@contextmanager
-def _running(server: Program, folder: Path) -> Iterator[str]:
-    address = f"127.0.0.1:{processes.free_port('127.0.0.1')}"
-    (folder / "prometheus.yml").write_text("global: {}\n")
-    command = [
-        *server.options,
-        f"--config.file={folder / 'prometheus.yml'}",
-        f"--storage.tsdb.path={folder / 'data'}",
-        "--storage.tsdb.retention.time=100y",
-        f"--query.max-samples={MOST_SAMPLES}",
-        f"--web.listen-address={address}",
-    ]
-    log = folder / "log"
-    with log.open("wb") as out:
-        process = subprocess.Popen([server.path, *command], stdout=out, stderr=out)
-    deadline = time.monotonic() + START_SECONDS
-    try:
-        while http_client.read(f"http://{address}/-/ready") is None:
-            if process.poll() is not None or time.monotonic() > deadline:
-                log_end = "\n".join(last_lines(log, 5))
-                raise ServerError(f"Prometheus does not start:\n{log_end}")
-            time.sleep(0.02)
-        yield f"http://{address}"
-    finally:
-        process.terminate()
+        whole, data, log, settings = (folder / name for name in ("samples", "data", "log", "prometheus.yml"))
+        with whole.open("wb") as out:
+            for part in samples:
+                out.write(part.read_bytes())
+            out.write(b"# EOF\n")
+        command = (tool.path, "tsdb", "create-blocks-from", "openmetrics", "--quiet", whole, data)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ServerError(f"{tool.path} cannot make blocks of the samples: {done.stderr.strip()}")
+        whole.unlink()
+        settings.write_text("global: {}\n")
+        address = f"127.0.0.1:{processes.free_port('127.0.0.1')}"
+        options = (
+            *server.options,
+            f"--config.file={settings}",
+            f"--storage.tsdb.path={data}",
+            "--storage.tsdb.retention.time=100y",
+            f"--query.max-samples={MOST_SAMPLES}",
+            f"--web.listen-address={address}",
+        )
+        with log.open("wb") as out:
+            process = subprocess.Popen([server.path, *options], stdout=out, stderr=out)
+        deadline = time.monotonic() + START_SECONDS
         try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            while http_client.read(f"http://{address}/-/ready") is None:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    log_end = "\n".join(last_lines(log, 5))
+                    raise ServerError(f"Prometheus does not start:\n{log_end}")
+                time.sleep(0.02)
+            yield Prometheus(f"http://{address}", records)
+        finally:
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 MISSING = "no such file or folder"
 EMPTY = "no log found in it. Fix: name logs or their folder: `make backtest RUNS=/path/to/logs`"
-
 SAMPLES = ".samples"
 """How the names of the files of samples end."""
 
@@ -314,8 +286,7 @@ def write(
 ) -> tuple[Replayed, ...]:
     """Write the samples of a log's runs, of these metrics only; record k (from 1) at ``START`` + k.
 
-    Raises:
-        UnreadError: it contains no run.
+    Raises ``UnreadError``.
     """
     with out.open("w", encoding="utf-8") as samples:
         writers: dict[str, _Writer] = {}

@@ -14,10 +14,18 @@ from tempfile import TemporaryFile
 
 import orjson
 
-from exporter.drawing import html
-from exporter.drawing.chart import SEVERITIES, Band, Chart, Curve, by_alert, curve
+from exporter.runs.overview.charts import (
+    SEVERITIES,
+    Band,
+    Chart,
+    Curve,
+    by_alert,
+    curve,
+    environment,
+    run_counts,
+)
 from exporter.runs.overview.models import RunId
-from exporter.runs.overview.panels import of_run
+from exporter.runs.overview.panels import Panel, of_run
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.backtest import suggestions
 from stepwatch.backtest.judge import Alert, Judged, Results
@@ -27,7 +35,7 @@ from stepwatch.config import Config
 from stepwatch.config.deployment import OnThisMachine
 from stepwatch.render.dashboard import Json
 from stepwatch.render.generator import training
-from stepwatch.render.panels import Panel, panels
+from stepwatch.render.panels import metrics, panels
 from stepwatch.rules.lines import lines, subjects
 from stepwatch.rules.messages import runbook_url
 from stepwatch.schema.errors import Refused
@@ -35,7 +43,6 @@ from stepwatch.system.environment import RESOURCES
 from stepwatch.system.terminal import table
 
 PAGE, DOCUMENT = "index.html", "backtest.json"
-
 HEAD = ("alert", "severity", "records", "steps", "value", "threshold", "")
 SUGGESTED = ("limit", "alert", "severity", "now", "fires on", "lower", "higher")
 NOTHING = "No run found. docs/formats.md lists the supported formats."
@@ -129,27 +136,15 @@ def number(value: float | None) -> str:
     return "?" if value is None else f"{value:.4g}"
 
 
-class FolderError(Refused):
-    """Raised when a report cannot be written."""
-
-
 def make(folder: Path) -> None:
-    """Make the folder of a report, if it is missing, before the work begins.
-
-    Raises:
-        FolderError: It cannot be made, or not be written to.
-    """
+    """Make the folder of a report, if it is missing, before the work begins. Raises ``Refused``."""
     with _folder_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=folder).close()
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:
-    """Write the files of a report, by name.
-
-    Raises:
-        FolderError: They cannot be written.
-    """
+    """Write the files of a report, by name. Raises ``Refused``."""
     with _folder_errors(folder):
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
@@ -160,7 +155,7 @@ def _folder_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise FolderError(
+        raise Refused(
             f"--report {folder}: {error.strerror}. Expected: a folder to write {PAGE} and {DOCUMENT} to. "
             "Fix: name another one, or correct its permissions."
         ) from error
@@ -182,8 +177,7 @@ class Panels:
     @property
     def metrics(self) -> frozenset[str]:
         """What must be loaded to draw them."""
-        drawn = panels(self._document, lines(self.config, TABLE))
-        return frozenset().union(*(panel.metrics for panel in drawn))
+        return metrics(self._document, lines(self.config, TABLE))
 
     def of_run(self, run: str) -> tuple[Panel, ...]:
         """Return the panels with the limits of a run."""
@@ -208,7 +202,7 @@ def _charts(
         return ()
     drawn = []
     for panel in panels:
-        wanted = ((each.name, each.promql, "") for each in panel.curves if not each.asked)
+        wanted = ((each.name, each.promql, "") for each in panel.curves)
         if curves := _curves(prometheus, run, wanted):
             drawn.append((panel, curves))
     shown = frozenset().union(*(panel.signals for panel, _ in drawn))
@@ -283,9 +277,9 @@ def page(report: Report, drawn: Mapping[str, tuple[Chart, ...]], config: Config)
         link = runbook_url(config, alert)
         return link if "://" in link else f"{RESOURCES.as_uri()}/{link}"
 
-    environment = html.environment(TEMPLATES)
-    environment.globals |= {"suggestions": suggestions, "extent": extent, "runbook": runbook}
-    environment.filters["number"] = number
+    jinja = environment(TEMPLATES)
+    jinja.globals |= {"suggestions": suggestions, "extent": extent, "runbook": runbook}
+    jinja.filters["number"] = number
     entries = [
         Entry(f"run-{index}", run, drawn.get(run.run, ()) if isinstance(run, Judged) else ())
         for index, run in enumerate(report.results.runs, 1)
@@ -298,9 +292,9 @@ def page(report: Report, drawn: Mapping[str, tuple[Chart, ...]], config: Config)
         "silent": worst.count("info") + worst.count(""),
         "not judged": worst.count("error"),
     }
-    return environment.get_template("page.html.j2").render(
+    return jinja.get_template("page.html.j2").render(
         report=report,
         entries=sorted(entries, key=lambda entry: (ranks.index(entry.severity), -len(entry.fired))),
         judged=len(report.results.judged),
-        summary=html.run_counts(kinds),
+        summary=run_counts(kinds),
     )

@@ -15,9 +15,7 @@ from stepwatch.config import Config
 from stepwatch.config.loading import with_value
 from stepwatch.schema.section import Section
 
-REACH = 8
-"""Values are tried from an eighth of a limit to eight times it."""
-
+REACH = 8  # values are tried from an eighth of a limit to eight times it
 INTRODUCTION = (
     f"Each limit alone, tried from 1/{REACH} to {REACH} times its value, within what the configuration "
     "allows, in steps of two digits: the value from which on an alert fires on other runs."
@@ -43,11 +41,7 @@ class Limit:
         return ".".join(("alerts", *self.path))
 
     def changed(self, value: Value) -> Config:
-        """Return the configuration with another value here.
-
-        Raises:
-            ValidationError: It may not have this one.
-        """
+        """Return the configuration with another value here. Raises ``ValidationError``."""
         name, *inside = self.path
         old = self.config.alerts.block(name)
         block = type(old).model_validate(with_value(old.plain(), tuple(inside), value))
@@ -165,12 +159,7 @@ ByAlert = dict[tuple[str, str], tuple[Rule, ...]]
 
 
 class Trial:
-    """Tries limits on runs that a Prometheus holds.
-
-    Args:
-        prometheus: Holds the runs.
-        config: The limits as they are.
-    """
+    """Tries limits on runs that a Prometheus holds."""
 
     def __init__(self, prometheus: Prometheus, config: Config) -> None:
         self._prometheus = prometheus

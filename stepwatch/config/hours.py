@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Annotated, Any
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import available_timezones
 
 from stepwatch.schema.errors import Fault
 from stepwatch.schema.scalars import ReceiverName
@@ -117,28 +116,6 @@ class Hours(Section):
         known = {"times": spans, "weekdays": days, **rest}
         return {key: value for key, value in known.items() if value} | {"location": self.location}
 
-    def hold(self, at: datetime) -> bool:
-        """Return whether a time is within them."""
-        here = at.astimezone(None if self.location == "Local" else ZoneInfo(self.location))
-        clock = f"{here:%H:%M}"
-        next_month = here.replace(year=here.year + here.month // 12, month=here.month % 12 + 1, day=1)
-        days = (next_month.date() - here.date().replace(day=1)).days
-
-        def within(spans: tuple[Range, ...], number: int) -> bool:
-            return not spans or any(first <= number <= last for first, last in spans)
-
-        from_start = tuple(
-            (first if first > 0 else days + first + 1, last if last > 0 else days + last + 1)
-            for first, last in self.days_of_month
-        )
-        return (
-            (not self.times or any(start <= clock < end for start, end in self.times))
-            and within(self.weekdays, here.isoweekday())
-            and within(from_start, here.day)
-            and within(self.months, here.month)
-            and within(self.years, here.year)
-        )
-
 
 def _week(spans: tuple[Range, ...]) -> list[Range]:
     """Ranges of weekdays as Alertmanager counts: from Sunday on."""
@@ -162,7 +139,3 @@ class TimeInterval(Section):
     def settings(self) -> dict[str, Any]:
         """Return it as Alertmanager's settings have it."""
         return {"name": self.name, "time_intervals": [each.settings() for each in self.time_intervals]}
-
-    def hold(self, at: datetime) -> bool:
-        """Return whether a time is within it."""
-        return any(each.hold(at) for each in self.time_intervals)

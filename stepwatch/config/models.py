@@ -181,7 +181,7 @@ class Config(Section):
         "in Alertmanager's own form. It gets the alerts that match all of its conditions; an alert that "
         "matches no receiver without hours also goes to the first receiver without hours. Put secrets in "
         "their own files, in secrets/ if the stack runs in containers. After `make up`, `make test-alert "
-        "TO=name` sends a test notification, and `make route RUN=name ALERT=name` shows who is notified.",
+        "TO=name` sends a test notification.",
     )
     time_intervals: tuple[TimeInterval, ...] = default(
         (), "Named time intervals in Alertmanager's own form, for hours that several receivers share."

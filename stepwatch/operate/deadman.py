@@ -38,16 +38,7 @@ def deadman(
 ) -> int:
     """Ask the Alertmanagers of peers for their Watchdog, and post PeerDown to this machine's; never returns.
 
-    Args:
-        file: The configuration file; its receivers are notified.
-        addresses: Of the peers' Alertmanagers; none for `peers` of the file.
-        say: Gets a line for each change.
-        every: The time between two looks.
-        patience: For how long a peer is silent before PeerDown fires; None for ``alerts.PeerDown.for``.
-        login: ``username``, ``password_file`` and ``ca_file`` of each address.
-
-    Raises:
-        Refused: The configuration is wrong, an argument is, or there is no peer.
+    Raises ``Refused``.
     """
     config = _with(file, addresses, login)
     if not config.peers:

@@ -86,14 +86,7 @@ def _start(time: float, step: int, attempt: int) -> bytes:
 
 
 class _Read(NamedTuple):
-    """What an event that was written by this module says.
-
-    Attributes:
-        time: In seconds since the epoch.
-        step: The step.
-        tags: Of which it has values.
-        attempt: That begins with it; ``None`` for any other event.
-    """
+    """What an event of this module says: ``attempt`` is the one that begins with it, if any."""
 
     time: float
     step: int
@@ -108,11 +101,7 @@ class _Reader:
         self._tags: dict[bytes, tuple[str, ...]] = {}
 
     def read(self, payload: bytes) -> _Read:
-        """Read an event.
-
-        Raises:
-            ValueError: It is invalid.
-        """
+        """Read an event. Raises ``ValueError``."""
         found = dict(fields(payload))
         time = _double.unpack(found.get(_TIME, bytes(8)))[0]
         layout = found.get(_LAYOUT, b"")
@@ -143,17 +132,11 @@ class Point(NamedTuple):
 class RunFolder:
     """Writes the events of a run, each once, even if they are passed repeatedly.
 
-    Attributes:
-        begun: When the last attempt began, in seconds since the epoch; ``None`` before any event.
-        written: How many bytes were written by now.
+    ``begun`` is when the last attempt began, in seconds since the epoch; ``written`` counts bytes.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Read what earlier processes wrote.
-
-        Raises:
-            OSError: It cannot be read.
-        """
+        """Read what earlier processes wrote. Raises ``OSError``."""
         self.begun: float | None = None
         self.written = 0
         self._folder = folder
@@ -186,11 +169,7 @@ class RunFolder:
         self._last = {tag: min(last, step - 1) for tag, last in self._last.items()}
 
     def add(self, point: Point) -> None:
-        """Take a record; what is known of it already is left out.
-
-        Raises:
-            OSError: As of ``write``, which is called once there is much to write.
-        """
+        """Take a record; what is known of it already is left out. Raises ``OSError``."""
         if point.attempt < self._attempt:
             return
         if point.attempt > self._attempt:
@@ -223,11 +202,9 @@ class RunFolder:
         self._unwritten.append(_text(at, step, tag, words))
 
     def write(self) -> None:
-        """Write what was taken since the last time.
+        """Write what was taken since the last time. Raises ``OSError``.
 
-        Raises:
-            OSError: They cannot be written. The next process begins another file: half an event at
-                the end of this one does no harm.
+        The next process begins another file then: half an event at the end of this one does no harm.
         """
         if not self._unwritten:
             return

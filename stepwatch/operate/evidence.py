@@ -21,10 +21,7 @@ FOLDER = "evidence"
 def evidence(config: Path, run: str, out: Path | None, place: State, say: Say) -> int:
     """Collect evidence about a run, even if parts of the stack do not answer, and print the archive's path.
 
-    ``out`` is the folder of archives; by default one in the state folder, ``place``.
-
-    Raises:
-        Refused: The run does not exist, or the archive cannot be written.
+    ``out`` is the folder of archives; by default one in the state folder, ``place``. Raises ``Refused``.
     """
     settings = load(config)
     where = exporters.evidence(settings, OnThisMachine(settings))

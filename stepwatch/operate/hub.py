@@ -39,17 +39,7 @@ _LOST = 'group by (alertname, node) (ALERTS{alertname="NodeLost",alertstate="fir
 def credential(config: Path, folder: Path, node: str | None, *, renew: bool, revoke: bool) -> int:
     """Make, renew or revoke the credential of a node, or list the nodes.
 
-    Only the token goes to standard output.
-
-    Args:
-        config: The hub's configuration file.
-        folder: That of the credentials.
-        node: The node's name; ``None`` to list all.
-        renew: Replace a credential that is there; the old token is invalid at once.
-        revoke: Remove it.
-
-    Raises:
-        Refused: The name is invalid, the credential exists or is missing, or it cannot be written.
+    Only the token goes to standard output. Raises ``Refused``.
     """
     if node is None:
         if renew or revoke:
@@ -148,13 +138,7 @@ def page(config: Config) -> str | None:
 
 
 def nodes(credentials: Path, page: str | None, lost: frozenset[str] = frozenset()) -> list[str]:
-    """Return a table of the nodes that have a credential, empty if none has.
-
-    Args:
-        credentials: Their folder.
-        page: That of the door.
-        lost: The nodes for which NodeLost fires.
-    """
+    """Return a table of the nodes that have a credential, empty if none has."""
     known = Credentials(credentials)
     names = sorted({*known.nodes(), *known.unusable})
     written = {name: float(value) for name, value in _WRITTEN.findall(page or "")}

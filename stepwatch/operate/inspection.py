@@ -25,8 +25,7 @@ NO_STEP = "no step yet: it has no metric of a trainer, or none of them was set s
 LATER = "means of histograms and summaries come with the next step"
 HEAD = ("file", "framework", "format", "runs", "records", "steps", "signals", "keys without a signal")
 EVERYTHING = 10**6
-MOST_SOURCES = 6
-"""Keys listed for one signal: a validation score may be the mean over many data sets."""
+MOST_SOURCES = 6  # keys listed for one signal: a validation score may be the mean over many data sets
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +78,7 @@ def inspect(places: Sequence[str], config: Config, say: Say, *, markdown: bool) 
     """Report what is read from logs, folders of logs and Prometheus pages.
 
     People get each run as the stack names it; with ``markdown`` each file is a row of a table.
-
-    Returns:
-        0 if runs were found, 1 if none were.
+    Returns 0 if runs were found, 1 if none were.
     """
     options = Options(keys=config.signals, raw=RawRule(limit=EVERYTHING))
     paths = [place for place in places if "://" not in place]

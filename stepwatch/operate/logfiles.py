@@ -19,9 +19,7 @@ from exporter.runs.model.run import Options
 from exporter.runs.model.run_set import RunSet, RunSets
 from exporter.runs.readers.follow import LAST_LINE_SECONDS
 
-MOST_BYTES = 2 * 1024 * 1024
-"""Of a part of a log, from its end, are read for its last step."""
-
+MOST_BYTES = 2 * 1024 * 1024  # of a part of a log, from its end, are read for its last step
 NOT_READ = {
     "empty": "empty",
     "binary": "no text",
@@ -73,9 +71,7 @@ def logs(places: Sequence[str], watched: Path) -> tuple[list[Found], list[str]]:
 def read(found: Found, options: Options, run_sets: RunSets = RunSet) -> RunSet:
     """Read a log to its end, as one that no one writes to any more.
 
-    Raises:
-        NoRunError: it holds no run.
-        UnreadError: it cannot be read.
+    Raises ``NoRunError`` or ``UnreadError``.
     """
     log = Log(found, StateFolder(None), Health(), options, run_sets)
     try:

@@ -29,8 +29,7 @@ from stepwatch.system.terminal import Say, table
 LONGEST_SILENCE = Duration.parse("365d")
 """For longer, `overrides` in config.yaml switches the alerts off."""
 _LONGEST_RELEASE = Duration.parse(f"{LONGEST_RELEASE_SECONDS}s")
-_RELEASE_ANSWER_SECONDS = 15
-"""A driver that hangs may hold the devices for a while."""
+_RELEASE_ANSWER_SECONDS = 15  # A driver that hangs may hold the devices for a while
 _HEADINGS = ("id", "opened", "run", "alert", "steps", "state")
 _IN_CONTAINER = "docker compose --profile actions exec actions rm -f /actions/off"
 
@@ -134,11 +133,7 @@ def _duration(span: str, examples: str) -> Duration:
 
 
 def actions(config: Path, say: Say) -> int:
-    """Show the actions of the circuit breaker, the latest first.
-
-    Raises:
-        Refused: There is no circuit breaker, or it does not answer.
-    """
+    """Show the actions of the circuit breaker, the latest first. Raises ``Refused``."""
     url = _url(load(config))
     known = json.loads(http_client.require("The circuit breaker", url, "/api/v1/actions"))
     if known["off"]:
@@ -167,22 +162,14 @@ def actions(config: Path, say: Say) -> int:
 
 
 def veto(config: Path, action: str, say: Say) -> int:
-    """Veto an open action.
-
-    Raises:
-        Refused: It is not open, or the circuit breaker does not answer.
-    """
+    """Veto an open action. Raises ``Refused``."""
     _post("The circuit breaker", _url(load(config)), f"/veto/{action}", refused=f"Action {action}: ")
     say(f"Vetoed {action}: the run continues, and this alert causes no other action on this attempt.")
     return 0
 
 
 def kill_switch(config: Path, place: State, on: bool, say: Say) -> int:  # noqa: FBT001  (on or off)
-    """Turn the kill switch on, whether or not the circuit breaker answers, or off.
-
-    Raises:
-        Refused: It cannot be turned.
-    """
+    """Turn the kill switch on, whether or not the circuit breaker answers, or off. Raises ``Refused``."""
     url, file = _url(load(config)), place.data("actions") / OFF
     native = file.parent.is_dir()
     try:
@@ -203,11 +190,7 @@ def kill_switch(config: Path, place: State, on: bool, say: Say) -> int:  # noqa:
 
 
 def resume(config: Path, run: str, say: Say) -> int:
-    """Continue a paused run, by its wrapper.
-
-    Raises:
-        Refused: It is not paused, or its wrapper does not answer.
-    """
+    """Continue a paused run, by its wrapper. Raises ``Refused``."""
     exporter = f"http://{load(config).address('exporter')}"
     runs = json.loads(http_client.require("The run exporter", exporter, "/api/v1/runs"))["runs"]
     logs = {each["run"]: each["log"] for each in runs}

@@ -40,13 +40,11 @@ ALERTS = "alerts/"
 OWN = ".stepwatch"
 """The folder in which an export keeps what it needs to go on."""
 POLL_SECONDS = 0.5
-TARGET_SECONDS = 10.0
-"""In which a page or a server has answered that is polled."""
+TARGET_SECONDS = 10.0  # in which a page or a server has answered that is polled
 MOST_RUNS = 10_000
 FOREVER = 100 * 365 * 86400.0
 _FORMAT = "tensorboard"
-PAST_SECONDS = 14 * 86400.0
-"""Longer, Prometheus keeps nothing by default (storage.retention)."""
+PAST_SECONDS = 14 * 86400.0  # longer, Prometheus keeps nothing by default (storage.retention)
 MOST_POINTS = 5000
 RECENT_SECONDS = 120.0
 INTERVAL_SECONDS = 2.0
@@ -54,19 +52,7 @@ FINEST_SECONDS = 5.0
 
 
 def tensorboard(config: Path, to: Path, runs: Path | None, place: State, say: Say, *, follow: bool) -> int:
-    """Export all runs to a folder, or go on where an earlier export to it ended.
-
-    Args:
-        config: The configuration file.
-        to: The folder.
-        runs: In place of the file's ``runs.path``.
-        place: The state folder.
-        say: Gets each line.
-        follow: Whether to go on until Ctrl-C.
-
-    Raises:
-        Refused: The configuration is wrong, or the folder cannot be written to.
-    """
+    """Export all runs to a folder, or go on where an earlier export to it ended. Raises ``Refused``."""
     settings = load(config)
     as_served = exporters.runs(settings, OnThisMachine(settings))
 
@@ -122,15 +108,7 @@ class Recorder:
 
 
 class Export:
-    """Writes what a collector finds.
-
-    Args:
-        to: The folder for TensorBoard.
-        settings: What is watched. Its options must have the recorder's.
-        recorder: Gets the records.
-        alerts: The onsets of alerts; ``None`` for none.
-        say: Prints a line.
-    """
+    """Writes what a collector finds."""
 
     def __init__(
         self, to: Path, settings: Settings, recorder: Recorder, alerts: Alerts | None, say: Say
@@ -142,11 +120,7 @@ class Export:
         self._said: set[str] = set()
 
     def run(self, *, follow: bool, stopped: Callable[[], bool]) -> None:
-        """Write all runs; with ``follow`` go on until stopped.
-
-        Raises:
-            Refused: A folder cannot be written to.
-        """
+        """Write all runs; with ``follow`` go on until stopped. Raises ``Refused``."""
         self._collector.start()
         if self._alerts is not None:
             self._alerts.ask()
@@ -172,7 +146,9 @@ class Export:
             with self._collector.views() as views:
                 for view in views:
                     for point in self._new(view):
-                        self._folder(view.name).add(point)
+                        if view.name not in self._folders:
+                            self._folders[view.name] = RunFolder(self._to / folder_of(view.name))
+                        self._folders[view.name].add(point)
             if self._alerts is not None:
                 self._write_alerts(self._alerts)
             for folder in self._folders.values():
@@ -202,12 +178,6 @@ class Export:
             self._once(f"{view.name}: logged to TensorBoard already, so its own keys are not exported.")
             return map(_signals, new)
         return new
-
-    def _folder(self, name: str) -> RunFolder:
-        found = self._folders.get(name)
-        if found is None:
-            found = self._folders[name] = RunFolder(self._to / folder_of(name))
-        return found
 
     def _once(self, line: str) -> None:
         if line not in self._said:
@@ -246,22 +216,7 @@ def export(
     follow: bool,
     stopped: Callable[[], bool] = lambda: False,
 ) -> dict[str, int]:
-    """Export all runs to a folder, or go on where an earlier export to it ended.
-
-    Args:
-        to: The folder for TensorBoard.
-        settings: What is watched, by the recorder for its options and the folder of its states.
-        alerts: The onsets of alerts; ``None`` for none.
-        say: Prints a line.
-        follow: Whether to go on with what is logged from now on.
-        stopped: Says when to end.
-
-    Returns:
-        The bytes that were written of each run.
-
-    Raises:
-        Refused: The folder cannot be written to, lies among the logs, or another export writes to it.
-    """
+    """Export all runs to a folder, or go on where an earlier export to it ended. Raises ``Refused``."""
     recorder, own = Recorder(), to / OWN
     watched = settings(recorder, own / "state")
     for path in watched.paths:
@@ -293,18 +248,13 @@ class Onset(NamedTuple):
 
     run: str
     alert: str
-    severity: str
     step: int
     at: float
     words: str
 
 
 class Alerts:
-    """Asks Prometheus in the background, again and again; ``onsets`` gives what is new.
-
-    Attributes:
-        problem: Why Prometheus does not answer; empty if it does.
-    """
+    """Asks Prometheus in the background; ``onsets`` are new ones, ``problem`` is why it does not answer."""
 
     def __init__(self, prometheus: str) -> None:
         self.problem = ""
@@ -365,7 +315,7 @@ def _onsets(
                 (one for one in firing.get(RunId(run), ()) if (one.name, one.severity) == (alert, severity)),
                 None,
             )
-            yield Onset(run, alert, severity, int(step), at, _words(alert, severity, int(step), now))
+            yield Onset(run, alert, int(step), at, _words(alert, severity, int(step), now))
         before = step
 
 

@@ -29,7 +29,6 @@ class Tool:
 
 _CONFIG = ("check", "config", "--syntax-only")
 _AGENT = ("--agent",)
-
 TOOLS = (
     Tool(
         "promtool",
@@ -47,12 +46,7 @@ TOOLS = (
 def check(folders: Mapping[str, Path], *, agent: bool = False) -> tuple[str, ...]:
     """Have each tool that is there judge the rendered files; return what was done, a line each.
 
-    Args:
-        folders: The folder of rendered files for each service.
-        agent: Whether Prometheus will run in agent mode.
-
-    Raises:
-        CheckError: A tool refuses a file, or cannot be run.
+    Raises ``CheckError``.
     """
     present = (tool for tool in TOOLS if tool.service in folders)
     return tuple(_judge(tool, folders[tool.service], _AGENT if agent else ()) for tool in present)

@@ -55,24 +55,12 @@ _DASHBOARD_WORDS = {"rows", "variables", "annotations", "scraped"}
 
 
 def assemble(document: Json, lines: Sequence[Line] = (), translate: Catalogue | None = None) -> Json:
-    """Return the classic JSON of a dashboard template.
+    """Return the classic JSON of a dashboard template. Raises ``Refused``.
 
-    Args:
-        document: The parsed template: Grafana's own keys, and `rows` of `panels`, `variables`
-            and `annotations` in short form. A query with a `curve` shows the `signal` that this names.
-            `scraped` is the interval of targets that are not scraped as often as runs: the rates of curves
-            are then taken over four of these.
-            With `panels` in place of `rows` it is in the classic form already, and goes through as it is.
-        lines: The limits of alerts, of which each panel shows those of its signals: of alerts about what
-            the dashboard shows, and what is one number for all runs.
-        translate: The language in which limits are named; None for English.
-
-    Raises:
-        Refused: A row is wider than the grid, or a panel lacks a part it cannot do without.
+    It has Grafana's own keys, and `rows` of `panels`, `variables` and `annotations` in short form. A query
+    with a `curve` shows the `signal` that this names. Rates are taken over four times `scraped`, the
+    interval of targets that are not scraped as often as runs.
     """
-    if "panels" in document:
-        _demand(document, ("uid", "title"), "a dashboard")
-        return document
     _demand(document, ("uid", "title", "rows"), "a dashboard")
     uid = document["uid"]
     known = [line for line in lines if line.dashboard == uid or line.number is not None]

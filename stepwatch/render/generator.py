@@ -30,29 +30,23 @@ from stepwatch.config.deployment import (
 from stepwatch.languages import catalogue
 from stepwatch.render import check, diagnosis, exporters, output, panels, receivers
 from stepwatch.render.dashboard import BASELINE, Json
-from stepwatch.render.layout import CONFIG, own_dashboards
-from stepwatch.render.templates import SERVICES, block, render, render_own, template
-from stepwatch.rules import alerting, fitting, lines, messages, routing, subjects
+from stepwatch.render.layout import CONFIG
+from stepwatch.render.templates import SERVICES, block, own_dashboards, render, template
+from stepwatch.rules import alerting, lines, messages, routing, subjects
 from stepwatch.schema.errors import Refused
 from stepwatch.system.environment import CHECKOUT, RESOURCES
 
 Place = Callable[[Config], Deployment]
 
 ALL_SERVICES = (*SERVICES, "exporter")
-
 _AGENT_TARGETS = ("runs", "gpu", "node", "prometheus")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was generated.
+    """What was generated: the number of files, what changed, a line of each tool that checked it.
 
-    Attributes:
-        config: What was rendered.
-        files: How many files there are now.
-        changes: Which of them are new or changed, and which others were deleted.
-        checks: Output of Prometheus' and Alertmanager's tools, a line each.
-        warning: What will work, but hardly as intended; ``None`` if there is nothing.
+    ``warning`` is what will work, but hardly as intended.
     """
 
     config: Config
@@ -72,21 +66,13 @@ def containers(config: Config) -> Deployment:
 def generate(config: Path, out: Path, *, templates: Path = RESOURCES, place: Place = containers) -> Outcome:
     """Render a configuration, have it checked, and replace what is generated below a folder.
 
-    Args:
-        config: The configuration file.
-        out: The folder that gets `<service>/generated`.
-        templates: The folder that holds `<service>/templates`.
-        place: Where the parts run that will read it.
-
-    Raises:
-        Refused: The configuration is wrong, a tool refuses the result, or it cannot be written. Its
-            text says all; no file was touched.
+    Raises ``Refused``: then no file was touched.
     """
     output.recover(out)
     settings = load(config)
     context = _context(settings, place)
     receivers.require_known(settings, config, context["deployment"])
-    files = _rendered(templates, context, own=own_dashboards(config))
+    files = _rendered(templates, context, own=config.parent / "dashboards")
     with output.locked(out), output.staged(out, files) as staging:
         changes = output.compare(out, files)
         try:
@@ -98,21 +84,13 @@ def generate(config: Path, out: Path, *, templates: Path = RESOURCES, place: Pla
 
 
 def stale(config: Path, out: Path, *, templates: Path = RESOURCES) -> output.Changes:
-    """Return what `generate` would change; nothing is written.
-
-    Raises:
-        Refused: The configuration is wrong, or what is there cannot be read.
-    """
+    """Return what `generate` would change; nothing is written. Raises ``Refused``."""
     return output.compare(out, rendered(config, templates, containers))
 
 
 def rendered(config: Path, templates: Path, place: Place) -> dict[PurePosixPath, bytes]:
-    """Return what `generate` would write, by path below its target folder.
-
-    Raises:
-        Refused: The configuration is wrong.
-    """
-    return _rendered(templates, _context(load(config), place), own=own_dashboards(config))
+    """Return what `generate` would write, by path below its target folder. Raises ``Refused``."""
+    return _rendered(templates, _context(load(config), place), own=config.parent / "dashboards")
 
 
 def render_all(
@@ -120,28 +98,20 @@ def render_all(
 ) -> dict[PurePosixPath, bytes]:
     """Return every generated file of a configuration, or of these services, by path below the target folder.
 
-    Dashboards of the user's own are left out.
-
-    Raises:
-        Refused: A template fails, or a file that the configuration names cannot be seen.
+    Dashboards of the user's own are left out. Raises ``Refused``.
     """
     return _rendered(templates, _context(config, place), services)
 
 
 def training(config: Config, templates: Path, place: Place) -> Json:
-    """Return the template of the Training dashboard, as rendered.
-
-    Raises:
-        Refused: The template fails.
-    """
+    """Return the template of the Training dashboard, as rendered. Raises ``Refused``."""
     return template(templates, _context(config, place), panels.TEMPLATE)
 
 
 def diagnosed(config: Config, templates: Path, place: Place) -> diagnosis.Queries:
     """Return the queries of the dashboard Diagnose, by the name of their table and their column.
 
-    Raises:
-        Refused: The template fails.
+    Raises ``Refused``.
     """
     return diagnosis.queries(template(templates, _context(config, place), diagnosis.TEMPLATE))
 
@@ -165,7 +135,7 @@ def _rendered(
         files = {path: adapt(content.decode()).encode() for path, content in files.items()}
     if own is None or context["config"].is_agent:
         return files
-    return {**files, **render_own(templates, own, context, files)}
+    return {**files, **own_dashboards(own, files)}
 
 
 def _for_agent(path: PurePosixPath) -> bool:
@@ -198,7 +168,6 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "waits": alerting.waits(config, TABLE),
         "onset_step": ONSET_STEP,
         "text_info": messages.TEXT_INFO,
-        "fitting_patterns": fitting.fitting,
         "shown_state": SHOWN_STATE,
         "shown_states": SHOWN_STATES,
         "clock_events": [name for name in CLOCK_EVENTS.values() if name != "idle"],
@@ -255,13 +224,7 @@ def instead_of_usual(config: Path) -> str | None:
 
 
 def pending(config: Path, out: Path, place: Place) -> str | None:
-    """Return a note about an edit that is not in effect, or ``None``.
-
-    Args:
-        config: The configuration file.
-        out: The folder that holds ``<service>/generated``.
-        place: Where the parts run that read it.
-    """
+    """Return a note about an edit that is not in effect, or ``None``."""
     try:
         files = rendered(config, RESOURCES, place)
         changes = output.compare(out, files)

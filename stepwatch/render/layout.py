@@ -41,16 +41,10 @@ def config() -> Path:
     return CONFIG if CONFIG.exists() else RESOURCES / CONFIG.name
 
 
-def own_dashboards(config: Path) -> Path:
-    """Return the folder of the user's own dashboard templates: beside the configuration file."""
-    return config.parent / "dashboards"
-
-
 def write_config(say: Say) -> None:
     """Write the user's config.yaml of an installation if there is none, with run logs in the state folder.
 
-    Raises:
-        OutputError: It cannot be written.
+    Raises ``OutputError``.
     """
     if not INSTALLED or CONFIG.exists():
         return

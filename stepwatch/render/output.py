@@ -25,7 +25,6 @@ GENERATED = "generated"
 # Servers in containers run as users of their own, whatever umask the files were made under.
 FILE_MODE = 0o644
 FOLDER_MODE = 0o755
-
 _STAGING_PREFIX = ".generated-"
 # The staging folder once it is decided which files stay. Neither begins with the prefix: see `staged`.
 _FINISH = ".generated.finish"
@@ -60,11 +59,7 @@ class Changes:
 
     @classmethod
     def from_json(cls, text: str) -> Changes:
-        """Return the changes that ``to_json`` wrote.
-
-        Raises:
-            ValueError: The text is another one.
-        """
+        """Return the changes that ``to_json`` wrote. Raises ``ValueError``."""
         lists = json.loads(text)
         try:
             return cls(**{kind: tuple(map(PurePosixPath, paths)) for kind, paths in lists.items()})
@@ -75,8 +70,7 @@ class Changes:
 def compare(out: Path, files: Files) -> Changes:
     """Return what would have to change below a folder for it to hold exactly these files.
 
-    Raises:
-        OutputError: Something that is not a folder, or no plain one, stands where a folder belongs.
+    Raises ``OutputError``.
     """
     with _output_errors(out):
         for folder in sorted({folder for path in files for folder in path.parents} - {PurePosixPath()}):
@@ -99,8 +93,7 @@ def compare(out: Path, files: Files) -> Changes:
 def locked(out: Path) -> Iterator[None]:
     """Make the folder if need be, keep other writers of it waiting, and do what a killed one left to do.
 
-    Raises:
-        OutputError: The folder cannot be made or locked, or files in it cannot be moved or deleted.
+    Raises ``OutputError``.
     """
     with _output_errors(out):
         _make_folder(out)
@@ -143,8 +136,7 @@ class Staging:
     def recorded(self) -> Changes | None:
         """Return which files change; ``None`` when all is done, and only this folder is left to delete.
 
-        Raises:
-            OutputError: The record is damaged.
+        Raises ``OutputError``.
         """
         try:
             return Changes.from_json(self.record.read_text(encoding="utf-8"))
@@ -161,8 +153,7 @@ class Staging:
 def staged(out: Path, files: Files) -> Iterator[Staging]:
     """Write the files beside their places; those that are not moved there are gone at the end.
 
-    Raises:
-        OutputError: They cannot be written.
+    Raises ``OutputError``.
     """
     for left_by_a_killed_one in out.glob(f"{_STAGING_PREFIX}*"):
         shutil.rmtree(left_by_a_killed_one, ignore_errors=True)
@@ -179,14 +170,11 @@ def staged(out: Path, files: Files) -> Iterator[Staging]:
 
 
 def replace(out: Path, staging: Staging, changes: Changes) -> None:
-    """Move staged files to their places and delete orphans; on failure, put back what was there.
+    """Move staged files to their places and delete orphans; with ``OutputError``, put back what was there.
 
-    Once the changes are on disk, one rename of the staging folder decides for the new files, and another
-    one for the old files if something fails. Anyone who locks the folder next goes on where a killed process
-    or a power cut stopped this one.
-
-    Raises:
-        OutputError: A file cannot be replaced or deleted; nothing has changed.
+    Once the changes are on disk, one rename of the staging folder decides for the new files, and another one
+    for the old files if something fails. Anyone who locks the folder next goes on where a killed process or a
+    power cut stopped this one.
     """
     services = staging.rendered()
     with _output_errors(out):
@@ -207,8 +195,7 @@ def replace(out: Path, staging: Staging, changes: Changes) -> None:
 def recover(out: Path) -> None:
     """Finish, or roll back, what a killed process or a power cut left half done; else touch nothing.
 
-    Raises:
-        OutputError: Files cannot be moved or deleted.
+    Raises ``OutputError``.
     """
     if _half_done(out):
         with locked(out):
@@ -291,11 +278,7 @@ def _sync(path: Path) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Replace a single file in one step.
-
-    Raises:
-        OutputError: It cannot be written; it is as it was.
-    """
+    """Replace a single file in one step. Raises ``OutputError``: it is as it was."""
     with _output_errors(path):
         fresh = path.with_name(f"{path.name}.new")
         _write(fresh, content)

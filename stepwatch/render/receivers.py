@@ -31,13 +31,7 @@ _PAGE = "https://prometheus.io/docs/alerting/latest/configuration"
 def notifying(
     deployment: Deployment, receiver: Receiver, *, send_resolved: bool | None = None
 ) -> dict[str, Any]:
-    """Return how a receiver is notified, as Alertmanager's settings have it.
-
-    Args:
-        deployment: Where Alertmanager runs.
-        receiver: The receiver.
-        send_resolved: Whether of the end of an alert as well; None for what the receiver says.
-    """
+    """Return how a receiver is notified, as Alertmanager's settings have it."""
     way = receiver.integration
     settings = way.settings(receiver.name, deployment)
     own = settings.pop("send_resolved", receiver.send_resolved)
@@ -52,13 +46,7 @@ def pinging(deployment: Deployment, deadman: Deadman) -> dict[str, Any]:
 def require_known(config: Config, file: Path, deployment: Deployment) -> None:
     """Check that Alertmanager, and amtool where it is there, are new enough for what receivers use.
 
-    Args:
-        config: What ``file`` says.
-        file: The configuration file.
-        deployment: For which the files are rendered; containers bring the newest Alertmanager.
-
-    Raises:
-        ConfigError: One of the two is too old; names each line of what it does not know.
+    Raises ``ConfigError``.
     """
     needs = list(_needs(config))
     names = ("amtool",) if deployment.containers else ("alertmanager", "amtool")

@@ -1,9 +1,8 @@
 """Templates to texts: `<service>/templates/X.j2` becomes `<service>/generated/X`, all in memory.
 
 Names that start with `_` are macros. YAML below `grafana/templates/dashboards` becomes JSON; that of the
-Training dashboard also the file from which the run exporter draws. So does YAML in the user's own folder of
-dashboards. Jinja gives files their shape; sense (expressions, sentences, joins) comes from Python by the
-context.
+Training dashboard also the file from which the run exporter draws. Jinja gives files their shape; sense
+(expressions, sentences, joins) comes from Python by the context.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 import jinja2
+import orjson
 import yaml
 from jinja2.bccache import Bucket
 
@@ -37,6 +37,10 @@ from stepwatch.schema.scalars import alternation
 SERVICES = ("prometheus", "alertmanager", "grafana")
 DASHBOARDS = PurePosixPath("grafana/templates/dashboards")
 DASHBOARD_SUFFIX = ".yaml.j2"
+_EXPORT = (
+    'Expected: a dashboard as Grafana exports it. Fix: export it again as JSON with the model "Classic", '
+    '"Export for sharing externally" off.'
+)
 
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
@@ -102,13 +106,7 @@ def render(
 ) -> dict[PurePosixPath, bytes]:
     """Return the content of every generated file of some services by its path below the target folder.
 
-    Args:
-        root: The folder that holds the services' folders with their templates.
-        context: The variables of templates, by name.
-        services: Which of these folders.
-
-    Raises:
-        RenderError: A template fails; the message names template and line.
+    Raises ``RenderError``.
     """
     jinja = environment(root, context)
     files: dict[PurePosixPath, bytes] = {}
@@ -116,52 +114,34 @@ def render(
         if _is_dashboard(template):
             rendered = _render(jinja, template)
             parsed = _parsed(rendered, template)
-            text = _dashboard(rendered, template, tuple(context["dashboard_lines"]), context["translate"])
+            content = _dashboard(rendered, template, tuple(context["dashboard_lines"]), context["translate"])
             if template == panels.TEMPLATE and "exporter" in services:
                 drawn = panels.panels(parsed, context["lines"])
                 files[panels.FILE] = panels.file(drawn, context["subjects"], context["notices"])
             if template == diagnosis.TEMPLATE and "exporter" in services:
                 files[diagnosis.FILE] = diagnosis.file(parsed)
         else:
-            text = _with_comment(_render(jinja, template), template)
-        files[target(template)] = text.encode()
+            content = _with_comment(_render(jinja, template), template).encode()
+        files[target(template)] = content
     return files
 
 
-def render_own(
-    root: Path, folder: Path, context: Mapping[str, Any], ours: Files
-) -> dict[PurePosixPath, bytes]:
-    """Return the JSON of each dashboard template in the user's own folder, by path below the target folder.
+def own_dashboards(folder: Path, ours: Files) -> dict[PurePosixPath, bytes]:
+    """Return each dashboard that a user exported from Grafana to a folder, by path below the target folder.
 
-    Args:
-        root: The folder that holds the services' folders with their templates, which they may import.
-        folder: The user's folder; it may be missing.
-        context: The variables of templates, by name.
-        ours: The files that `render` returned.
-
-    Raises:
-        Refused: A template fails, or has the name, the uid or the title of another dashboard. Of two with
-            one uid or title, Grafana would no longer update any dashboard.
+    Of two with one uid or title, Grafana would no longer update any dashboard: raises ``RenderError``.
     """
-    jinja = environment(root, context)
-    jinja.loader = jinja2.FileSystemLoader([root, folder.parent])
     files: dict[PurePosixPath, bytes] = {}
+    place = target(DASHBOARDS / f"any{DASHBOARD_SUFFIX}").parent
     taken = {
         name: f"Stepwatch's dashboard {path.stem}"
         for path, content in ours.items()
-        if path.parent == target(DASHBOARDS / f"any{DASHBOARD_SUFFIX}").parent
+        if path.parent == place
         for name in _names(json.loads(content))
     }
-    for path in sorted(folder.glob(f"[!_.]*{DASHBOARD_SUFFIX}")):
-        template = PurePosixPath(folder.name, path.name)
-        rendered = _render(jinja, template)
-        dashboard = _parsed(rendered, template)
-        made = target(DASHBOARDS / path.name)
-        try:
-            files[made] = _dashboard(rendered, template, tuple(context["lines"])).encode()
-        except Refused as refusal:
-            raise RenderError(f"{path}: {refusal}") from refusal
-        if made in ours:
+    for path in sorted(folder.glob("[!_.]*.json")):
+        dashboard = _exported(path)
+        if place / path.name in ours:
             raise RenderError(
                 f"{path}: a dashboard of Stepwatch has this name. Expected: another. Fix: rename the file."
             )
@@ -172,7 +152,27 @@ def render_own(
                 f"{word}; otherwise Grafana updates neither. Fix: change `{word}`, or delete one of the two."
             )
         taken |= dict.fromkeys(names, str(path))
+        mark = f"From {path.name} in the folder dashboards beside config.yaml. Do not edit: change that file."
+        files[place / path.name] = _json({"__generated": mark, **dashboard})
     return files
+
+
+def _exported(path: Path) -> Json:
+    try:
+        found, fault = orjson.loads(path.read_bytes()), "not a dashboard with `uid`, `title` and `panels`"
+    except (OSError, ValueError) as error:
+        found, fault = None, str(error)
+    if not (
+        isinstance(found, dict)
+        and all(isinstance(found.get(key), str) and found[key] for key in ("uid", "title"))
+        and isinstance(found.get("panels"), list)
+    ):
+        raise RenderError(f"{path}: {fault}. {_EXPORT}")
+    if found.get("__inputs"):
+        raise RenderError(
+            f"{path}: __inputs: asks for values that only an import in Grafana gives. {_EXPORT}"
+        )
+    return found
 
 
 def _names(dashboard: Json) -> set[tuple[str, str]]:
@@ -181,11 +181,7 @@ def _names(dashboard: Json) -> set[tuple[str, str]]:
 
 
 def template(root: Path, context: Mapping[str, Any], path: PurePosixPath) -> Json:
-    """Return the template of a dashboard, as rendered.
-
-    Raises:
-        RenderError: It fails.
-    """
+    """Return the template of a dashboard, as rendered. Raises ``RenderError``."""
     return _parsed(_render(environment(root, context), path), path)
 
 
@@ -198,13 +194,17 @@ def target(template: PurePosixPath) -> PurePosixPath:
 # A process that renders again, as after each override of a backtest, gets the same texts for most dashboards.
 @lru_cache(maxsize=32)
 def _dashboard(
-    rendered: str, template: PurePosixPath, lines: tuple[Line, ...], translate: Catalogue | None = None
-) -> str:
-    document = _parsed(rendered, template)
-    if translate:
-        document = translated(document, translate.within(template.name.removesuffix(DASHBOARD_SUFFIX)))
+    rendered: str, template: PurePosixPath, lines: tuple[Line, ...], translate: Catalogue
+) -> bytes:
+    document = translated(
+        _parsed(rendered, template), translate.within(template.name.removesuffix(DASHBOARD_SUFFIX))
+    )
     dashboard = {"__generated": _mark(template), **assemble(document, lines, translate)}
-    return json.dumps(dashboard, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return _json(dashboard)
+
+
+def _json(dashboard: Json) -> bytes:
+    return (json.dumps(dashboard, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 def _mark(template: PurePosixPath) -> str:
@@ -296,9 +296,7 @@ def _place(error: Exception, template: PurePosixPath) -> tuple[str, int | None]:
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename.endswith(".j2"):
             path = PurePosixPath(Path(frame.filename).as_posix())
-            known = "templates" in path.parts
-            start = path.parts.index("templates") - 1 if known else -2  # a dashboard of the user's own
-            return str(PurePosixPath(*path.parts[start:])), frame.lineno
+            return str(PurePosixPath(*path.parts[path.parts.index("templates") - 1 :])), frame.lineno
     return str(template), None
 
 

@@ -16,17 +16,12 @@ from stepwatch.render import output
 # Our lines are between two marks; the user's other lines take precedence.
 BEGIN = "# Stepwatch: from config.yaml and this machine, written again by `make up` and `generate`."
 END = "# Stepwatch: end. Other lines are yours, and count more where `docker compose` is run by itself."
-
 _BLOCK = re.compile(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}\n", re.DOTALL)
 _LINE = re.compile(r"^\s*(?:export\s+)?(\w+)\s*=", re.MULTILINE)
 
 
 def update(file: Path, variables: Mapping[str, str]) -> None:
-    """Set our variables; those of an earlier time that are not named now stay.
-
-    Raises:
-        OutputError: the file cannot be written.
-    """
+    """Set our variables; those of an earlier time that are not named now stay. Raises ``OutputError``."""
     text = file.read_text(encoding="utf-8") if file.exists() else ""
     ours = _BLOCK.search(text)
     theirs = _BLOCK.sub("", text)
@@ -91,13 +86,7 @@ def _host(address: str) -> str:
 
 
 def of_machine(checkout: Path, runs: Path, rendered: Path) -> dict[str, str]:
-    """Return the variables of this machine: mounted folders, and the groups that may read them.
-
-    Args:
-        checkout: The folder of compose.yaml.
-        runs: The folder with the trainers' files.
-        rendered: The folder that holds ``<service>/generated``.
-    """
+    """Return the variables of this machine: mounted folders, and the groups that may read them."""
     secrets, targets = mounted(checkout)
     # The name of the machine's zone is where its link leads: /usr/share/zoneinfo/Europe/Berlin.
     zone = str(Path("/etc/localtime").resolve()).partition("zoneinfo/")[2]

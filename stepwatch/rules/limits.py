@@ -77,12 +77,7 @@ class Limits:
 
 
 def override(key: str, *, remembered: bool = False) -> Expression:
-    """Return what overrides say of a key, ``KL.warning.above``, for each run that they change it for.
-
-    Args:
-        key: Block and key.
-        remembered: As last heard of, so that a lost scrape ends no alert on how a run ended.
-    """
+    """Return what overrides say of a key, ``KL.warning.above``, for each run that they change it for."""
     return (last if remembered else metric)("rl_limit_override", limit=key)
 
 

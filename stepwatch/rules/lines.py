@@ -42,18 +42,10 @@ def on_show(config: Config, variable: str) -> str:
 class Line:
     """A limit in the panel of its signal.
 
-    Attributes:
-        name: The alert; and what the limit follows from, where the alert has several for the signal.
-        alert: The alert.
-        severity: Its severity.
-        signal: The signal, ``kl``.
-        side: Where the signal is when the alert fires: ``high`` or ``low``.
-        alone: Whether the alert looks at nothing but the signal.
-        dashboard: The uid of the dashboard that shows what the alert is about.
-        promql: The limit for what that dashboard shows: the run that ``on_show`` selects, or a machine, of
-            whose GPUs it is the limit that is reached first.
-        number: The limit where it is one number for every run, else None.
-        metrics: What ``promql`` reads.
+    ``name`` says what it follows from, where the alert has several. ``side`` (high or low) is where the
+    signal is when the alert fires; it looks at nothing else if ``alone``. ``promql`` is for what the
+    ``dashboard`` shows: a run, or a machine, of whose GPUs it is the limit that is reached first. ``number``
+    is the same for every run, if there is one.
     """
 
     name: str

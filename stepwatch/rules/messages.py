@@ -55,14 +55,7 @@ FAILURES = tuple(each.text for each in CLASSES.values())
 
 
 class Comparison(NamedTuple):
-    """What an alert compares.
-
-    Attributes:
-        measured: The words of each condition, each once.
-        recorded: Whether the condition that held is recorded with its limit.
-        limit: The limit, if none is recorded.
-        baseline: What that limit follows from.
-    """
+    """The words of each condition; the limit and what it follows from, unless they are ``recorded``."""
 
     measured: tuple[str, ...]
     recorded: bool
@@ -115,13 +108,7 @@ def has_grafana(config: Config, deployment: Deployment) -> bool:
 
 
 def dashboard_url(config: Config, deployment: Deployment, subject: str) -> str:
-    """Return the address of the dashboard that shows why; without Grafana, of the run exporter's page.
-
-    Args:
-        config: The configuration.
-        deployment: Where the parts run.
-        subject: What the alert is about, by its name in ``SUBJECTS``.
-    """
+    """Return the address of the dashboard that shows why; without Grafana, of the run exporter's page."""
     shown = SUBJECTS[subject]
     if not has_grafana(config, deployment):
         # On a hub two clusters may have a run of one name.
@@ -212,14 +199,7 @@ def _in_words(text: str, translate: Catalogue) -> str:
 
 
 def compared(alert: Alert, measured: str, baseline: str, translate: Catalogue) -> str:
-    """Return the value and the limit of a run in words, as a format of ``printf`` for both.
-
-    Args:
-        alert: The alert.
-        measured: What is measured.
-        baseline: What the limit follows from.
-        translate: Gives texts in the language of config.yaml.
-    """
+    """Return the value and the limit of a run in words, as a format of ``printf`` for both."""
     verb = alert.style if alert.style.startswith("%") else "%s"
     words = [text.replace("%", "%%") for text in (measured, alert.unit, baseline)]
     return _with_limit(translate, words[0], verb, f"{verb}{words[1]}{words[2]}")
@@ -324,12 +304,12 @@ def _silence_url(config: Config, alert: str, subject: Subject) -> str:
     return f"{{{{$c := ``}}}}{cluster}{form}{{{{{printed} | {_IN_A_URL}}}}}"
 
 
-_ENTRY = re.compile(r"^### (\w[\w -]*)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
+_ENTRY = re.compile(r"^### (\w+)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
 _MARKUP = re.compile(r"`|\*\*|\[([^]]*)\]\([^)]*\)")
 
 
 class Entry(NamedTuple):
-    """What an alert or pattern means, its usual causes, and what to do: each a paragraph, without markup."""
+    """What an alert means, its usual causes, and what to do: each a paragraph, without markup."""
 
     meaning: str
     causes: str
@@ -342,8 +322,7 @@ _BEGINS = Entry("**Meaning.** ", "Known causes: ", "**Mitigation.** ")
 def entries(page: Path) -> Mapping[str, Entry]:
     """Return the entries of the runbook by alert or pattern; what an entry lacks is empty.
 
-    Raises:
-        OSError: The page cannot be read.
+    Raises ``OSError``.
     """
     text = page.read_text(encoding="utf-8")
     return {

@@ -1,4 +1,4 @@
-"""Who is notified of which alert: the routes and inhibitions of Alertmanager, and the same with its reasons.
+"""Who is notified of which alert: the routes and inhibitions of Alertmanager.
 
 A receiver gets what fits each of its conditions, within its hours. What fits no receiver that is there round
 the clock goes to the first of these, so that no pattern loses an alert. An alert about a receiver that fails
@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from stepwatch.alerts.incidents import PAIRS, Pair
 from stepwatch.alerts.stack import NotificationFailures, NotifierDown
 from stepwatch.config import Config
 from stepwatch.config.receivers import Matcher, Receiver, to_matcher
-from stepwatch.schema.errors import quoted
 from stepwatch.schema.scalars import to_re2
 
 Settings = dict[str, Any]
@@ -63,49 +61,22 @@ def _pace(config: Config, severity: str) -> Settings:
 
 def spares(config: Config) -> list[Settings]:
     """Return the routes of alerts about receivers that fail, to others that would not get them."""
-    return [
-        _leaf(spare, str(failing.matchers[0]), _pace(config, failing.labels["severity"]), failing.conditions)
-        for failing in _failures(config)
-        if (spare := failing.spare(config))
-    ]
+    found = []
+    for labels, (named, *by), broken in _failures(config):
+        severity, ways = labels["severity"], {each.integration.title for each in broken}
+        others = [each for each in config.receivers if each not in broken]
+        if others and not any(each in others for each in _notified(config, labels)):
+
+            def least(each: Receiver, severity: str = severity, ways: set[str] = ways) -> tuple[bool, ...]:
+                return severity not in each.severities, each.has_hours, each.integration.title in ways
+
+            spare = _leaf(min(others, key=least), str(named), _pace(config, severity), lambda _: ())
+            found.append({**spare, "matchers": [*spare["matchers"], *map(str, by)]})
+    return found
 
 
-@dataclass(frozen=True)
-class _Failing:
-    """An alert about receivers that are not notified: its labels, what fits it, and who these are."""
-
-    labels: Mapping[str, str]
-    matchers: tuple[Matcher, ...]
-    broken: tuple[Receiver, ...]
-
-    def conditions(self, _: Receiver) -> tuple[Matcher, ...]:
-        """What fits it besides its name."""
-        return self.matchers[1:]
-
-    def fits(self, labels: Mapping[str, str]) -> bool:
-        """Whether an alert is such a one."""
-        return all(each.fits(labels) for each in self.matchers)
-
-    def spare(self, config: Config) -> Receiver | None:
-        """Return who is to be notified besides; None if another one is anyway, or there is no other."""
-        severity = self.labels["severity"]
-        others = [each for each in config.receivers if each not in self.broken]
-        if any(each in others for each in _notified(config, self.labels)):
-            return None
-        ways = {each.integration.title for each in self.broken}
-        return min(
-            others,
-            key=lambda each: (
-                severity not in each.severities,
-                each.has_hours,
-                each.integration.title in ways,
-            ),
-            default=None,
-        )
-
-
-def _failures(config: Config) -> Iterator[_Failing]:
-    """Yield each alert that says that some receivers are not notified."""
+def _failures(config: Config) -> Iterator[tuple[dict[str, str], list[Matcher], tuple[Receiver, ...]]]:
+    """Yield each alert that says that receivers are not notified: labels, what fits it, and who these are."""
     own = {"topic": "stack", **config.external_labels}
     lost, down = config.alerts.of(NotificationFailures), config.alerts.of(NotifierDown)
     if lost.enabled and lost.severity in _SEVERITIES:
@@ -119,24 +90,24 @@ def _failures(config: Config) -> Iterator[_Failing]:
                 if config.actions.enabled
                 else Matcher("receiver_name", "=", each.name)
             )
-            yield _Failing({**known, "receiver_name": each.name}, (named, by), (each,))
+            yield {**known, "receiver_name": each.name}, [named, by], (each,)
         # Alertmanager names receivers from 0.27 on, before that only how they are notified.
         for label in dict.fromkeys(each.integration.label for each in config.receivers):
             by_way = (Matcher("integration", "=", label), Matcher("receiver_name", "=", ""))
             broken = tuple(each for each in config.receivers if each.integration.label == label)
-            yield _Failing({**known, "integration": label}, (named, *by_way), broken)
+            yield {**known, "integration": label}, [named, *by_way], broken
     if config.notifier and down.enabled and down.severity in _SEVERITIES:
         name = type(down).__name__
         robots = tuple(each for each in config.receivers if each.robot)
         known = {**own, "alertname": name, "severity": down.severity}
-        yield _Failing(known, (Matcher("alertname", "=", name),), robots)
+        yield known, [Matcher("alertname", "=", name)], robots
 
 
 def _notified(config: Config, labels: Mapping[str, str]) -> list[Receiver]:
     """Return who is notified of an alert, within their hours: all whom it fits, or the first."""
     always, hourly = _takers(config, labels["severity"])
     steady = always or hourly
-    fitting = [each for each in (*always, *hourly) if _misfit(each, labels) is None]
+    fitting = [each for each in (*always, *hourly) if all(wanted.fits(labels) for wanted in each.conditions)]
     return fitting if any(each in steady for each in fitting) else [*fitting, *steady[:1]]
 
 
@@ -201,97 +172,6 @@ def _leaf(
         # The next receiver may want it as well.
         "continue": True,
     }
-
-
-@dataclass(frozen=True)
-class Decision:
-    """Whether a receiver is notified of an alert, and why."""
-
-    receiver: Receiver
-    notified: bool
-    why: str
-
-
-def decisions(config: Config, labels: Mapping[str, str], at: datetime) -> tuple[list[Decision], str]:
-    """Return what is decided for each receiver about an alert, and why none is asked where that is so."""
-    if labels.get("alertname") == WATCHDOG:
-        if config.deadman.enabled:
-            return [], f"{WATCHDOG} always fires, and goes to deadman alone, every {config.deadman.every}"
-        return [], f"{WATCHDOG} always fires and notifies no one"
-    if labels.get("severity") == "info":
-        return [], "an alert of severity info is shown on the pages only"
-    if labels.get("severity") not in _SEVERITIES:
-        return [], f"severity is none of {' and '.join(_SEVERITIES)}"
-    if not config.receivers:
-        return [], "config.yaml has no receivers"
-    always, hourly = _takers(config, labels["severity"])
-    steady = always or hourly
-    last = None if any(_misfit(each, labels) is None for each in steady) else next(iter(steady), None)
-    besides = [
-        spare for failing in _failures(config) if failing.fits(labels) and (spare := failing.spare(config))
-    ]
-    return [
-        _besides(config, each, at)
-        if each in besides
-        else _decided(config, each, labels, at, spare=each is last)
-        for each in config.receivers
-    ], ""
-
-
-def _besides(config: Config, receiver: Receiver, at: datetime) -> Decision:
-    """Decide of a receiver that gets an alert about the only ones that it would go to."""
-    why = "the alert is about those that would get it otherwise, and these fail"
-    muted = _muted(config, receiver, at)
-    return Decision(receiver, not muted, muted or why)
-
-
-def _decided(
-    config: Config, receiver: Receiver, labels: Mapping[str, str], at: datetime, *, spare: bool
-) -> Decision:
-    if labels["severity"] not in receiver.severities:
-        return Decision(receiver, False, f"severities: {', '.join(receiver.severities)}")  # noqa: FBT003
-    misfit = _misfit(receiver, labels)
-    if misfit and not spare:
-        return Decision(receiver, False, misfit)  # noqa: FBT003
-    if muted := _muted(config, receiver, at):
-        return Decision(receiver, False, muted)  # noqa: FBT003
-    if misfit:
-        return Decision(receiver, True, f"the first, as no conditions fit (its own: {misfit})")  # noqa: FBT003
-    fits = ", ".join(("severity", *_named(receiver)))
-    hours = ", within its hours" if receiver.has_hours else ""
-    return Decision(receiver, True, f"{fits} fit{'' if _named(receiver) else 's'}{hours}")  # noqa: FBT003
-
-
-def _named(receiver: Receiver) -> list[str]:
-    return [key for key in ("topics", "runs", "matchers") if getattr(receiver, key)]
-
-
-def _misfit(receiver: Receiver, labels: Mapping[str, str]) -> str | None:
-    """Return the first condition of a receiver that an alert does not fit, as config.yaml has it."""
-    known = iter(receiver.conditions)
-    for key in ("topics", "runs"):
-        if (wanted := getattr(receiver, key)) and not next(known).fits(labels):
-            label = key.removesuffix("s")
-            has = quoted(labels[label]) if labels.get(label) else "none"
-            return f"{key}: {', '.join(wanted)}, and its {label} is {has}"
-    missed = next((each for each in receiver.matchers if not each.fits(labels)), None)
-    return (
-        f"matchers: {missed}, and its {missed.label} is {quoted(labels.get(missed.label, ''))}"
-        if missed
-        else None
-    )
-
-
-def _muted(config: Config, receiver: Receiver, at: datetime) -> str | None:
-    """Return why a receiver is not notified at this time."""
-    named = {interval.name: interval for interval in config.time_intervals}
-    if receiver.when and not receiver.when.hold(at):
-        return "muted: outside when"
-    active, mute = receiver.active_time_intervals, receiver.mute_time_intervals
-    if active and not any(named[name].hold(at) for name in active):
-        return f"muted: outside active_time_intervals {', '.join(active)}"
-    found = next((name for name in mute if named[name].hold(at)), None)
-    return f"muted: within mute_time_intervals {found}" if found else None
 
 
 def gaps(config: Config) -> Iterator[str]:

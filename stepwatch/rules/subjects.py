@@ -11,13 +11,7 @@ from stepwatch.alerts.model.identity import Labels
 
 
 class View(NamedTuple):
-    """A dashboard of one subject.
-
-    Attributes:
-        dashboard: Its uid.
-        variable: The variable that chooses what it shows; empty if it shows everything of its kind.
-        label: The label of the alert that has the value of the variable.
-    """
+    """A dashboard of one subject, its variable if it shows one, and the label with the value of that."""
 
     dashboard: str
     variable: str = ""
@@ -35,13 +29,9 @@ _STACK = View("stepwatch-stack")
 
 
 class Subject(NamedTuple):
-    """What alerts are about.
+    """What alerts are about: the labels that identify one, its name in descriptions, its dashboard.
 
-    Attributes:
-        identity: The labels that identify one.
-        who: How a description names it.
-        view: The dashboard that shows it. Where the alert has the label ``run``, that of the run does.
-        unique: What identifies its recorded limit; ``identity`` if empty.
+    ``unique`` identifies its recorded limit, if ``identity`` does not.
     """
 
     identity: Labels
@@ -58,7 +48,6 @@ class Subject(NamedTuple):
 _HERE = "{{$labels.instance}}"
 _SERVER = "{{$labels.job}}{{with $labels.instance}} at {{.}}{{end}}"
 _DISK = "{{$labels.mountpoint}} at {{$labels.instance}}"
-
 SUBJECTS = {
     "run": Subject(identity.RUN, "{{$labels.run}}", RUN),
     "gpu": Subject(

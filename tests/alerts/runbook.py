@@ -12,11 +12,10 @@ from stepwatch.alerts.model.alert import NOTHING, Alert, Codes, Condition, Expla
 from stepwatch.alerts.model.expression import Scope, is_number
 from stepwatch.config import Config
 from stepwatch.config.reference import keys
-from stepwatch.rules.patterns import MOVES, PATTERNS, Pattern
 
 PAGE = Path(__file__).parents[2] / "docs/runbook.md"
 
-_ENTRY = re.compile(r"(?<=^### )(\w[\w -]*)\n\n(?:<!-- table -->\n(?:.*\n)*?<!-- end -->\n\n)?", re.MULTILINE)
+_ENTRY = re.compile(r"(?<=^### )(\w+)\n\n(?:<!-- table -->\n(?:.*\n)*?<!-- end -->\n\n)?", re.MULTILINE)
 _INCIDENTS = re.compile(r"(?<=^<!-- incidents -->\n)(?:\|.*\n)*", re.MULTILINE)
 
 
@@ -57,29 +56,6 @@ def _codes(codes: Codes) -> Iterator[str]:
     yield "\n"
 
 
-def _pattern(pattern: Pattern) -> Iterator[str]:
-    yield "| sign | seen if |\n|---|---|\n"
-    for sign in pattern.signs:
-        yield f"| {sign.text} | {_evidence(sign.evidence)} |\n"
-    if pattern.against:
-        yield f"| not this pattern | {_evidence(pattern.against)} |\n"
-    yield "\n"
-
-
-def _evidence(names: tuple[str, ...]) -> str:
-    """Alerts, then moves of signals by direction: ``KLHigh or KLExplosion fires; `kl` rises``."""
-    alerts = [name for name in names if " " not in name]
-    said = [f"{_one_of(alerts)} fires"] if alerts else []
-    for move, verb in zip(MOVES, ("rises", "falls", "stays"), strict=True):
-        if signals := [f"`{name.removesuffix(f' {move}')}`" for name in names if name.endswith(f" {move}")]:
-            said.append(f"{_one_of(signals)} {verb}")
-    return "; ".join(said)
-
-
-def _one_of(names: list[str]) -> str:
-    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-
-
 def _above(alert: Alert) -> str:
     return f"alerts.{alert.block.__name__}."
 
@@ -91,9 +67,7 @@ class _Entries:
         self._defaults = defaults
 
     def of(self, name: str) -> str:
-        """Return what stands below the heading of an alert or pattern; nothing if no rule raises it."""
-        if pattern := next((each for each in PATTERNS if each.name == name), None):
-            return f"<!-- table -->\n{''.join(_pattern(pattern))}<!-- end -->\n\n"
+        """Return what stands below the heading of an alert; nothing if no rule raises it."""
         alerts = [alert for alert in TABLE if alert.name == name and alert.conditions]
         if not alerts:
             return ""

@@ -143,7 +143,7 @@ class Readers:
     def signals(self) -> frozenset[str]:
         """The signals that the light page draws."""
         panels = json.loads(self._files[FILE])["panels"]
-        return frozenset(each["signal"] for panel in panels for each in (*panel["curves"], *panel["asked"]))
+        return frozenset(each["signal"] for panel in panels for each in (*panel["curves"], *panel["queries"]))
 
     @cached_property
     def _files(self) -> dict[PurePosixPath, bytes]:

@@ -66,7 +66,6 @@ PANELS = {
     "collapsed": ("training", "Reward"),
     "moved-first": ("diagnose", "What moved first"),
     "do-first": ("diagnose", "Alerts"),
-    "pattern": ("diagnose", "Pattern"),
     "compared": ("compare", "Reward"),
     "side-by-side": ("compare", "Side by side"),
     "step-by-phase": ("training", "Step by phase"),

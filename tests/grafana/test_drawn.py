@@ -15,9 +15,6 @@ import pytest
 from exporter.runs.stats.catalogue import STATES
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.render.dashboard import CURVE_COLOURS
-from stepwatch.rules.messages import entries
-from stepwatch.rules.patterns import PATTERNS
-from stepwatch.system.environment import CHECKOUT
 from tests import own_logs
 from tests.e2e.stack import PAIRS
 from tests.e2e.writer import writing
@@ -32,7 +29,6 @@ SICK, WELL = "grpo/short-answers", "ppo/long.run"
 RED, ORANGE, GREEN = {"#F2495C", "#E02F44"}, {"#FF9830"}, {"#73BF69"}
 AT_A_GLANCE = 8
 ACTION = next(alert.action for alert in TABLE if alert.name == "KLExplosion")
-RUNBOOK = entries(CHECKOUT / "docs/runbook.md")
 ALL = {"folder": ".*", "framework": ".*", "state": ".*"}
 
 WITHOUT_STEP = 'ALERTS{alertstate="firing",run!=""} unless on (alertname, severity, run) rl_alert_onset_step'
@@ -284,18 +280,6 @@ def test_rows_of_what_moved_have_the_colours_of_their_directions(eyes: Eyes) -> 
     seen = {colour for text, colour in colours.items() if any(text in row["texts"] for row in found)}
 
     assert seen & eyes.pen.colours("What moved first")
-
-
-def test_an_incident_says_which_pattern_it_resembles(incident: Found) -> None:
-    first, *more = incident["Pattern"]
-    name, signs = first["resembles"]["text"], first["signs seen"]["text"]
-
-    assert name in {pattern.name for pattern in PATTERNS}
-    assert re.match(r"[2-5]/[45] · ", signs)
-    assert len(more) <= 1
-    said = tuple(first[column]["text"] for column in ("what it is", "what usually causes it", "what to do"))
-    assert said == RUNBOOK[name]
-    assert all(said)
 
 
 def test_the_stack_says_whether_silence_can_be_trusted(eyes: Eyes) -> None:

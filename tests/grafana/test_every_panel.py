@@ -328,7 +328,11 @@ def test_the_disks_of_the_stack_stand_with_what_is_left_the_fullest_first(
         },
         {"mountpoint": "/", "device": "/dev/vda", "in use": "25%", "free": "698 GiB", "size": "931 GiB"},
     ]
-    assert figures(found, "Can I trust silence?", "Findings", "Sent, 24 h") == [["yes"], ["0"], ["30"]]
+    assert figures(found, "Can I trust silence?", "Findings", "Sent, 24 h") == [
+        ["no: no receiver"],
+        ["0"],
+        ["30"],
+    ]
     assert last(found, "Rule evaluation") == {"slowest group": "20 ms", "all groups": "30 ms"}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.grafana.conftest import Json
+from tests.grafana.conftest import Dashboards, Json
 from tests.grafana.queries import View, panels_of
 from tests.real import PrometheusServer, free_port, query
 from tests.real.listening import Exposing
@@ -66,10 +66,39 @@ def figure(dashboard: Json, title: str, url: str) -> float | None:
     return float(found[0]["value"][1]) if found else None
 
 
-def test_silence_is_not_trusted_without_alertmanager_and_is_once_it_answers(
-    default: dict[str, Json], watching: Watching
+def answer(dashboard: Json, url: str) -> tuple[str, str]:
+    """What the answer about silence reads, and its colour."""
+    panel = next(each for each in panels_of(dashboard) if each["title"] == TRUST)
+    value = figure(dashboard, TRUST, url)
+    for mapping in panel["fieldConfig"]["defaults"]["mappings"]:
+        options = mapping["options"]
+        if mapping["type"] == "value" and (found := options.get(f"{value:.0f}")):
+            return found["text"], found["color"]
+        if mapping["type"] == "range" and value and options["from"] <= value <= options["to"]:
+            return options["result"]["text"], options["result"]["color"]
+    raise AssertionError(value)
+
+
+RECEIVER = "receivers: [{name: a, webhook: {url: 'http://127.0.0.1:9/'}}]"
+
+
+def test_silence_is_not_trusted_where_no_receiver_is_configured(
+    default: dict[str, Json], dashboards: Dashboards, watching: Watching
 ) -> None:
-    stack = default["stepwatch-stack"]
+    with Exposing(lambda _: NOT_SENT) as alertmanager:
+        watching.alertmanager(alertmanager.port)
+        notified = dashboards(RECEIVER)["stepwatch-stack"]
+        eventually(lambda: answer(notified, watching.url) == ("yes", "green"), pause=0.2)
+        assert answer(default["stepwatch-stack"], watching.url) == ("no: no receiver", "red")
+
+    eventually(lambda: answer(notified, watching.url) == ("no", "red"), pause=0.2)
+    assert answer(default["stepwatch-stack"], watching.url) == ("no: no receiver", "red")
+
+
+def test_silence_is_not_trusted_without_alertmanager_and_is_once_it_answers(
+    dashboards: Dashboards, watching: Watching
+) -> None:
+    stack = dashboards(RECEIVER)["stepwatch-stack"]
     assert figure(stack, TRUST, watching.url) == 1, "it is not a target"
 
     watching.alertmanager(free_port())

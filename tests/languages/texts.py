@@ -19,7 +19,6 @@ from stepwatch.render.dashboard import assemble
 from stepwatch.render.dashboard_texts import translated
 from stepwatch.rules import messages
 from stepwatch.rules.messages import FAILURES
-from stepwatch.rules.patterns import PATTERNS
 from stepwatch.rules.subjects import SUBJECTS
 from stepwatch.system.environment import CHECKOUT
 from tests.rules import rendered
@@ -58,12 +57,9 @@ def collected(root: Path = CHECKOUT) -> Origins:
     recorder.file = "docs/runbook.md"
     book = messages.entries(root / recorder.file)
     shown = [alert.name for alert in TABLE if alert.subject == "run" and alert.name in book]
-    for name in [*shown, *(pattern.name for pattern in PATTERNS)]:
+    for name in shown:
         for text in book[name]:
             recorder(text)
-    recorder.file = "stepwatch/rules/patterns.py"
-    for pattern in PATTERNS:
-        pattern.translated(recorder)
     recorder.file = "stepwatch/rules/subjects.py"
     for subject in SUBJECTS.values():
         recorder(subject.who)

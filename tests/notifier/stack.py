@@ -116,9 +116,7 @@ class Notifier:
         document = {
             "password_file": str(folder / "password"),
             "channels": channels,
-            **{
-                part: f"http://127.0.0.1:{free_port()}" for part in ("prometheus", "alertmanager", "exporter")
-            },
+            **{part: f"http://127.0.0.1:{free_port()}" for part in ("prometheus", "alertmanager")},
             **(settings or {}),
         }
         (folder / "notifier.json").write_text(json.dumps(document))

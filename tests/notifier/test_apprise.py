@@ -13,7 +13,6 @@ from exporter.notifier.channel import Secrets
 from exporter.notifier.robots import Apprise
 from tests.notifier import golden
 from tests.real.answering import Answering
-from tests.real.mailbox import Mailbox
 
 
 @pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")  # which Apprise imports
@@ -26,32 +25,12 @@ def test_a_status_is_what_apprise_lets_through(tmp_path: Path, status: int, reas
         file.write_text(f"json://user:s3cretpass@127.0.0.1:{server.port}/s3cretpath77")
         channel = Apprise(Secrets(file), golden.wording("en"))
         message, _ = channel.compose([golden.card("hostile run name")])
-        outcome = channel.send(message, None)
+        outcome = channel.send(message)
 
-    assert not channel.takes_picture
     assert outcome.reason == reason
     assert "s3cret" not in outcome.text
     assert len(server.received) == 1
     assert "KLExplosion" in json.dumps(server.received)
-
-
-@pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
-def test_a_mail_has_the_curve_attached(tmp_path: Path) -> None:
-    picture = b"\x89PNG\r\n\x1a\n of a curve"
-    with Mailbox() as mailbox:
-        (tmp_path / "url").write_text(f"mailto://{mailbox.address}?from=s@example.org&to=ops@example.org")
-        channel = Apprise(Secrets(tmp_path / "url"), golden.wording("en"))
-        message, _ = channel.compose([golden.card("one")])
-        outcomes = [channel.send(message, each) for each in (picture, None)]
-
-    assert channel.takes_picture
-    assert [each.reason for each in outcomes] == ["", ""]
-    with_it, without = (mailed.message for mailed in mailbox.received)
-    (attached,) = with_it.iter_attachments()
-    assert (attached.get_content_type(), attached.get_filename()) == ("image/png", "curve.png")
-    assert attached.get_content() == picture
-    assert "KL 1.2, limit 0.5" in str(with_it.get_body())
-    assert list(without.iter_attachments()) == []
 
 
 @pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
@@ -62,7 +41,7 @@ def test_channels_that_send_at_once_read_their_own_answers(tmp_path: Path) -> No
             file.write_text(f"json://127.0.0.1:{server.port}")
             channel = Apprise(Secrets(file), golden.wording("en"))
             message, _ = channel.compose([golden.card("one")])
-            return {channel.send(message, None).reason for _ in range(20)}
+            return {channel.send(message).reason for _ in range(20)}
 
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(outcomes, (404, 500))) == [{"http"}, {"server"}]
@@ -74,7 +53,7 @@ def test_without_the_package_messages_wait_and_the_fix_is_named(
     monkeypatch.setitem(sys.modules, "apprise", None)  # what makes an import fail
     (tmp_path / "url").write_text("json://127.0.0.1")
     channel = Apprise(Secrets(tmp_path / "url"), golden.wording("en"))
-    outcome = channel.send(channel.compose([golden.card("one")])[0], None)
+    outcome = channel.send(channel.compose([golden.card("one")])[0])
 
     assert outcome.reason == "not_installed"
     assert "Fix: pip install" in outcome.text

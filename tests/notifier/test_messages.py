@@ -80,7 +80,6 @@ def test_a_card_says_all_that_its_reader_needs() -> None:
         "https://grafana.example/d/stepwatch-training?var-run=qwen-7b%20grpo%2F1&from=1767344340000&to=1767369540000",
         "https://docs.example/runbook#klexplosion",
         "https://notifier.example/silence/7",
-        "http://127.0.0.1:9410/verdict?alert=KLExplosion&run=qwen-7b%20grpo%2F1&since=1767365940",
     ):
         assert part in text
 
@@ -140,7 +139,7 @@ def test_a_silence_names_the_alert_and_what_it_is_about() -> None:
     assert silenced_by(notification.labels) == {"alertname": "KLExplosion", "run": 'a "b" c'}
 
 
-def test_what_the_circuit_breaker_says_offers_no_silence_and_no_verdict() -> None:
+def test_what_the_circuit_breaker_says_offers_no_silence() -> None:
     notification, _ = parse(payload(alert("ActionPending", topic="actions")))
     links = wording("en").card(notification, 1).links
     assert [link.words for link in links] == ["Dashboard at that time", "Runbook"]

@@ -70,7 +70,6 @@ def test_the_service_takes_what_is_rendered_for_it_and_no_file_holds_a_secret(tm
     assert (phone.kind, phone.secrets.url()) == ("apprise", "bark://s3cret-key@host")
     assert options.link == "https://n.example"
     assert options.repeat == 7200
-    assert options.signals["KLExplosion"] == "kl"
     assert options.waits["NotifierDown"] == 60
     assert "KLExplosion" not in options.waits
     assert options.texts["Also firing: {names}"] == "同时告警：{names}"

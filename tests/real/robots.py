@@ -269,12 +269,5 @@ class WeCom(Robot):
     def text(self, message: Body) -> str:
         return str(message["markdown"]["content"]) if message["msgtype"] == "markdown" else ""
 
-    def pictures(self) -> list[bytes]:
-        """The pictures that came, each as its checksum says."""
-        images = [message["image"] for message in self.received if message["msgtype"] == "image"]
-        found = [base64.b64decode(image["base64"]) for image in images]
-        assert [hashlib.md5(each).hexdigest() for each in found] == [image["md5"] for image in images]
-        return found
-
 
 KINDS: Mapping[str, type[Robot]] = {each.kind: each for each in (Feishu, DingTalk, WeCom)}

@@ -6,8 +6,7 @@ import math
 import time
 from urllib.parse import quote, urlencode, urlsplit
 
-from exporter.drawing import chart
-from exporter.runs.overview.models import Firing
+from exporter.runs.overview import charts
 
 NOTHING = "-"
 """Shown where there is no number."""
@@ -20,7 +19,7 @@ def value(number: float | None, unit: str = "short") -> str:
     if number is None:
         return NOTHING
     if math.isfinite(number):
-        return chart.format_number(number, unit)
+        return charts.format_number(number, unit)
     if math.isnan(number):
         return "NaN"
     return "Inf" if number > 0 else "-Inf"
@@ -63,11 +62,6 @@ def page(run: str, cluster: str | None = None, *, paused: bool = False) -> str:
     """The path of a run's page; names hold slashes and whatever else a path may."""
     query = ({"cluster": cluster} if cluster else {}) | ({"refresh": "off"} if paused else {})
     return f"run/{quote(run, safe='')}{'?' * bool(query)}{urlencode(query)}"
-
-
-def verdict(run: str, alert: Firing) -> str:
-    """The path of the page that asks whether an alert about a run is right."""
-    return f"verdict?{urlencode({'alert': alert.name, 'run': run, 'since': int(alert.since or 0)})}"
 
 
 def series(run: str, signal: str, cluster: str | None = None) -> str:

@@ -12,12 +12,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from markupsafe import Markup
-
-from exporter.drawing import html
-from exporter.drawing.chart import Chart, rank, thinned
 from exporter.runs.light import formatting
-from exporter.runs.light.verdicts import NOTE_CHARACTERS, WORDS, Verdict
+from exporter.runs.overview import charts
+from exporter.runs.overview.charts import Chart, rank, thinned
 from exporter.runs.overview.models import (
     Firing,
     Health,
@@ -32,13 +29,10 @@ from exporter.runs.overview.models import (
 from exporter.runs.overview.overview import Overview
 
 TEMPLATES = Path(__file__).with_name("templates")
-
 SECONDS = 10
 """Between two loads of a page that refreshes itself: time to read, and soon enough for steps of seconds."""
 
-WIDTH = 100
-"""Of a gauge, in units of the picture, which the page stretches."""
-
+WIDTH = 100  # of a gauge, in units of the picture, which the page stretches
 _OTHERS = re.compile(r"; \w+ fires")
 """What a message says of the run's other alerts, which a page shows itself."""
 
@@ -62,20 +56,20 @@ class Pages:
     """Makes pages. ``watched`` are the folders in which runs are searched."""
 
     def __init__(self, watched: Sequence[str]) -> None:
-        self._environment = html.environment(TEMPLATES)
+        self._environment = charts.environment(TEMPLATES)
         self._environment.globals |= {
             "formatting": formatting,
-            "count": html.plural,
+            "count": charts.plural,
             "gauge": gauge,
             "detailed": detailed,
             "named": named,
             "description": lambda alert: _OTHERS.sub("", alert.description),
-            "look": html.severity_class,
+            "look": charts.severity_class,
             "watched": watched,
             "seconds": SECONDS,
         }
         style = self._environment.get_template("style.css.j2").render()
-        self._environment.globals["style"] = Markup(style)  # noqa: S704  (nothing in it is from outside)
+        self._environment.globals["style"] = charts.safe(style)
         digest = b64encode(sha256(style.encode()).digest()).decode()
         self.style, self.seconds = f"sha256-{digest}", SECONDS
 
@@ -93,7 +87,7 @@ class Pages:
             "runs",
             "./",
             runs=runs,
-            counted=html.run_counts(kinds),
+            counted=charts.run_counts(kinds),
             notifies=overview.notifies,
             others=overview.others(),
             actions=[action for action in overview.actions if action.open],
@@ -132,10 +126,6 @@ class Pages:
         """The page where no run has that name, or not yet; ``near`` are similar names."""
         return self._made("unknown", "../", name=name, near=near, omitted=omitted)
 
-    def verdict(self, verdict: Verdict) -> bytes:
-        """The page that asks whether an alert was right, with the verdict so far."""
-        return self._made("verdict", "./", verdict=verdict, words=WORDS, note_characters=NOTE_CHARACTERS)
-
     def _made(self, template: str, root: str, **values: Any) -> bytes:
         page = self._environment.get_template(f"{template}.html.j2").render(values, root=root)
         return page.encode("utf-8", "backslashreplace")
@@ -154,14 +144,12 @@ def detailed(run: RunSummary, *, whole: bool) -> list[Firing]:
     """The alerts shown in full: the worst, or ``whole`` all but those with a worse one of their topic."""
     alerts = run.alerts
     if whole:
-        worst = {alert.topic: rank(alert.severity) for alert in sorted(alerts, key=_rank, reverse=True)}
+        worst: dict[str, int] = {}
+        for alert in alerts:
+            worst[alert.topic] = min(rank(alert.severity), worst.get(alert.topic, len(charts.SEVERITIES)))
         return [alert for alert in alerts if rank(alert.severity) == worst[alert.topic]]
     # What the first one mutes may be worse.
-    return [alert for alert in alerts if _rank(alert) <= _rank(alerts[0])]
-
-
-def _rank(alert: Firing) -> int:
-    return rank(alert.severity)
+    return [alert for alert in alerts if rank(alert.severity) <= rank(alerts[0].severity)]
 
 
 def named(run: RunSummary, *, whole: bool) -> str:

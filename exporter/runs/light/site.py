@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import cached_property
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, unquote
 
 import orjson
@@ -14,13 +13,10 @@ import orjson
 from exporter.http.message import Answer, Request, text
 from exporter.http.routes import Table
 from exporter.runs.light import formatting
-from exporter.runs.light.verdicts import Verdict, VerdictLog, Verdicts
+from exporter.runs.light.pages import Pages
 from exporter.runs.logs.names import nearest
 from exporter.runs.overview.models import Firing, RunId, RunSummary, meant, ordered
 from exporter.runs.overview.overview import Overview
-
-if TYPE_CHECKING:
-    from exporter.runs.light.pages import Pages
 
 ICON = (
     b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">'
@@ -29,18 +25,11 @@ ICON = (
 
 
 class Light:
-    """The pages and their JSON.
+    """The pages and their JSON."""
 
-    Args:
-        overview: What they show.
-        watched: The folders in which runs are searched.
-        verdicts: What people say of alerts.
-    """
-
-    def __init__(self, overview: Overview, watched: Sequence[str], verdicts: VerdictLog) -> None:
+    def __init__(self, overview: Overview, watched: Sequence[str]) -> None:
         self._overview = overview
         self._watched = watched
-        self._verdicts = Verdicts(verdicts, self._verdict)
 
     def routes(self) -> Table:
         """The pages, by path."""
@@ -50,14 +39,11 @@ class Light:
             "/icon.svg": {"GET": lambda _: Answer("200 OK", "image/svg+xml", ICON, _headers())},
             "/api/v1/runs": {"GET": self._runs_json},
             "/api/v1/runs/*/series": {"GET": self._series_json},
-            **self._verdicts.routes(),
         }
 
     @cached_property
     def _pages(self) -> Pages:
-        # The templates take 8 MB: only once someone opens a page.
-        made: Pages = import_module("exporter.runs.light.pages").Pages(self._watched)
-        return made
+        return Pages(self._watched)  # the templates take 8 MB: only once someone opens a page
 
     def _runs(self, request: Request) -> Answer:
         as_of = _as_of(request)
@@ -89,10 +75,6 @@ class Light:
     def _meant(self, request: Request) -> list[RunId]:
         (cluster, *_) = parse_qs(request.query).get("cluster", [""])
         return meant(self._overview.ids(), unquote(request.name), cluster)
-
-    def _verdict(self, verdict: Verdict) -> Answer:
-        page, headers = self._pages.verdict(verdict), _headers(self._pages.style, form=True)
-        return Answer("200 OK", "text/html; charset=utf-8", page, headers)
 
     def _html(self, status: str, page: bytes, *, refreshed: bool) -> Answer:
         headers = _headers(self._pages.style)
@@ -138,19 +120,15 @@ class Light:
         return sorted({signal for row in run.rows for signal in row.values}) if run else []
 
 
-def _headers(style: str = "", *, form: bool = False) -> tuple[tuple[str, str], ...]:
-    """Allow no script, frame or foreign resource; the only style is the one with this hash.
-
-    A page with a form may send it here. Its browser must then say where it comes from, or it is refused.
-    """
-    target = "'self'" if form else "'none'"
+def _headers(style: str = "") -> tuple[tuple[str, str], ...]:
+    """Allow no script, form, frame or foreign resource; the only style is the one with this hash."""
     allowed = f" style-src '{style}'; img-src 'self';" if style else ""
-    policy = f"default-src 'none';{allowed} base-uri 'none'; form-action {target}; frame-ancestors 'none'"
+    policy = f"default-src 'none';{allowed} base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     return (
         ("Content-Security-Policy", policy),
         ("Cache-Control", "no-store"),
         ("Cross-Origin-Resource-Policy", "same-origin"),
-        ("Referrer-Policy", "same-origin" if form else "no-referrer"),
+        ("Referrer-Policy", "no-referrer"),
         ("X-Content-Type-Options", "nosniff"),
     )
 
@@ -160,35 +138,37 @@ def _as_of(request: Request) -> str:
     return formatting.clock(time.time()) if parse_qs(request.query).get("refresh") == ["off"] else ""
 
 
+_OF_A_RUN = (
+    "nodes",
+    "arrives",
+    "state",
+    "severity",
+    "framework",
+    "step",
+    "age_seconds",
+    "restarts",
+    "resumes",
+)
+_OF_A_SIGNAL = (
+    *("signal", "value", "judged", "unit", "state", "warning", "critical"),
+    *("alerts", "diagnosis"),
+)
+_OF_AN_ALERT = (
+    *("severity", "topic", "summary", "description", "action", "runbook", "dashboard", "value"),
+    *("since", "silenced_until", "ends"),
+)
+
+
 def _run_document(run: RunSummary) -> dict[str, Any]:
     return {
         "run": run.name,
         "cluster": run.cluster or "",
-        "nodes": run.nodes,
-        "arrives": run.arrives,
-        "state": run.state,
-        "severity": run.severity,
-        "framework": run.framework,
-        "step": run.step,
+        **{name: getattr(run, name) for name in _OF_A_RUN},
         "total_steps": run.total,
-        "age_seconds": run.age_seconds,
-        "restarts": run.restarts,
-        "resumes": run.resumes,
         "log": run.log or None,
         "page": f"/{formatting.page(run.name, run.cluster)}",
         "signals": [
-            {
-                "signal": health.signal,
-                "value": health.value,
-                "judged": health.judged,
-                "unit": health.unit,
-                "state": health.state,
-                "warning": health.warning,
-                "critical": health.critical,
-                "since_step": health.since,
-                "alerts": health.alerts,
-                "diagnosis": health.diagnosis,
-            }
+            {**{name: getattr(health, name) for name in _OF_A_SIGNAL}, "since_step": health.since}
             for health in run.healths
         ],
         "alerts": list(map(_alert_document, run.firing)),
@@ -196,22 +176,8 @@ def _run_document(run: RunSummary) -> dict[str, Any]:
 
 
 def _alert_document(alert: Firing) -> dict[str, Any]:
-    return {
-        "alert": alert.name,
-        "severity": alert.severity,
-        "topic": alert.topic,
-        "summary": alert.summary,
-        "description": alert.description,
-        "action": alert.action,
-        "runbook": alert.runbook,
-        "dashboard": alert.dashboard,
-        "value": alert.value,
-        "since": alert.since,
-        "since_step": alert.step,
-        "silenced_until": alert.silenced_until,
-        "condition_passed": alert.passed,
-        "ends": alert.ends,
-    }
+    own = {name: getattr(alert, name) for name in _OF_AN_ALERT}
+    return {"alert": alert.name, **own, "since_step": alert.step, "condition_passed": alert.passed}
 
 
 def _reading() -> Answer:

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from exporter.drawing.chart import LARGEST, Point
 from exporter.runs.stats.statistics import SignalStatistics, is_measured
 
-MOST_STRETCHES = 512
-"""Once there are as many, each two become one: a curve takes at most 17 kB."""
+Point = tuple[int, float]
+"""A step, and the value there."""
 
+LARGEST = 1e300  # where a value is larger than that, the height of a chart may not be a number any more
+MOST_STRETCHES = 512  # once there are as many, each two become one: a curve takes at most 17 kB
 LEAST_STRETCHES = 64
 ALL_STRETCHES = 64 * 1024
 """Of one signal of all runs together: with more than 128 runs, each has a coarser curve."""
@@ -188,11 +189,8 @@ DRAWN = frozenset({
 })  # fmt: skip
 """The signals of the panels; a test demands that these are all. What is not drawn takes no memory."""
 
-RESTARTS = 20
-"""The last of a run that are drawn."""
-
-ROWS = 20
-"""Steps that are shown one by one."""
+RESTARTS = 20  # the last of a run that are drawn
+ROWS = 20  # steps that are shown one by one
 
 
 SMOOTHED = frozenset({"reward"})

@@ -11,17 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from exporter.drawing.chart import Mark, Point
-from exporter.runs.model.history import ROWS, SMOOTHED, Extremes, HistorySnapshot, Row
+from exporter.runs.model.history import ROWS, SMOOTHED, Extremes, HistorySnapshot, Point, Row
+from exporter.runs.overview.charts import Mark
 from exporter.runs.overview.models import RunId, RunSummary
 from exporter.runs.overview.panels import Line, Panels, Query
 
 MOST_RUNS = 100
 """That are shown: those that are running or have an alert first, then those with the latest step."""
 
-KEPT_SECONDS = 12 * 3600.0
-"""So long a running run is shown of which nothing arrives any more."""
-
+KEPT_SECONDS = 12 * 3600.0  # so long a running run is shown of which nothing arrives any more
 AT_FIRST = "1h"
 """At a start it is asked for what arrived within that time: runs of a node that is lost since then."""
 
@@ -52,15 +50,9 @@ _LATEST, _USUAL, _MEAN = "latest ", "usual ", "mean "
 
 @dataclass(frozen=True)
 class AgentRun:
-    """A run as Prometheus last had it; times are in seconds since the epoch.
+    """A run as Prometheus last had it; ``start``, ``last`` step, ``marks`` and ``seen`` are Unix seconds.
 
-    Attributes:
-        last_known: The run without its age, and without what alerts say of it. Its ``usual`` values are the
-            medians of the last minutes. It ``arrives`` if Prometheus had it at the last question.
-        start: When its first step was logged.
-        last: When its last step was logged.
-        marks: Operators' marks: time and note.
-        seen: When Prometheus last had it.
+    ``last_known`` lacks its age, and what alerts say. Its ``usual`` values are medians of the last minutes.
     """
 
     last_known: RunSummary
@@ -76,13 +68,7 @@ class AgentRun:
 
 
 def asked(panels: Panels, signals: Iterable[str], window: str = "") -> str:
-    """Return the PromQL of all that is shown of these runs now; ``read`` takes the answer.
-
-    Args:
-        panels: What is drawn.
-        signals: Those whose values are shown.
-        window: How old samples may be, as PromQL has it; by default, as old as Prometheus takes for present.
-    """
+    """Return the PromQL of all that is shown of these runs now; ``read`` takes the answer."""
 
     def series(metric: str, labels: str = "") -> str:
         chosen = f"{metric}{{{','.join(filter(None, (labels, _AGENTS)))}}}"
@@ -127,6 +113,7 @@ def read(result: Sequence[Mapping[str, Any]], now: float) -> tuple[dict[RunId, A
 
 def _run(name: RunId, parts: Sequence[tuple[str, Mapping[str, str], float]], now: float) -> AgentRun:
     infos = [labels for part, labels, _ in parts if part == "rl_run_info"]
+    states = [labels["state"] for part, labels, _ in parts if part == "rl_run_state"]
     values = {part: value for part, _, value in parts}
 
     def signals(kind: str) -> dict[str, float]:
@@ -143,7 +130,7 @@ def _run(name: RunId, parts: Sequence[tuple[str, Mapping[str, str], float]], now
     summary = RunSummary(
         name.run,
         # Of several nodes that read one run, one that sees it run knows best.
-        max((labels["state"] for part, labels, _ in parts if part == "rl_run_state"), key=_lives, default=""),
+        "running" if "running" in states else next(iter(states), ""),
         next((labels["framework"] for labels in infos if labels.get("framework")), ""),
         whole("rl_step"),
         whole("rl_total_steps"),
@@ -164,10 +151,6 @@ def _run(name: RunId, parts: Sequence[tuple[str, Mapping[str, str], float]], now
     return AgentRun(summary, start, last, tuple(marks), now)
 
 
-def _lives(state: str) -> bool:
-    return state == "running"
-
-
 def remembered(
     before: Mapping[RunId, AgentRun], found: Mapping[RunId, AgentRun], now: float
 ) -> dict[RunId, AgentRun]:
@@ -179,7 +162,7 @@ def remembered(
     lost = {
         name: replace(run, last_known=replace(run.last_known, arrives=False))
         for name, run in before.items()
-        if name not in found and _lives(run.last_known.state) and now - run.seen < KEPT_SECONDS
+        if name not in found and run.last_known.state == "running" and now - run.seen < KEPT_SECONDS
     }
     latest = sorted(lost, key=lambda name: lost[name].seen)[-MOST_RUNS:]
     return {**found, **{name: lost[name] for name in latest}}
@@ -193,13 +176,7 @@ def drawn(panels: Panels) -> tuple[Line, ...]:
 def snapshot(
     panels: Panels, curves: Mapping[Query, Sequence[Point]], steps: Mapping[float, float]
 ) -> HistorySnapshot:
-    """Return the history of a run from what Prometheus has of it.
-
-    Args:
-        panels: What is drawn.
-        curves: Points by step.
-        steps: The run's step at each time that was asked for.
-    """
+    """Return the history of a run from what Prometheus has of it."""
     logged: dict[str, Extremes] = {}
     means: dict[str, Extremes] = {}
     for line in drawn(panels):

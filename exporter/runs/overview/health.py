@@ -10,14 +10,13 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from exporter.drawing import chart
-from exporter.drawing.chart import rank
+from exporter.runs.overview import charts
+from exporter.runs.overview.charts import rank
 from exporter.runs.overview.models import Firing, Health, Range, RunId, RunSummary, State
 from exporter.runs.overview.panels import RUN, Limit, Line, Panel, Panels, Query
 from exporter.runs.overview.prometheus import Answers
 
 GPU = "gpu_utilization_ratio"
-
 GPU_OF_RUN = Query(
     "mean of the run's GPUs",
     GPU,
@@ -184,7 +183,7 @@ def _diagnosis(
     if worst:
         limit, at, since = worst
         side = "above" if limit.side == "high" else "below"
-        judged, bound = (chart.format_number(each, read.panel.unit) for each in (read.judged or 0.0, at))
+        judged, bound = (charts.format_number(each, read.panel.unit) for each in (read.judged or 0.0, at))
         begun = "" if since is None else f" since step {since}"
         return f"Smoothed {judged}, {side} {bound}, the limit of {limit.name}{begun}. {advice}"
     if bounds:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from exporter.drawing.chart import SEVERITIES, Chart, Point, rank
 from exporter.http.exposition import escape
-from exporter.runs.model.history import Row
+from exporter.runs.model.history import Point, Row
+from exporter.runs.overview.charts import SEVERITIES, Chart, rank
 from exporter.runs.signals.unmapped import Candidate
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from statistics import median
 
-from exporter.drawing.chart import Band, Chart, Curve, Mark, curve, rank
 from exporter.http.exposition import Metric, own
 from exporter.runs.model.history import SMOOTHED, HistorySnapshot
 from exporter.runs.overview import agents
+from exporter.runs.overview.charts import Band, Chart, Curve, Mark, curve, rank
 from exporter.runs.overview.health import CORES, GPU, GPU_OF_RUN, healths
 from exporter.runs.overview.models import (
     STALLED,
@@ -39,27 +39,12 @@ from exporter.runs.stats.statistics import is_measured
 Views = Callable[[], AbstractContextManager[Collection[View]]]
 """Gives the runs that are shown, which do not change while the context lasts."""
 
-MONTH = 31 * 24 * 3600.0
-"""No further back is Prometheus asked about a run."""
-
-FEW = 3
-"""Values whose median is judged where there is no smoothed curve: rules ask for as many."""
+MONTH = 31 * 24 * 3600.0  # no further back is Prometheus asked about a run
+FEW = 3  # values whose median is judged where there is no smoothed curve: rules ask for as many
 
 
 class Overview:
-    """Summaries and histories of all runs, with what Prometheus, Alertmanager and the watchdog say.
-
-    Args:
-        views: Gives the runs.
-        file: The file of panels.
-        url: Of the Prometheus that scrapes this exporter, if there is one.
-        omitted: Gives what is not shown.
-        watchdog: URL of the watchdog, if there is one.
-        alertmanager: URL of the Alertmanager that silences alerts, if there is one.
-        external_labels: Of Prometheus, which alerts have there.
-        actions: URL of the circuit breaker, if there is one, and the public URL of its page.
-        remote: Whether Prometheus is a hub's, whose agents' runs are shown as well.
-    """
+    """Summaries and histories of all runs, with what Prometheus, Alertmanager and the watchdog say."""
 
     def __init__(
         self,

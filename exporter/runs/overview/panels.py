@@ -2,7 +2,7 @@
 
 {"panels": [{"title": ..., "description": ..., "unit": ..., "low": null, "high": null,
              "curves": [{"name": ..., "signal": ..., "smoothed": false, "promql": ...}],
-             "asked": [{"name": ..., "signal": ..., "promql": ...}],
+             "queries": [{"name": ..., "signal": ..., "promql": ...}],
              "limits": [{"name": ..., "alert": ..., "severity": ..., "side": "low" or "high",
                          "signal": ..., "alone": ..., "promql": ...}]}],
  "about": {<alert>: [<signal>, ...]},
@@ -35,9 +35,7 @@ DEFAULT = Path(__file__).parents[2] / "generated" / NAME
 """Of a checkout; an image holds none, since the settings come from outside."""
 
 INTERVAL_SECONDS = 2.0
-
 SIDES = ("low", "high")
-
 RUN = "run=${run:doublequote}"
 """Where PromQL selects a run, as the dashboard writes it."""
 
@@ -126,13 +124,7 @@ Book = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Notices:
-    """What pages say beside alerts.
-
-    Attributes:
-        receivers: Whether anyone is notified.
-        keep_firing: Seconds for which an alert outlasts its condition; ``None`` if that is not known.
-        book: The runbook, for alerts that are not about runs.
-    """
+    """What pages say beside alerts; ``keep_firing`` in seconds, ``book`` for alerts about no run."""
 
     receivers: bool = True
     keep_firing: float | None = None
@@ -209,15 +201,11 @@ class PanelFile(Poller):
 
 
 def read(file: ConfigFile) -> Panels:
-    """Return the panels of a file.
-
-    Raises:
-        ConfigFileError: It does not hold any.
-    """
+    """Return the panels of a file. Raises ``ConfigFileError``."""
     found = file.values()
     try:
         about = {str(alert): frozenset(map(str, signals)) for alert, signals in found["about"].items()}
-        return Panels(tuple(map(_panel, found["panels"])), about, _notices(found.get("notices")))
+        return Panels(tuple(map(_panel, found["panels"])), about, _notices(found["notices"]))
     except KeyError as problem:
         fault = f"{problem.args[0]}: missing"
     except (TypeError, ValueError, AttributeError) as problem:
@@ -230,9 +218,7 @@ def book_of(texts: Mapping[str, str]) -> Book:
     return tuple((heading, str(texts[name])) for name, heading in HEADINGS.items() if texts.get(name))
 
 
-def _notices(found: Mapping[str, Any] | None) -> Notices:
-    if found is None:  # of an older version
-        return Notices()
+def _notices(found: Mapping[str, Any]) -> Notices:
     book = {str(alert): book_of(texts) for alert, texts in found["book"].items()}
     return Notices(bool(found["receivers"]), float(found["keep_firing_seconds"]), book)
 
@@ -244,13 +230,10 @@ def _panel(found: Mapping[str, Any]) -> Panel:
         low=low,
         high=high,
         curves=tuple(
-            # An older version has no PromQL of them.
-            Line(
-                **_texts({"promql": "", **line}, "name", "signal", "promql"), smoothed=bool(line["smoothed"])
-            )
+            Line(**_texts(line, "name", "signal", "promql"), smoothed=bool(line["smoothed"]))
             for line in found["curves"]
         ),
-        queries=tuple(Query(**_texts(query, "name", "signal", "promql")) for query in found["asked"]),
+        queries=tuple(Query(**_texts(query, "name", "signal", "promql")) for query in found["queries"]),
         limits=tuple(map(_limit, found["limits"])),
     )
 

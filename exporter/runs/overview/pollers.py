@@ -122,10 +122,6 @@ class Actions(_Api):
     """What the circuit breaker does and did, as it says; without a URL, nothing.
 
     Without an answer the last one stays.
-
-    Args:
-        url: Its own.
-        link: Where people open its page.
     """
 
     def __init__(self, url: str | None, link: str) -> None:

@@ -18,10 +18,11 @@ from urllib.parse import urlencode
 import orjson
 
 from exporter.alert_labels import ABOUT, ONSET, ONSET_STEP
-from exporter.drawing.chart import Point, rank
 from exporter.runs.files.notice import Once
+from exporter.runs.model.history import Point
 from exporter.runs.overview import agents
 from exporter.runs.overview.agents import AgentRun
+from exporter.runs.overview.charts import rank
 from exporter.runs.overview.models import Episode, Firing, RunId
 from exporter.runs.overview.panels import RUN, Query, book_of
 from exporter.runs.remote import web
@@ -30,29 +31,17 @@ from exporter.secret_shapes import masked_url
 
 logger = logging.getLogger(__name__)
 
-LARGEST_ANSWER = 2 * 1024 * 1024
-"""Bytes; as Python's objects they take ten times as much."""
-
+LARGEST_ANSWER = 2 * 1024 * 1024  # bytes; as Python's objects they take ten times as much
 ANSWER_SECONDS = 5.0
-
-CURVE_POINTS = 200
-"""Of a curve of a run's past."""
-
-EPISODE_POINTS = 1000
-"""At which it is known whether an alert fired: it may be over within minutes."""
-
-FINEST, COARSEST = 5.0, 300.0
-"""Seconds between two of these points."""
-
-MOST_POINTS = 10_000
-"""Prometheus answers at most 11,000 points a series."""
-
+CURVE_POINTS = 200  # of a curve of a run's past
+EPISODE_POINTS = 1000  # at which it is known whether an alert fired: it may be over within minutes
+FINEST, COARSEST = 5.0, 300.0  # seconds between two of these points
+MOST_POINTS = 10_000  # Prometheus answers at most 11,000 points a series
 _CURVE = "curve"
 """The label that distinguishes the parts of a union."""
 
 _OF_RUN = ("run", "cluster", "alertname", "severity")
 _TOLD_APART_BY = ("alertname", "severity", *ABOUT)
-
 _ONSETS = " or ".join(
     f'label_replace(max by ({", ".join(labels)}) ({metric}), "{_CURVE}", "{metric}", "", "")'
     for metric, labels in ((ONSET, _TOLD_APART_BY), (ONSET_STEP, _OF_RUN))
@@ -60,28 +49,18 @@ _ONSETS = " or ".join(
 """The onset of each alert, and its step, in one answer."""
 
 _BOOK = "alert_text_info"
-
 STEPS = Query("step", "step", f"max(rl_step{{{RUN}}})")
-
 INTERVAL_SECONDS = 5.0
-
-LONGEST_PAUSE = 30.0
-"""Between two rounds while Prometheus does not answer."""
-
+LONGEST_PAUSE = 30.0  # between two rounds while Prometheus does not answer
 VIEWED_SECONDS = 300.0
 """So long after someone viewed a run its past is asked for in each round; of the others, one in turn."""
 
 MOST_VIEWED = 8
-
 MOST_KEPT = 24
 """Pasts of agents' runs that are in memory: those viewed last. Each has some hundred kB of curves."""
 
 PAST_SECONDS = 5.0
 """So long a round goes on to the next run's past, so that alerts do not wait for the pasts of all."""
-
-
-Series = tuple[Mapping[str, str], list[tuple[float, float]]]
-"""Labels and points: time and value."""
 
 
 class Span(NamedTuple):
@@ -113,12 +92,7 @@ NO_PAST = Past((), {})
 
 
 class Client:
-    """The API of a Prometheus. Each method raises ``PollError`` without a valid answer.
-
-    Args:
-        url: Its address.
-        clusters: Whether runs of one name in two clusters are two.
-    """
+    """The API of a Prometheus. Each method raises ``PollError`` without a valid answer."""
 
     def __init__(self, url: str, *, clusters: bool = False) -> None:
         self.name = masked_url(url)
@@ -348,16 +322,10 @@ NO_URL = Answers(
 
 
 class Prometheus(Poller):
-    """Asks a Prometheus, and has its last good ``answers``.
+    """Asks a Prometheus, and has its last good ``answers``; ``errors`` counts failed requests.
 
-    Args:
-        url: Its address; without one nothing is asked.
-        judged: Gives the curves and limits whose present values are asked for, of all runs.
-        drawn: Gives those whose past is asked for, of one run after another.
-        spans: Gives the runs that are shown, and since when they exist.
-        remote: Gives the PromQL of the runs that agents read, over a time or of now; ``None`` for none.
-
-    ``errors`` counts failed rounds, and failed requests for a past.
+    ``judged`` gives the queries of present values, of all runs; ``drawn`` those of the past, of one of the
+    ``spans`` after another; ``remote`` the PromQL of agents' runs, over a time or of now.
     """
 
     def __init__(

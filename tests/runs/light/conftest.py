@@ -7,7 +7,6 @@ import pytest
 from exporter.http.routes import Routes
 from exporter.http.server import Server, ServerThread
 from exporter.runs.light.site import Light
-from exporter.runs.light.verdicts import VerdictLog
 from tests.runs.light.browser import Browser, started
 from tests.runs.light.stories import Reported
 
@@ -20,7 +19,7 @@ def serve() -> Iterator[Serve]:
     servings: list[ServerThread] = []
 
     def begin(reported: Reported) -> str:
-        server = Server(("127.0.0.1", 0), Routes(Light(reported, ["/logs/rl"], VerdictLog(None)).routes()))
+        server = Server(("127.0.0.1", 0), Routes(Light(reported, ["/logs/rl"]).routes()))
         servings.append(ServerThread(server))
         servings[-1].start()
         return f"http://127.0.0.1:{server.port}"

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from exporter.drawing.chart import Band, Chart, Curve
 from exporter.runs.model.history import Row
+from exporter.runs.overview.charts import Band, Chart, Curve
 from exporter.runs.overview.models import (
     Episode,
     Firing,

@@ -11,14 +11,13 @@ import pytest
 from exporter.http.message import Answer, Request
 from exporter.http.routes import Routes
 from exporter.runs.light.site import Light
-from exporter.runs.light.verdicts import VerdictLog
 from exporter.runs.overview.models import Omitted
 from tests.runs.light.stories import EXPLOSION, HEALTHS, Reported, sick, summary
 
 
 def ask(reported: Reported, target: str) -> tuple[str, Any]:
     path, _, query = target.partition("?")
-    answer = Routes(Light(reported, [], VerdictLog(None)).routes())(Request("GET", path, query))
+    answer = Routes(Light(reported, []).routes())(Request("GET", path, query))
     assert isinstance(answer, Answer)
     assert answer.kind == "application/json"
     return answer.code, json.loads(answer.body)

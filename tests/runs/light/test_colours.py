@@ -12,8 +12,8 @@ from itertools import combinations
 
 import pytest
 
-from exporter.drawing.html import environment
 from exporter.runs.light.pages import TEMPLATES
+from exporter.runs.overview.charts import environment
 
 STYLE = environment(TEMPLATES).get_template("style.css.j2").render()
 EYES = {

@@ -11,12 +11,11 @@ from urllib.parse import unquote, urljoin
 
 import pytest
 
-from exporter.drawing.chart import Band, Curve, Mark
 from exporter.http.message import Answer, Request
 from exporter.http.routes import Routes
 from exporter.runs.light import formatting
 from exporter.runs.light.site import Light
-from exporter.runs.light.verdicts import VerdictLog
+from exporter.runs.overview.charts import Band, Curve, Mark
 from exporter.runs.overview.models import Firing, Omitted, Range, causes_first
 from exporter.runs.signals.unmapped import Candidate
 from tests.runs.light.stories import EXPLOSION, HEALTHS, Reported, chart, sick, summary
@@ -100,7 +99,7 @@ class Page(HTMLParser):
 
 def ask(reported: Reported, target: str = "/") -> Answer:
     path, _, query = target.partition("?")
-    answer = Routes(Light(reported, ["/logs/<rl>"], VerdictLog(None)).routes())(Request("GET", path, query))
+    answer = Routes(Light(reported, ["/logs/<rl>"]).routes())(Request("GET", path, query))
     assert isinstance(answer, Answer)
     return answer
 

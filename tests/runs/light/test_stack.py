@@ -14,7 +14,6 @@ import pytest
 
 from exporter.runs.light import formatting
 from stepwatch.__main__ import main as command
-from stepwatch.config import load
 from tests import own_logs
 from tests.e2e.stack import MAINLY_NEWEST, Stack
 from tests.e2e.writer import writing
@@ -124,42 +123,6 @@ def test_alerts_of_a_silenced_run_say_until_when(stack: Stack, browser: Browser)
     assert silenced() == [pytest.approx(end, abs=60)] * len(silenced())
     browser.open(address(stack))
     assert f"silenced until {formatting.clock(silenced()[0])}" in words(browser)
-
-
-def test_a_click_says_that_an_alert_was_false_and_a_limit_is_proposed_that_keeps_it_quiet(
-    stack: Stack, browser: Browser, capsys: pytest.CaptureFixture[str]
-) -> None:
-    browser.open(f"{address(stack)}/{formatting.page(SICK)}")
-    link = "[...document.querySelectorAll('a')].find(each => each.href.includes('=LengthCollapse'))"
-    browser.tell(f"{link}.click()")
-    eventually(lambda: "Was LengthCollapse right?" in words(browser))
-    browser.tell("document.querySelector('input').value = 'short answers are wanted'")
-    browser.tell("[...document.querySelectorAll('button')].find(each => each.value == 'false_alarm').click()")
-    eventually(lambda: "false alarm (short answers are wanted)" in words(browser))
-    assert browser.complaints() == []
-
-    config = stack.folder / "config.yaml"
-    before = load(config)
-    assert command(["verdicts", "--config", str(config), "--write"]) == 0
-    said = capsys.readouterr().out
-    assert "false alarm: LengthCollapse on grpo/short-answers since 20" in said
-    assert load(config).alerts == before.alerts
-    assert (SICK, ["LengthCollapse"]) in [(each.runs, list(each.alerts)) for each in load(config).overrides]
-
-    judged = ["backtest", "--config", str(config), "--format=json", str(stack.runs / f"{SICK}.log")]
-    assert command(judged) == 0
-    assert "LengthCollapse" not in capsys.readouterr().out
-
-
-def test_a_page_of_another_site_judges_no_alert(stack: Stack) -> None:
-    said = urllib.request.Request(
-        f"{address(stack)}/verdict?alert=LengthCollapse&run=other",
-        b"verdict=right",
-        {"Origin": "http://example.org", "Content-Type": "application/x-www-form-urlencoded"},
-    )
-    with pytest.raises(urllib.error.HTTPError, match="403"):
-        urllib.request.urlopen(said, timeout=10)
-    assert "other" not in {each["run"] for each in asked(stack, "api/v1/verdicts")["verdicts"]}
 
 
 def test_without_prometheus_the_runs_are_shown_and_it_is_said(stack: Stack, browser: Browser) -> None:

@@ -11,12 +11,11 @@ import pytest
 from exporter.runs.model.history import HistorySnapshot
 from exporter.runs.model.run import Options
 from exporter.runs.overview.models import RunId
-from exporter.runs.overview.panels import of_run
+from exporter.runs.overview.panels import Line, of_run
 from stepwatch.backtest.command import Backtest
 from stepwatch.backtest.replay import START, Replayed
 from stepwatch.backtest.report import Panels
 from stepwatch.operate import logfiles
-from stepwatch.render.panels import Curve
 from tests.judge.real_logs import loaded
 from tests.own_logs import HEALTHY, SICK, TRL, TRUNCATED
 from tests.runs.overview.conftest import config
@@ -41,7 +40,7 @@ def history(run: Replayed) -> HistorySnapshot:
     return made.history.snapshot()
 
 
-def reported(backtest: Backtest, curve: Curve, run: Replayed) -> dict[int, float]:
+def reported(backtest: Backtest, curve: Line, run: Replayed) -> dict[int, float]:
     """What Prometheus says of a curve, by step, at the last record of each."""
     query = of_run(curve.promql, RunId(run.run))
     times = backtest.prometheus.over(query, START + 1, START + len(run.steps)).get(run.run, {})
@@ -55,8 +54,6 @@ def test_each_point_of_a_curve_is_what_prometheus_has_at_that_step(backtest: Bac
     kept, compared = history(run), 0
 
     for curve in (each for panel in Panels(config()).of_run(run.run) for each in panel.curves):
-        if curve.asked:
-            continue
         theirs = reported(backtest, curve, run)
         own = (kept.means if curve.smoothed else kept.curves).get(curve.signal)
         points = [point for piece in own.pieces() for point in piece] if own else []

@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from exporter.drawing.chart import Mark
+from exporter.runs.overview.charts import Mark
 from exporter.runs.overview.health import GPU, healths
 from exporter.runs.overview.models import Firing, Health, Range, RunAction, RunId
 from exporter.runs.overview.overview import RunHistory, summary

@@ -26,6 +26,7 @@ from tests.runs.overview.conftest import config
 LINE_WITHOUT_A_SIGNAL = json.dumps(
     {
         "about": {},
+        "notices": {"receivers": True, "keep_firing_seconds": 60, "book": {}},
         "panels": [
             {
                 "title": "KL",
@@ -33,8 +34,8 @@ LINE_WITHOUT_A_SIGNAL = json.dumps(
                 "unit": "short",
                 "low": None,
                 "high": None,
-                "curves": [{"name": "KL", "signal": 3, "smoothed": False}],
-                "asked": [],
+                "curves": [{"name": "KL", "signal": 3, "promql": "", "smoothed": False}],
+                "queries": [],
                 "limits": [],
             }
         ],

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from exporter.drawing import chart
-from exporter.drawing.chart import MOST_POINTS, Curve, curve, thinned
+from exporter.runs.overview import charts
+from exporter.runs.overview.charts import MOST_POINTS, Curve, curve, thinned
 
 
 def points(values: list[float]) -> list[tuple[int, float]]:
@@ -50,7 +50,7 @@ def test_what_is_not_finite_or_nearly_so_is_not_drawn() -> None:
     ],
 )
 def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None:
-    assert chart.round_multiples(low, high, 3) == expected
+    assert charts.round_multiples(low, high, 3) == expected
 
 
 @pytest.mark.parametrize(
@@ -58,12 +58,12 @@ def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None
     [(5, 5, [5]), (1, 6, [1, 2, 3, 4, 5, 6]), (101, 435, [200, 300, 400]), (1, 10, [2, 4, 6, 8, 10])],
 )
 def test_steps_are_whole(first: int, last: int, expected: list[int]) -> None:
-    assert chart.round_steps(first, last, 3) == expected
+    assert charts.round_steps(first, last, 3) == expected
 
 
 def test_bytes_are_round_in_the_unit_that_is_written() -> None:
-    ticks = chart.round_values(0, 90 * 2**30, "bytes", 3)
-    assert [chart.format_number(tick, "bytes") for tick in ticks] == [
+    ticks = charts.round_values(0, 90 * 2**30, "bytes", 3)
+    assert [charts.format_number(tick, "bytes") for tick in ticks] == [
         "0 B",
         "20 GiB",
         "40 GiB",
@@ -85,7 +85,7 @@ def test_bytes_are_round_in_the_unit_that_is_written() -> None:
     ],
 )
 def test_numbers_are_written_as_people_do(value: float, unit: str, expected: str) -> None:
-    assert chart.format_number(value, unit) == expected
+    assert charts.format_number(value, unit) == expected
 
 
 def test_thinning_again_keeps_what_stands_out_and_where_the_curve_is_broken() -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 
-from exporter.drawing import html
-from exporter.drawing.chart import Chart, Curve
+from exporter.runs.overview.charts import Chart, Curve, draw
 
 
 def drawn(*pieces: tuple[tuple[int, float], ...]) -> list[tuple[str, str]]:
     """The class and the path of each line of a curve with these pieces."""
     last = max(step for piece in pieces for step, _ in piece)
-    picture = html.draw(Chart("Reward", "", "short", None, None, 1, last, (Curve("reward", pieces),), (), ()))
+    picture = draw(Chart("Reward", "", "short", None, None, 1, last, (Curve("reward", pieces),), (), ()))
     return re.findall(r'<path class="(curve.*?)" d="(.*?)"/>', picture)
 
 

@@ -1,1 +1,0 @@
-"""Charts over training steps, as SVG that a page colours: the backtest's report and the light page."""
