@@ -26,7 +26,6 @@ _COMMANDS = {
     "demo-reset": None,
     "test-alert": "TO",
     "route": "RUN ALERT",
-    "deadman": None,
     "mark": "RUN",
     "silence": "RUN",
     "config": None,

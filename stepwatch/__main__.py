@@ -131,26 +131,6 @@ def _add_stack(command: Command) -> None:
     routing.add_argument(
         "--label", action="append", default=[], metavar="NAME=VALUE", help="a further label of the alert"
     )
-    watching = command("deadman", "watch another machine's stack, in the foreground", _deadman)
-    watching.add_argument(
-        "--peer",
-        action="append",
-        default=[],
-        metavar="URL",
-        help="Alertmanager of the machine; default: peers",
-    )
-    watching.add_argument(
-        "--every", default="10s", metavar="TIME", help="interval of checks; default: %(default)s"
-    )
-    watching.add_argument(
-        "--for",
-        dest="patience",
-        metavar="TIME",
-        help="silence before PeerDown fires; default: alerts.PeerDown.for",
-    )
-    watching.add_argument("--username", metavar="NAME", help="user name for a proxy in front of it")
-    watching.add_argument("--password-file", metavar="FILE", help="file with the password for the proxy")
-    watching.add_argument("--ca-file", metavar="FILE", help="CA certificates (PEM) for https://")
 
 
 def _add_orders(command: Command) -> None:
@@ -167,7 +147,6 @@ def _add_orders(command: Command) -> None:
     acting = command("actions", "show the actions of the circuit breaker; veto one, or stop all", _actions)
     orders = acting.add_mutually_exclusive_group()
     orders.add_argument("--veto", metavar="ID", help="veto this open action")
-    orders.add_argument("--continue", dest="resumed", metavar="RUN", help="continue this paused run")
     orders.add_argument("--kill-switch", choices=("on", "off"), help="on: no run is changed")
     admitting = command(
         "agent", "create the token with which a node writes to this hub, or list nodes", _agent
@@ -336,18 +315,6 @@ def _route(options: argparse.Namespace) -> int:
     return route(file, options.run, options.alert, _say, **asked)
 
 
-def _deadman(options: argparse.Namespace) -> int:
-    from stepwatch.operate.deadman import deadman
-
-    files = {key: getattr(options, key) for key in ("password_file", "ca_file")}
-    # Of this folder; those of config.yaml are of its own.
-    login = {key: file and str(Path(file).absolute()) for key, file in files.items()}
-    login["username"] = options.username
-    file = _file(options, _place())
-    _require_hub(options, file)
-    return deadman(file, options.peer, _say, every=options.every, patience=options.patience, login=login)
-
-
 def _actions(options: argparse.Namespace) -> int:
     from stepwatch.operate import orders
 
@@ -356,8 +323,6 @@ def _actions(options: argparse.Namespace) -> int:
     _require_hub(options, file)
     if options.veto:
         return orders.veto(file, options.veto, _say)
-    if options.resumed:
-        return orders.resume(file, options.resumed, _say)
     if options.kill_switch:
         return orders.kill_switch(file, place, options.kill_switch == "on", _say)
     return orders.actions(file, _say)
