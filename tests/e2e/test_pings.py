@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.stack import MAINLY_NEWEST, Stack
-from tests.real import WebhookSink, eventually
+from tests.real import WebhookSink, alertmanager, eventually
 
 pytestmark = pytest.mark.e2e
 
@@ -17,7 +17,12 @@ QUIET_SECONDS = 8
 
 
 @pytest.mark.parametrize("versions", MAINLY_NEWEST)
-def test_a_dead_prometheus_or_alertmanager_stops_the_pings(tmp_path: Path, versions: tuple[str, str]) -> None:
+def test_a_dead_prometheus_or_alertmanager_stops_the_pings(
+    tmp_path: Path, versions: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = alertmanager(versions[1])
+    monkeypatch.setenv("STEPWATCH_ALERTMANAGER", str(found.server))
+    monkeypatch.setenv("STEPWATCH_AMTOOL", str(found.tool))
     with WebhookSink() as checker:
         secret = tmp_path / "checker-url"
         secret.write_text(checker.url)
