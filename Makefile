@@ -10,14 +10,14 @@ JOBS ?= 6
 BY_FILE = --dist=loadfile --no-loadscope-reorder
 PY := .venv/bin/python
 # Recipes read these from the environment, where a path may hold any character.
-export RUNS CONFIG TO OUT RUN NOTE FOR KEY VETO KILL CONTINUE NODE PEER
+export RUNS CONFIG TO OUT RUN NOTE FOR KEY VETO KILL NODE
 STEPWATCH = $(PY) -m stepwatch
 WITH = $${CONFIG:+--config "$$CONFIG"}
 
 # `$(call required,NAME,usage)` ends make with one line and status 2 where the variable is missing.
 required = $(if $(value $(1)),,$(error Usage: make $@ $(2)))
 
-.PHONY: help up down status demo-reset test-alert deadman mark silence actions agent evidence tensorboard config alerts discover gpu-release inspect gpu-check backtest generate test test-fast test-world trainer-logs check bench mutate parity parity-mutations formats pictures judge runtime development
+.PHONY: help up down status demo-reset test-alert mark silence actions agent evidence tensorboard config alerts discover gpu-release inspect gpu-check backtest generate test test-fast test-world trainer-logs check bench mutate parity parity-mutations formats pictures judge runtime development
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -43,8 +43,6 @@ test-alert: runtime ## Send a test message to a receiver: make test-alert TO=nam
 	$(call required,TO,TO=receiver. Example: make test-alert TO=chat (its name in config.yaml))
 	@$(STEPWATCH) test-alert $(WITH) "$$TO"
 
-deadman: runtime ## Watch another machine's stack, in the foreground: make deadman PEER=http://machine:9093
-	@$(STEPWATCH) deadman $(WITH) $${PEER:+"--peer=$$PEER"}
 
 mark: runtime ## Re-baseline a run after an intended change: make mark RUN=name NOTE=text
 	$(call required,RUN,RUN=name [NOTE=text]. Example: make mark RUN=ppo/gsm8k NOTE='new data')
@@ -55,7 +53,7 @@ silence: runtime ## Mute all alerts of a run: make silence RUN=name FOR=2h
 	@$(STEPWATCH) silence $(WITH) $${FOR:+"--for=$$FOR"} $${NOTE:+"--note=$$NOTE"} -- "$$RUN"
 
 actions: runtime ## Show actions of the circuit breaker; veto one: make actions VETO=id; stop all: make actions KILL=on
-	@$(STEPWATCH) actions $(WITH) $${VETO:+"--veto=$$VETO"} $${KILL:+"--kill-switch=$$KILL"} $${CONTINUE:+"--continue=$$CONTINUE"}
+	@$(STEPWATCH) actions $(WITH) $${VETO:+"--veto=$$VETO"} $${KILL:+"--kill-switch=$$KILL"}
 
 agent: runtime ## On a hub: create the token of a node: make agent NODE=name > hub-token; RENEW=1, REVOKE=1; without NODE list nodes
 	@$(STEPWATCH) agent $(WITH) $(if $(RENEW),--renew) $(if $(REVOKE),--revoke) $${NODE:+-- "$$NODE"}

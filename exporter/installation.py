@@ -25,7 +25,6 @@ _COMMANDS = {
     "status": None,
     "demo-reset": None,
     "test-alert": "TO",
-    "deadman": None,
     "mark": "RUN",
     "silence": "RUN",
     "config": None,

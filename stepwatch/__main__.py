@@ -121,26 +121,6 @@ def _add_stack(command: Command) -> None:
     command("demo-reset", "restart the demo from the beginning", _stack)
     testing = command("test-alert", "send one marked test message to a receiver", _stack)
     testing.add_argument("receiver", help="name of the receiver in config.yaml")
-    watching = command("deadman", "watch another machine's stack, in the foreground", _deadman)
-    watching.add_argument(
-        "--peer",
-        action="append",
-        default=[],
-        metavar="URL",
-        help="Alertmanager of the machine; default: peers",
-    )
-    watching.add_argument(
-        "--every", default="10s", metavar="TIME", help="interval of checks; default: %(default)s"
-    )
-    watching.add_argument(
-        "--for",
-        dest="patience",
-        metavar="TIME",
-        help="silence before PeerDown fires; default: alerts.PeerDown.for",
-    )
-    watching.add_argument("--username", metavar="NAME", help="user name for a proxy in front of it")
-    watching.add_argument("--password-file", metavar="FILE", help="file with the password for the proxy")
-    watching.add_argument("--ca-file", metavar="FILE", help="CA certificates (PEM) for https://")
 
 
 def _add_orders(command: Command) -> None:
@@ -157,7 +137,6 @@ def _add_orders(command: Command) -> None:
     acting = command("actions", "show the actions of the circuit breaker; veto one, or stop all", _actions)
     orders = acting.add_mutually_exclusive_group()
     orders.add_argument("--veto", metavar="ID", help="veto this open action")
-    orders.add_argument("--continue", dest="resumed", metavar="RUN", help="continue this paused run")
     orders.add_argument("--kill-switch", choices=("on", "off"), help="on: no run is changed")
     admitting = command(
         "agent", "create the token with which a node writes to this hub, or list nodes", _agent
@@ -303,18 +282,6 @@ def _order(options: argparse.Namespace) -> int:
     return limits_report.alerts(file, options.run, options.format, _say)
 
 
-def _deadman(options: argparse.Namespace) -> int:
-    from stepwatch.operate.deadman import deadman
-
-    files = {key: getattr(options, key) for key in ("password_file", "ca_file")}
-    # Of this folder; those of config.yaml are of its own.
-    login = {key: file and str(Path(file).absolute()) for key, file in files.items()}
-    login["username"] = options.username
-    file = _file(options, _place())
-    _require_hub(options, file)
-    return deadman(file, options.peer, _say, every=options.every, patience=options.patience, login=login)
-
-
 def _actions(options: argparse.Namespace) -> int:
     from stepwatch.operate import orders
 
@@ -323,8 +290,6 @@ def _actions(options: argparse.Namespace) -> int:
     _require_hub(options, file)
     if options.veto:
         return orders.veto(file, options.veto, _say)
-    if options.resumed:
-        return orders.resume(file, options.resumed, _say)
     if options.kill_switch:
         return orders.kill_switch(file, place, options.kill_switch == "on", _say)
     return orders.actions(file, _say)

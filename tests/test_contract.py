@@ -18,7 +18,7 @@ from exporter.runs.discovery.address import AddressMap, Allowed, Allowlist
 from exporter.runs.discovery.registration_api import Api, Token
 from exporter.runs.discovery.registrations import Registry, Store
 from exporter.runs.discovery.targets import Discovery
-from exporter.runs.files.launch import Answer, Launch, Retry, SavedStep
+from exporter.runs.files.launch import Launch, Retry, SavedStep
 from exporter.runs.logs.processes import RunGPUs
 from exporter.runs.model.exporter_health import Health, Polled, Samples
 from exporter.runs.model.run import Clock, Options, Run
@@ -207,8 +207,7 @@ RUNBOOK = (CHECKOUT / "docs/runbook.md").read_text()
 
 def test_every_alert_has_a_heading_in_the_runbook() -> None:
     headings = re.findall(r"^### (\w+)$", RUNBOOK, re.MULTILINE)
-    posted = (finding.ALERT, finding.PEER_ALERT)
-    assert sorted(headings) == sorted({*(rule["alert"] for rule in RULES.values()), *posted})
+    assert sorted(headings) == sorted({*(rule["alert"] for rule in RULES.values()), finding.ALERT})
 
 
 def test_the_runbook_says_of_each_alert_what_it_means_and_what_to_do() -> None:
@@ -239,11 +238,7 @@ def _full_run(*more: str, broken: Collection[str] = ("grad_norm",)) -> Run:
 def _exported(run: Run) -> str:
     """The page of an exporter with this run."""
     gpus = RunGPUs((4711,), "086fb401f216-4026531836", ("GPU-3",))
-    paused, saved = (
-        Answer("7f3a", "pause", "stepwatch", "KLExplosion", 2.0, done=True),
-        SavedStep("step_8", 8),
-    )
-    launch = Launch(1, 1.0, 73.0, exit_code=1, paused=paused, checkpoints=(saved,))
+    launch = Launch(1, 1.0, 73.0, exit_code=1, checkpoints=(SavedStep("step_8", 8),))
     view = View("a", run, "running", writer=True, gpus=gpus, launch=launch)
     health = Health()
     health.files["log"] += 1
@@ -254,9 +249,8 @@ def _exported(run: Run) -> str:
     health.others += [Discovery([_Source()], gate, 600.0, AddressMap()).samples, *_of_parts()]
     health.targets.append(Polled("http://127.0.0.1:9092/metrics", "prometheus_page", True, 1, 0.0))
     unread = View("b", Run("verl_console", "", Options()), "running", writer=None, unread=1e9)
-    paused = Answer("x", "pause", "stepwatch", "KLExplosion", 70.0, done=True)
     retry = Retry(1, 3, "network error", 90.0)
-    waiting = Launch(1, 1.0, 73.0, exit_code=1, held=True, paused=paused, retry=retry, waits=True)
+    waiting = Launch(1, 1.0, 73.0, exit_code=1, held=True, retry=retry, waits=True)
     waits = View("c", Run("verl_console", "", Options()), "running", writer=None, launch=waiting)
     overrides = Overrides([Override.read({"runs": view.name, "limits": {"KL": {"warning.above": 0.5}}})])
     chunks = [RunText(overrides).chunks(each, 73.0) for each in (view, unread, waits)]

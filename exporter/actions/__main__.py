@@ -11,6 +11,7 @@ import argparse
 import json
 import logging
 import re
+import sys
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -25,7 +26,7 @@ from exporter.actions.messages import Messages
 from exporter.actions.pages import MOST_BODY, Site
 from exporter.actions.policy import Limits, Rule
 from exporter.actions.stack_client import StackClient
-from exporter.actions.targets import Configured, Group, RayJob, Saving, Steps, evidence_command
+from exporter.actions.targets import Configured, Steps
 from exporter.http.routes import HostCheck, Routes
 from exporter.http.server import Server
 from exporter.options import (
@@ -91,28 +92,29 @@ def _breaker(options: argparse.Namespace, audit: Audit) -> Breaker:
     stack = StackClient(
         options.prometheus, options.alertmanager, options.exporter, options.password_file, options.targets
     )
+    evidence = [sys.executable, "-m", "exporter.evidence"]
     settings = Path(options.config_file).with_name("evidence.json") if options.config_file else None
+    if settings and settings.exists():
+        evidence.append(f"--config.file={settings}")
+    if options.config_yaml:
+        evidence.append(f"--config-yaml={options.config_yaml}")
     out = options.evidence_dir or options.state_dir / "evidence"
-    evidence = evidence_command(settings, options.config_yaml, out, options.path)
-    signal = options.checkpoint_signal
-    saving = Saving(signal, options.checkpoint_within) if signal else None
-    limits = Limits(options.dry_run, options.veto, options.per_day, options.cooldown)
+    evidence += [f"--out={out}", "--path", *options.path, "--"]
     link = options.link or f"http://{options.listen}:{options.port}"
-    messages = Messages(link, options.texts, options.labels)
     return Breaker(
         options.rules,
-        limits,
+        Limits(options.dry_run, options.veto, options.per_day, options.cooldown),
         audit=audit,
         stack=stack,
-        perform=Steps(stack.target, evidence, saving).perform,
-        messages=messages,
+        perform=Steps(stack.target, evidence).perform,
+        messages=Messages(link, options.texts, options.labels),
     )
 
 
 def _run(breaker: Breaker, over: Event) -> None:
     while not over.wait(TICK_SECONDS):
         breaker.survive(breaker.tick)
-    while breaker.answers_soon:  # else it would be unknown whether the step was done
+    while breaker.busy:  # else it would be unknown whether the step was done
         time.sleep(0.1)
 
 
@@ -134,8 +136,6 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     flags.add("veto", not_negative, 300.0, "seconds from the announcement of a step to the step")
     flags.add("per-day", number, 3, "most actions on one run within 24 hours")
     flags.add("cooldown", not_negative, 1800.0, "seconds between two actions on one run")
-    flags.add("checkpoint-signal", string, None, "the signal on which trainers save a checkpoint")
-    flags.add("checkpoint-within", not_negative, 600.0, "seconds in which the checkpoint is complete")
     flags.add("rules", partial(_list, _rule), (), "the policies, as JSON")
     flags.add("targets", partial(_list, _target), (), "how runs without a wrapper are reached, as JSON")
     flags.add("path", string, ("./runs",), "run folders from which evidence is collected", many=True)
@@ -158,11 +158,8 @@ def _rule(runs: str, do: list[str], **others: Any) -> Rule:
     return Rule(runs=re.compile(runs, re.DOTALL), do=tuple(do), **others)
 
 
-def _target(
-    runs: str, pid_file: str | None = None, ray_job: str | None = None, dashboard: str = ""
-) -> Configured:
-    find = partial(RayJob.ask, dashboard, ray_job) if ray_job else partial(Group.read, Path(pid_file or ""))
-    return Configured(re.compile(runs, re.DOTALL), find)
+def _target(runs: str, pid_file: str) -> Configured:
+    return Configured(re.compile(runs, re.DOTALL), Path(pid_file))
 
 
 if __name__ == "__main__":

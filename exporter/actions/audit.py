@@ -9,17 +9,17 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from exporter.actions.policy import DISRUPTIVE, Action, Attempt, Result
+from exporter.actions.policy import STOP, Action, Attempt, Result
 from exporter.secret_shapes import masked
 
-NAME = "audit.jsonl"
 MOST_BYTES = 64 << 20
 """Bytes read from the end of the file: a hundred thousand actions."""
+_SAME = ("run", "alert", "severity", "fingerprint", "since", "kill_after", "dry_run")
+"""Fields of an action that stand in the log as they are."""
 
 
 class AuditError(Exception):
@@ -34,7 +34,7 @@ class Audit:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / NAME
+        self.path = folder / "audit.jsonl"
         self.actions: dict[str, Action] = {}
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -54,18 +54,13 @@ class Audit:
                 f"{self.path} cannot be used: {problem.strerror}. Expected: a folder that this user may "
                 "write to. Fix: name another one with --state-dir."
             ) from None
-        for entry in _entries(content):
-            with suppress(KeyError, TypeError):  # a line that someone edited
-                self._apply(entry)
+        for line in content.splitlines():
+            # Half a line, or one that someone edited.
+            with suppress(ValueError, RecursionError, KeyError, TypeError, AttributeError):
+                self._apply(json.loads(line))
 
     def append(self, time: float, event: str, action: str = "", **fields: Any) -> None:
-        """Write down an event, on the disk when this returns.
-
-        Args:
-            time: When it happened, in Unix seconds.
-            event: What happened.
-            action: The id of the action that it is about.
-            fields: Further fields.
+        """Write down an event about an action, by its id, on the disk when this returns.
 
         Raises:
             OSError: It cannot be written: no step may follow.
@@ -89,55 +84,31 @@ class Audit:
 
     def _apply(self, entry: dict[str, Any]) -> None:
         """Apply an event that was just written or is read back."""
-        event, time = entry["event"], entry["time"]
+        event, time, name = entry["event"], entry["time"], entry.get("action", "")
         if event == "opened":
-            action = _opened(entry)
-            self.actions[action.id] = action
-            return
-        action_ = self.actions.get(entry.get("action", ""))
-        if action_ is None:
-            return
-        if event == "announced":
-            action_.announced, action_.deadline = time, entry["deadline"]
-        elif event == "vetoed":
-            action_.vetoed = True
-        elif event == "intent":
-            action_.step = entry["step"]
-            if entry["step"] in DISRUPTIVE:
-                action_.acted = time
-        elif event == "result":
-            action_.step, action_.stepped = "", time
-            action_.results[entry["step"]] = Result(entry["done"], entry["text"], entry.get("dry") is True)
-        elif event == "closed":
-            action_.closed, action_.outcome, action_.reason = time, entry["outcome"], entry["reason"]
-
-
-_SAME = ("run", "alert", "severity", "fingerprint", "since", "kill_after", "dry_run")
-"""Fields of an action that stand in the log as they are."""
+            same = {key: entry[key] for key in _SAME}
+            attempt, do = Attempt(**entry["attempt"]), tuple(entry["do"])
+            self.actions[name] = Action(id=name, attempt=attempt, do=do, opened=time, **same)
+        elif action := self.actions.get(name):
+            if event == "announced":
+                action.announced, action.deadline = time, entry["deadline"]
+            elif event == "vetoed":
+                action.vetoed = True
+            elif event == "intent":
+                action.step = entry["step"]
+                action.acted = time if action.step == STOP else action.acted
+            elif event == "result":
+                action.step, action.stepped = "", time
+                dry = entry.get("dry") is True
+                action.results[entry["step"]] = Result(entry["done"], entry["text"], dry)
+            elif event == "closed":
+                action.closed, action.outcome, action.reason = time, entry["outcome"], entry["reason"]
 
 
 def opening(action: Action) -> dict[str, Any]:
     """Return the fields of the event that opens an action."""
     same = {name: getattr(action, name) for name in _SAME}
     return {**same, "attempt": action.attempt._asdict(), "do": list(action.do)}
-
-
-def _opened(entry: dict[str, Any]) -> Action:
-    return Action(
-        id=entry["action"],
-        attempt=Attempt(**entry["attempt"]),
-        do=tuple(entry["do"]),
-        opened=entry["time"],
-        **{name: entry[name] for name in _SAME},
-    )
-
-
-def _entries(content: bytes) -> Iterator[dict[str, Any]]:
-    for line in content.splitlines():
-        with suppress(ValueError, RecursionError):
-            entry = json.loads(line)
-            if isinstance(entry, dict) and {"time", "event"} <= entry.keys():
-                yield entry
 
 
 def safe(text: str) -> str:

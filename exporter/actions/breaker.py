@@ -13,11 +13,9 @@ from typing import Protocol
 from exporter.actions.audit import Audit, opening
 from exporter.actions.messages import OUTCOME_SECONDS, Messages, is_announced
 from exporter.actions.policy import (
-    CHECKPOINT,
     EVIDENCE,
     Action,
     Alert,
-    Attempt,
     Decision,
     Limits,
     NotifiedAlert,
@@ -49,10 +47,6 @@ class Look(Protocol):
     def post(self, alerts: list[dict[str, object]]) -> bool: ...
 
 
-Perform = Callable[[str, Action], Result]
-Spawn = Callable[[Callable[[], None]], None]
-
-
 class Breaker:
     """Decides and acts; any thread may call it.
 
@@ -74,10 +68,10 @@ class Breaker:
         *,
         audit: Audit,
         stack: Look,
-        perform: Perform,
+        perform: Callable[[str, Action], Result],
         messages: Messages,
         clock: Callable[[], float] = time.time,
-        spawn: Spawn | None = None,
+        spawn: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         self.limits, self.audit, self.started = limits, audit, clock()
         self.failures: Counter[str] = Counter({"post": 0, "audit": 0})
@@ -89,6 +83,7 @@ class Breaker:
         self._busy: set[str] = set()
         self._switch = audit.path.with_name(OFF)
         self._alerts: dict[str, tuple[Alert, Rule]] = {}
+        # By fingerprint: since when the condition holds, and which onset of the alert causes nothing more.
         self._held: dict[str, float] = {}
         self._ignored: dict[str, float] = {}
         self._said: set[tuple[str, float, str]] = set()
@@ -107,7 +102,7 @@ class Breaker:
         except FileNotFoundError:
             return False
         except OSError:
-            return True
+            pass
         return True
 
     def switch_off(self) -> None:
@@ -188,13 +183,13 @@ class Breaker:
             logger.exception("Checking the alerts, or a step, failed. The next check is in a second.")
 
     @property
-    def answers_soon(self) -> bool:
-        """Whether a step other than a checkpoint is running: it ends within seconds."""
-        return any(each.id in self._busy and each.step != CHECKPOINT for each in self.actions())
+    def busy(self) -> bool:
+        """Whether a step is running."""
+        return bool(self._busy)
 
     def _begin(self, alert: Alert, rule: Rule, seen: Seen) -> None:
         """Open an action, if one is due."""
-        now = self._clock()
+        now, dry = self._clock(), self.limits.dry_run
         with self._lock:
             if alert.fingerprint not in self._alerts:  # it has just ended
                 return
@@ -204,49 +199,33 @@ class Breaker:
             actions = list(self.audit.actions.values())
             if any(not each.outcome and each.fingerprint == alert.fingerprint for each in actions):
                 return
-            onset = max(held, alert.since)
-            name = seen.attempt and action_id(alert, seen.attempt, onset, dry_run=self.limits.dry_run)
+            name = seen.attempt and action_id(alert, seen.attempt, max(held, alert.since), dry_run=dry)
             if name in self.audit.actions:
                 return
-            others = [
-                each for each in actions if each.run == alert.run and each.dry_run == self.limits.dry_run
-            ]
-            decision = to_open(
-                rule,
-                self.limits,
-                alert,
-                seen,
-                others,
-                off=self.off,
-                started=self.started,
-                held=held,
-                now=now,
-            )
+            others = [each for each in actions if (each.run, each.dry_run) == (alert.run, dry)]
+            decided = partial(to_open, rule, self.limits, alert, seen, others, off=self.off)
+            decision = decided(started=self.started, held=held, now=now)
             if decision.what:
                 self._say(alert, decision)
             if decision.verb == "ignore":
                 self._ignored[alert.fingerprint] = alert.since
                 self._alerts.pop(alert.fingerprint)
             if decision.verb == "open" and seen.attempt and name:
-                self._open(name, alert, rule, seen.attempt)
-
-    def _open(self, name: str, alert: Alert, rule: Rule, attempt: Attempt) -> None:
-        now = self._clock()
-        action = Action(
-            id=name,
-            run=alert.run,
-            alert=rule.on,
-            severity=alert.labels.get("severity", ""),
-            fingerprint=alert.fingerprint,
-            since=alert.since,
-            attempt=attempt,
-            do=rule.do,
-            kill_after=rule.kill_after,
-            dry_run=self.limits.dry_run,
-            opened=now,
-        )
-        self.audit.append(now, "opened", name, **opening(action))
-        logger.info("%s of %s: action %s: %s", rule.on, alert.run, name, ", ".join(rule.do))
+                action = Action(
+                    id=name,
+                    run=alert.run,
+                    alert=rule.on,
+                    severity=alert.labels.get("severity", ""),
+                    fingerprint=alert.fingerprint,
+                    since=alert.since,
+                    attempt=seen.attempt,
+                    do=rule.do,
+                    kill_after=rule.kill_after,
+                    dry_run=dry,
+                    opened=now,
+                )
+                self.audit.append(now, "opened", name, **opening(action))
+                logger.info("%s of %s: action %s: %s", rule.on, alert.run, name, ", ".join(rule.do))
 
     def _go_on(self, action: Action) -> None:
         """Do the due steps of an open action."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from exporter.actions.policy import Action
+from exporter.actions.policy import EVIDENCE, Action
 from exporter.watchdog.finding import Text
 
 PENDING, TAKEN = "ActionPending", "ActionTaken"
@@ -17,29 +17,8 @@ EXPIRY_SECONDS = 120.0
 OUTCOME_SECONDS = 600.0
 """How long the outcome stays among the alerts."""
 
-_PENDING = {
-    "checkpoint": Text("Run will get a checkpoint request unless you veto"),
-    "stop": Text("Run will be stopped unless you veto"),
-    "pause": Text("Run will be paused unless you veto"),
-}
-_WOULD = {
-    "checkpoint": Text("Dry run: this run would get a checkpoint request"),
-    "stop": Text("Dry run: this run would be stopped"),
-    "pause": Text("Dry run: this run would be paused"),
-}
-_DO = {
-    "checkpoint": Text("checkpoint request to its trainer"),
-    "stop": Text("SIGTERM to its trainer"),
-    "pause": Text("SIGSTOP to its trainer, which can cause NCCL timeouts"),
-}
-_TAKEN = {
-    ("checkpoint", "done"): Text("Run saved a checkpoint"),
-    ("stop", "done"): Text("Run was stopped"),
-    ("pause", "done"): Text("Run was paused"),
-    ("", "done"): Text("Evidence about the run was collected"),
-}
+_WOULD = Text("Dry run: this run would be stopped")
 _OUTCOMES = {
-    "done": Text("Action on the run is complete"),
     "failed": Text("Action on the run failed"),
     "vetoed": Text("Action on the run was vetoed"),
     "dropped": Text("Action on the run was dropped"),
@@ -59,7 +38,6 @@ REASONS = {
     "no_pid_file": Text("its process group file cannot be read"),
     "pid_reused": Text("its process group file is older than the process"),
     "no_group": Text("its process group file does not name a separate group"),
-    "no_ray_job": Text("Ray does not know the job, or does not answer"),
     "restarted": Text("the circuit breaker was restarted; nothing is repeated"),
     "unknown": Text("the circuit breaker ended during a step that may be complete; the step is not repeated"),
     "another_open": Text("another action on this run is open"),
@@ -71,12 +49,9 @@ REASONS = {
 
 
 class Messages:
-    """Makes the alerts.
+    """Makes the alerts: ``link`` is this service's page, ``texts`` are translations by English text.
 
-    Args:
-        link: Where people open this service's page, without a slash at its end.
-        texts: Translations, by English text.
-        labels: The external labels of Prometheus, which its own alerts have.
+    ``labels`` are the external labels of Prometheus, which its own alerts have.
     """
 
     def __init__(
@@ -89,15 +64,15 @@ class Messages:
         return f"{self._link}/action/{action.id}"
 
     def pending(self, action: Action, deadline: float, now: float) -> dict[str, Any]:
-        """Return the announcement of a step that changes the run."""
-        change, found = action.change, action.results.get("evidence")
-        summary = (_WOULD if action.dry_run else _PENDING)[change]
+        """Return the announcement of a stop."""
+        found = action.results.get(EVIDENCE)
+        summary = _WOULD if action.dry_run else Text("Run will be stopped unless you veto")
         description = Text(
             "{run}: {alert} still fires. At {time}: {what}.{evidence} Veto: {url}",
             run=action.run,
             alert=action.alert,
             time=time.strftime("%H:%M:%S", time.localtime(deadline)),
-            what=_DO[change],
+            what=Text("SIGTERM to its trainer"),
             evidence=Text(" Evidence: {where}.", where=found.text) if found else "",
             url=self.page(action),
         )
@@ -111,19 +86,21 @@ class Messages:
 
     def taken(self, action: Action) -> dict[str, Any]:
         """Return the outcome of a closed action."""
-        summary = _TAKEN.get((action.change, action.outcome), _OUTCOMES[action.outcome])
-        if action.dry_run and action.outcome == "done" and action.change:
-            summary = _WOULD[action.change]
+        if action.outcome != "done":
+            summary = _OUTCOMES[action.outcome]
+        elif not action.stops:
+            summary = Text("Evidence about the run was collected")
+        else:
+            summary = _WOULD if action.dry_run else Text("Run was stopped")
         steps = "; ".join(f"{step}: {result.text}" for step, result in action.results.items())
+        why = REASONS.get(action.reason, Text(action.reason))
         description = Text(
             "{run}: {alert}, attempt {attempt}.{steps}{reason} Details: {url}",
             run=action.run,
             alert=action.alert,
             attempt=str(action.attempt.number) if action.attempt.target else "-",
             steps=f" {steps}." if steps else "",
-            reason=Text(" Reason: {why}.", why=REASONS.get(action.reason, Text(action.reason)))
-            if action.reason
-            else "",
+            reason=Text(" Reason: {why}.", why=why) if action.reason else "",
             url=self.page(action),
         )
         closed = action.closed or 0.0

@@ -28,12 +28,7 @@ _GONE = "No such action. GET / lists all actions.\n"
 
 
 class Site:
-    """The routes.
-
-    Args:
-        breaker: What they are about.
-        password_file: Of the webhook.
-    """
+    """The routes; ``password_file`` is of the webhook."""
 
     def __init__(self, breaker: Breaker, password_file: Any) -> None:
         self._breaker, self._password_file = breaker, password_file
@@ -140,54 +135,44 @@ class Site:
 
 
 def notified_alerts(request: Request, password_file: Path | None) -> list[NotifiedAlert]:
-    """Return the alerts of a request of Alertmanager's webhook: what started or stopped firing.
-
-    Args:
-        request: Of Alertmanager.
-        password_file: Holds the password that it must show; read at each request.
+    """Return what started or stopped firing, by a request of Alertmanager's webhook.
 
     Raises:
-        WebhookError: It does not show it, or is not what Alertmanager sends.
+        WebhookError: It does not show the password in that file, or is not what Alertmanager sends.
     """
     require_password(request.headers, password_file)
     try:
-        return [_notified_alert(alert) for alert in json.loads(request.body)["alerts"]]
+        return [
+            NotifiedAlert(
+                Alert(
+                    str(alert["fingerprint"]),
+                    {str(name): str(value) for name, value in alert["labels"].items()},
+                    timestamp(alert["startsAt"]),
+                ),
+                alert["status"] == "firing",
+            )
+            for alert in json.loads(request.body)["alerts"]
+        ]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         words = "This is not a notification. Expected: the JSON of Alertmanager's webhook, version 4.\n"
         raise WebhookError(text("400 Bad Request", words)) from None
-
-
-def _notified_alert(alert: dict[str, Any]) -> NotifiedAlert:
-    labels = {str(name): str(value) for name, value in alert["labels"].items()}
-    return NotifiedAlert(
-        Alert(str(alert["fingerprint"]), labels, timestamp(alert["startsAt"])), alert["status"] == "firing"
-    )
 
 
 def samples(breaker: Breaker, now: float) -> Iterator[Metric]:
     """Yield the metrics of the circuit breaker."""
     actions = breaker.actions()
     counted = Counter(
-        (action.outcome, action.alert, str(action.dry_run).lower()) for action in actions if action.outcome
+        (each.outcome, each.alert, str(each.dry_run).lower()) for each in actions if each.outcome
     )
     ended: list[Sample] = [
-        ({"outcome": outcome, "alert": alert, "dry_run": dry}, count)
-        for (outcome, alert, dry), count in sorted(counted.items())
+        (dict(zip(("outcome", "alert", "dry_run"), of, strict=True)), count)
+        for of, count in sorted(counted.items())
     ]
-    marks: list[Sample] = [
-        (
-            {
-                "run": action.run,
-                "action": action.id,
-                "alert": action.alert,
-                "steps": _steps(action),
-                "outcome": action.outcome,
-            },
-            action.closed,
-        )
-        for action in actions[:MOST_SHOWN]
-        if action.closed is not None and now - action.closed < _SHOWN_SECONDS
-    ]
+    marks: list[Sample] = []
+    for each in actions[:MOST_SHOWN]:
+        if each.closed is not None and now - each.closed < _SHOWN_SECONDS:
+            labels = {"run": each.run, "action": each.id, "alert": each.alert, "steps": _steps(each)}
+            marks.append(({**labels, "outcome": each.outcome}, each.closed))
     yield own("actions_total", "Closed actions by outcome.", ended)
     yield own("actions_open", "Open actions.", sum(not action.outcome for action in actions))
     yield own("action_timestamp_seconds", "When an action on a run was closed.", marks)
@@ -200,21 +185,13 @@ def samples(breaker: Breaker, now: float) -> Iterator[Metric]:
 
 
 def _document(action: Action) -> dict[str, Any]:
+    same = ("id", "run", "alert", "severity", "since", "dry_run", "opened", "deadline", "closed", "outcome")
     return {
-        "id": action.id,
-        "run": action.run,
-        "alert": action.alert,
-        "severity": action.severity,
-        "since": action.since,
+        **{name: getattr(action, name) for name in same},
         "attempt": action.attempt.number,
         "target": action.attempt.target,
         "steps": list(action.do),
-        "dry_run": action.dry_run,
-        "opened": action.opened,
-        "deadline": action.deadline,
         "results": {step: result._asdict() for step, result in action.results.items()},
-        "closed": action.closed,
-        "outcome": action.outcome,
         "state": _state(action),
         "page": f"/action/{action.id}",
     }
@@ -232,5 +209,5 @@ def _state(action: Action) -> str:
     if action.step:
         return f"doing {action.step}"
     if action.deadline is not None and action.acted is None:
-        return f"{action.change} at {clock(action.deadline)}, unless vetoed"
+        return f"stop at {clock(action.deadline)}, unless vetoed"
     return "open"

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Literal, NamedTuple
 
-EVIDENCE, CHECKPOINT = "evidence", "checkpoint"
-DISRUPTIVE = (CHECKPOINT, "pause", "stop")
-"""Steps that change the run: announced, with time for a veto."""
+EVIDENCE, STOP = "evidence", "stop"
 DAY_SECONDS = 86400.0
 LATE_SECONDS = 600.0
 """How long after its veto window an unconfirmed step is dropped: a late step would be a surprise."""
@@ -18,16 +16,7 @@ LATE_SECONDS = 600.0
 
 @dataclass(frozen=True)
 class Rule:
-    """One policy of config.yaml.
-
-    Attributes:
-        on: The alert's name.
-        severity: Its severity; empty for any.
-        hold: Seconds for which it must have been firing.
-        runs: Matches the whole names of the runs that it covers.
-        do: The steps, in order.
-        kill_after: Seconds from ``stop`` to SIGKILL for a trainer that still runs; ``None`` for never.
-    """
+    """One policy of config.yaml; an empty ``severity`` fits any, ``hold`` and ``kill_after`` are seconds."""
 
     on: str
     severity: str
@@ -44,22 +33,10 @@ class Rule:
             and bool(self.runs.fullmatch(labels.get("run", "")))
         )
 
-    @property
-    def disruptive(self) -> bool:
-        """Whether it changes the run."""
-        return not set(DISRUPTIVE).isdisjoint(self.do)
-
 
 @dataclass(frozen=True)
 class Limits:
-    """The guard rails of all policies.
-
-    Attributes:
-        dry_run: Log and announce, but do nothing.
-        veto: Seconds from the announcement to the step.
-        per_day: Most actions on one run within 24 hours.
-        cooldown: Minimum seconds between an action on a run, or its veto, and the next.
-    """
+    """The guard rails of all policies, in seconds and stops of a run within 24 hours."""
 
     dry_run: bool = True
     veto: float = 300.0
@@ -133,12 +110,11 @@ class Result(NamedTuple):
 
 @dataclass
 class Action:
-    """The action for one cause: an alert and the affected attempt of the run.
+    """The action for one cause, an alert and the affected attempt of the run, by the audit log.
 
-    It is the state by the audit log. ``step`` is the step that has begun and not ended, ``acted`` when the
-    last step that changes the run began, ``stepped`` when the last step ended. ``outcome`` is empty while it
-    is open, then ``done``, ``failed``, ``vetoed``, ``dropped``, ``refused`` or ``interrupted``; ``reason``
-    says why. Times are Unix seconds.
+    ``step`` is the step that has begun and not ended, ``acted`` when the stop began, ``stepped`` when the
+    last step ended. ``outcome`` is empty while it is open, then ``done``, ``failed``, ``vetoed``,
+    ``dropped``, ``refused`` or ``interrupted``; ``reason`` says why. Times are Unix seconds.
     """
 
     id: str
@@ -164,27 +140,20 @@ class Action:
     reason: str = ""
 
     @property
-    def change(self) -> str:
-        """The last step that changes the run; empty if none does."""
-        return next((step for step in reversed(self.do) if step in DISRUPTIVE), "")
+    def stops(self) -> bool:
+        """Whether it stops the run."""
+        return STOP in self.do
 
     @property
     def stands(self) -> bool:
         """Whether it is all that is done about its cause: it is not if it was dropped and changed nothing."""
         return self.acted is not None or self.outcome not in ("dropped", "interrupted")
 
-    def is_about(self, alert: Alert, attempt: Attempt) -> bool:
-        """Whether an alert and an attempt are its cause, at whichever onset."""
-        return (self.fingerprint, *self.attempt[:2]) == (alert.fingerprint, *attempt[:2])
-
-
-Verb = Literal["wait", "ignore", "open", "announce", "do", "close"]
-
 
 class Decision(NamedTuple):
     """A decision: ``what`` is the due step, the outcome, or the reason to wait or to ignore."""
 
-    verb: Verb
+    verb: Literal["wait", "ignore", "open", "announce", "do", "close"]
     what: str = ""
     reason: str = ""
 
@@ -224,68 +193,36 @@ def to_open(
         return Decision("ignore", "switched_off" if off else "older")
     if not seen.holds or seen.muted or seen.attempt is None:
         return Decision("wait")
-    if reason := _left_alone(alert, seen.attempt, others):
-        return Decision("ignore", reason)
+    cause = (alert.fingerprint, *seen.attempt[:2])
+    again = any(each.stands and (each.fingerprint, *each.attempt[:2]) == cause for each in others)
+    if again or seen.attempt.started >= alert.since:
+        return Decision("ignore", "already" if seen.attempt.started < alert.since else "new_attempt")
     if now - max(held, alert.since) < rule.hold:
         return Decision("wait")
-    if rule.disruptive and (reason := _held_back(limits, others, now)):
-        return Decision("wait", reason)
-    return Decision("open")
+    reason = _held_back(limits, others, now) if STOP in rule.do else ""
+    return Decision("wait", reason) if reason else Decision("open")
 
 
-def _left_alone(alert: Alert, attempt: Attempt, others: Iterable[Action]) -> str:
-    """Why an alert causes nothing, however long it holds; empty if it may."""
-    if attempt.started >= alert.since:
-        return "new_attempt"
-    return "already" if any(each.stands and each.is_about(alert, attempt) for each in others) else ""
-
-
-def _held_back(limits: Limits, others: Iterable[Action], now: float) -> str:
-    """Why no action on a run may begin now; empty if one may."""
-    acted = []
+def _held_back(limits: Limits, others: Sequence[Action], now: float) -> str:
+    """Why a run may not be stopped now; empty if it may."""
     for each in others:
-        if not each.outcome and each.change:
+        if each.stops and not each.outcome:
             return "another_open"
         vetoed = each.closed if each.outcome == "vetoed" else None
-        last = max(filter(None, (each.acted, vetoed)), default=None)
-        if last is not None and now - last < limits.cooldown:
+        if any(at is not None and now - at < limits.cooldown for at in (each.acted, vetoed)):
             return "cooldown"
-        acted.append(each.acted)
-    day = sum(at is not None and now - at < DAY_SECONDS for at in acted)
+    day = sum(each.acted is not None and now - each.acted < DAY_SECONDS for each in others)
     return "per_day" if day >= limits.per_day else ""
 
 
 def to_go_on(action: Action, seen: Seen, *, off: bool, now: float) -> Decision:
-    """Decide about an open action.
-
-    Args:
-        action: The action.
-        seen: What is known now of its alert.
-        off: Whether the kill switch is on.
-        now: The present time.
-    """
+    """Decide about an open action, by what is known now of its alert; ``off``: the kill switch is on."""
     if action.step:  # only where its result could not be written down
         return Decision("close", "interrupted", "unknown")
-    if action.change in action.results:
-        return _after_change(action, seen, off=off, now=now)
-    return Decision("close", "vetoed", "by_hand") if action.vetoed else _before_change(action, seen, off, now)
-
-
-def _before_change(action: Action, seen: Seen, off: bool, now: float) -> Decision:  # noqa: FBT001
-    """Decide about an action before its last change of the run."""
-    if reason := _over(action, seen, off=off, now=now):
-        return Decision("close", "dropped", reason)
-    if not seen.holds or seen.attempt is None:
-        return Decision("wait")
-    step = next((step for step in action.do if step != "notify" and step not in action.results), None)
-    if step is None:
-        failed = any(result.failed for result in action.results.values())
-        return Decision("close", "failed" if failed else "done")
-    return Decision("do", step) if step not in DISRUPTIVE else _to_change(action, step, seen, now)
-
-
-def _over(action: Action, seen: Seen, *, off: bool, now: float) -> str:
-    """Why an action must not change the run; empty if it may."""
+    if STOP in action.results:
+        return _after_stop(action, seen, off=off, now=now)
+    if action.vetoed:
+        return Decision("close", "vetoed", "by_hand")
     waits_since = max(action.opened if action.deadline is None else action.deadline, action.stepped)
     reasons = {
         "switched_off": off,
@@ -294,29 +231,35 @@ def _over(action: Action, seen: Seen, *, off: bool, now: float) -> str:
         "new_attempt": seen.attempt is not None and seen.attempt != action.attempt,
         "unconfirmed": now - waits_since > LATE_SECONDS,
     }
-    return next((reason for reason, so in reasons.items() if so), "")
+    if reason := next((reason for reason, so in reasons.items() if so), ""):
+        return Decision("close", "dropped", reason)
+    return _next(action, seen, now) if seen.holds and seen.attempt else Decision("wait")
 
 
-def _to_change(action: Action, step: str, seen: Seen, now: float) -> Decision:
-    """Decide about a step that changes the run, before it is done."""
+def _next(action: Action, seen: Seen, now: float) -> Decision:
+    """Return the next step up to the stop."""
+    if EVIDENCE in action.do and EVIDENCE not in action.results:
+        return Decision("do", EVIDENCE)
+    if not action.stops:
+        failed = any(result.failed for result in action.results.values())
+        return Decision("close", "failed" if failed else "done")
     if not seen.alive:
         return Decision("close", "refused", seen.why)
     if action.deadline is None:
         return Decision("announce")
-    return Decision("do", step) if now >= action.deadline else Decision("wait")
+    return Decision("do", STOP) if now >= action.deadline else Decision("wait")
 
 
-def _after_change(action: Action, seen: Seen, *, off: bool, now: float) -> Decision:
-    """After the run was changed, only SIGKILL may follow, after a ``stop``."""
-    result, kill = action.results[action.change], action.results.get("kill")
-    if result.failed or (kill and kill.failed):
+def _after_stop(action: Action, seen: Seen, *, off: bool, now: float) -> Decision:
+    """After the stop, only SIGKILL may follow."""
+    kill, after = action.results.get("kill"), action.kill_after
+    if action.results[STOP].failed or (kill and kill.failed):
         return Decision("close", "failed")
-    over = kill or action.kill_after is None or action.change != "stop" or action.dry_run
-    if over or off or action.vetoed or (seen.attempt is not None and not seen.alive):
+    known = seen.attempt is not None
+    over = kill or after is None or action.dry_run or off or action.vetoed
+    if over or after is None or (known and (not seen.alive or seen.attempt != action.attempt)):
         return Decision("close", "done")
-    due = (action.acted or now) + (action.kill_after or 0)
-    if seen.attempt is None:
-        return Decision("close", "done") if now > due + LATE_SECONDS else Decision("wait")
-    if seen.attempt != action.attempt:
-        return Decision("close", "done")
-    return Decision("do", "kill") if now >= due else Decision("wait")
+    due = (action.acted or now) + after
+    if known:
+        return Decision("do", "kill") if now >= due else Decision("wait")
+    return Decision("close", "done") if now > due + LATE_SECONDS else Decision("wait")

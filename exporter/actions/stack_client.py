@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,9 @@ from exporter.watchdog.client import Client, UnreachableError
 
 
 class StackClient:
-    """Queries the other parts; results of a ``refresh`` are used until the next.
+    """Queries the other parts by their URLs; results of a ``refresh`` are used until the next.
 
-    Args:
-        prometheus: URL of Prometheus.
-        alertmanager: URL of Alertmanager.
-        exporter: URL of the run exporter.
-        password_file: Of the first two.
-        configured: Targets that config.yaml names.
+    ``password_file`` is of Prometheus and Alertmanager; ``configured`` are the targets of config.yaml.
     """
 
     def __init__(
@@ -33,30 +28,36 @@ class StackClient:
         configured: Sequence[Configured] = (),
     ) -> None:
         password = str(password_file) if password_file else None
-        self._prometheus = Client(prometheus, password)
-        self._alertmanager = Client(alertmanager, password)
-        self._exporter = Client(exporter)
-        self._configured = configured
+        self._prometheus, self._alertmanager = Client(prometheus, password), Client(alertmanager, password)
+        self._exporter, self._configured = Client(exporter), configured
         self._rules: list[dict[str, Any]] | None = None
         self._sent: dict[str, str] | None = None
-        self._logs: dict[str, Path | None] | None = None
+        self._logs: dict[str, str | None] | None = None
 
     def refresh(self) -> None:
         """Query all parts."""
-        self._logs = _json(self._exporter, "/api/v1/runs", _logs)
-        self._sent = _json(self._alertmanager, "/api/v2/alerts", _states)
-        self._rules = _json(self._prometheus, "/api/v1/alerts", _rules)
+        self._logs = _answer(
+            self._exporter, "/api/v1/runs", lambda page: {each["run"]: each["log"] for each in page["runs"]}
+        )
+        self._sent = _answer(
+            self._alertmanager,
+            "/api/v2/alerts",
+            lambda page: {each["fingerprint"]: each["status"]["state"] for each in page},
+        )
+        self._rules = _answer(
+            self._prometheus,
+            "/api/v1/alerts",
+            lambda page: [{**each, "labels": dict(each["labels"])} for each in page["data"]["alerts"]],
+        )
 
     def look(self, alert: Alert) -> Seen:
         """Return the state of an alert and its run."""
         target = self.target(alert.run)
-        attempt: Attempt | None = None
-        if target is not None:
-            attempt = target.attempt
-        elif self._logs is not None:
+        attempt = target.attempt if target else None
+        if target is None and self._logs is not None:
             # Without attempts, each start of the alert counts as one.
             attempt = Attempt("", int(alert.since), 0.0)
-        why = target.gone if target else targets.NO_TARGET
+        why = target.gone if target else "unwrapped"
         state = None if self._sent is None else self._sent.get(alert.fingerprint)
         holds = self._holds(alert)
         if state is None and holds:
@@ -65,7 +66,8 @@ class StackClient:
 
     def target(self, run: str) -> Target | None:
         """Return the current target of a run, or ``None``."""
-        return targets.find(run, (self._logs or {}).get(run), self._configured)
+        log = (self._logs or {}).get(run)
+        return targets.find(run, Path(log) if log else None, self._configured)
 
     def post(self, alerts: list[dict[str, Any]]) -> bool:
         """Post alerts to Alertmanager. Returns whether it accepted them."""
@@ -93,22 +95,10 @@ class StackClient:
         )
 
 
-def _json(client: Client, path: str, read: Any) -> Any:
-    """Return the parsed content of a page, ``None`` if the answer is not valid."""
+def _answer(client: Client, path: str, read: Callable[[Any], Any]) -> Any:
+    """Return what is read of a page of JSON, ``None`` if the answer is not valid."""
     try:
         reply = client.get(path)
         return read(json.loads(reply.body)) if reply.status == 200 else None
     except (UnreachableError, ValueError, LookupError, TypeError, AttributeError):
         return None
-
-
-def _rules(page: Any) -> list[dict[str, Any]]:
-    return [{**alert, "labels": dict(alert["labels"])} for alert in page["data"]["alerts"]]
-
-
-def _states(page: Any) -> dict[str, str]:
-    return {alert["fingerprint"]: alert["status"]["state"] for alert in page}
-
-
-def _logs(page: Any) -> Mapping[str, Path | None]:
-    return {run["run"]: Path(run["log"]) if run["log"] else None for run in page["runs"]}

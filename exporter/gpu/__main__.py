@@ -18,7 +18,6 @@ from threading import Event
 from exporter import logging_setup
 from exporter.gpu.backend import (
     BACKENDS,
-    COMPATS,
     FRESH,
     LONGEST_RELEASE_SECONDS,
     PROFILES,
@@ -115,12 +114,6 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     flags.add("links", switch, usual.links, "count bytes and errors of each NVLink: true or false")
     flags.add("pcie", switch, usual.pcie, "sample PCIe before Hopper, 40 ms each time: true or false")
     flags.add(
-        "compat",
-        one_of("set of names", COMPATS),
-        usual.compat,
-        "metric names served in addition to Stepwatch's: none, or NVIDIA's dcgm",
-    )
-    flags.add(
         "profile",
         one_of("profile", PROFILES),
         usual.profile,
@@ -148,8 +141,8 @@ class Front:
         self.interval = Interval(options.interval, options.idle, time.monotonic())
         self.restart_policy = RestartPolicy(options.restart_after)
         self.supervisor = Supervisor(partial(_start, options), self.state, self.interval, _limits(options))
-        pages = Pages(self.state, self.interval, self.supervisor)
-        self.pages = HostCheck(pages, (*options.hosts, options.listen))
+        routes = Pages(self.state, self.interval, self.supervisor).routes()
+        self.pages = HostCheck(routes, (*options.hosts, options.listen))
         self.state.settled = time.time()
         self.changes = ChangeLog(self.state, time.monotonic())
 
@@ -219,7 +212,10 @@ class Pages:
         self._state = state
         self._interval = interval
         self._supervisor = supervisor
-        self._routes = Routes(
+
+    def routes(self) -> Routes:
+        """Return the routes, by path."""
+        return Routes(
             {
                 "/metrics": {"GET": self._metrics},
                 "/-/healthy": {"GET": lambda _: text("200 OK", "ok\n")},
@@ -228,10 +224,6 @@ class Pages:
                 "/": {"GET": lambda _: text("200 OK", INDEX)},
             }
         )
-
-    def __call__(self, request: Request) -> Answer | Later:
-        """The answer, or what will have it."""
-        return self._routes(request)
 
     def _metrics(self, _: Request) -> Answer:
         now = time.monotonic()

@@ -84,9 +84,6 @@ BACKENDS = {"nvml": "exporter.gpu.nvml.backend:Nvml", "demo": "exporter.gpu.demo
 PROFILES = {"h200": 8, "a100": 8, "a100-mig": 2, "rtx4080": 2}
 """What the simulated GPUs can be, and how many of them there are then."""
 
-COMPATS = ("none", "dcgm")
-"""Whose names may be served beside our own."""
-
 OK = "ok"
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
@@ -95,7 +92,7 @@ class Extras(NamedTuple):
     """What is served only on request, and what the simulated GPUs are.
 
     ``processes``: most of a GPU that are named; ``proc``: where the host's ``/proc`` is; ``sick``: the
-    number of the simulated GPU that fails; ``compat``: whose names are served beside our own.
+    number of the simulated GPU that fails.
     """
 
     processes: int = 0
@@ -105,7 +102,6 @@ class Extras(NamedTuple):
     pcie: bool = False
     profile: str = "h200"
     sick: int | None = None
-    compat: str = "none"
 
 
 class Tier(str, Enum):

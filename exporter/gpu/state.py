@@ -52,7 +52,6 @@ class State:
         self._most = 0
         self._xids: Counter[tuple[str, int]] = Counter()
         self._xid_times: dict[tuple[str, int], float] = {}
-        self._dcgm: dict[str, dict[str, str]] = {}
 
     def update(self, message: dict[str, Any], now: float, wall: float) -> None:
         """Learn what a worker read. ``now`` of the steady clock, ``wall`` since 1970."""
@@ -62,7 +61,6 @@ class State:
         self._collected = wall if self._nvml == OK else self._collected
         self._cards = self._named(message["cards"])
         self._numbers |= {uuid: number for number, uuid in self._cards if uuid}
-        self._dcgm |= message.get("dcgm", {})
         self._most = max(self._most, len(self._cards))
 
     def await_each(self, interval: float, now: float) -> None:
@@ -163,11 +161,6 @@ class State:
         counts.update(self._xids)
         yield families.XIDS, [(self._xid(*key), count) for key, count in counts.items()]
         yield families.XID_TIME, [(self._xid(*key), at) for key, at in self._xid_times.items()]
-        last: dict[str, int] = {}
-        for uuid, xid in sorted(self._xid_times, key=self._xid_times.__getitem__, reverse=True):
-            last.setdefault(uuid, xid)
-        for family in families.dcgm_families(families.DCGM_XID):
-            yield family, [(labels, last.get(uuid, 0)) for uuid, labels in self._dcgm.items()]
         yield families.BUILD, [({"version": __version__}, 1)]
         yield families.NVML_UP, [({"reason": reason}, reason == OK)]
         yield families.COLLECTED, [({}, self._collected)] if self._collected else []

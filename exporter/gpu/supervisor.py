@@ -84,7 +84,11 @@ READ_BYTES = 65536
 
 
 class WorkerProcess:
-    """Starts a worker at once. ``interval`` in seconds; ``log`` is the level and the format of its log."""
+    """Starts a worker at once. ``interval`` in seconds; ``log`` is the level and the format of its log.
+
+    ``exit`` is its exit code, once it has ended; ``heard`` when it last sent something. All times are of the
+    steady clock.
+    """
 
     def __init__(self, backend: str, extras: Extras, interval: float, log: tuple[str, str]) -> None:
         self._pipe, output = os.pipe()
@@ -100,19 +104,24 @@ class WorkerProcess:
             os.close(theirs)
         self._rest = b""
         self.exit: int | None = None
+        self.heard: float | None = None
+        self._ordered = self._since = time.monotonic()
+        self._killed = False
 
-    def messages(self) -> list[dict[str, Any]]:
-        """What it sent since the last call; ``exit`` is its exit code, once it has ended."""
+    def messages(self, now: float) -> list[dict[str, Any]]:
+        """What it sent since the last call."""
         with suppress(BlockingIOError):
             while block := os.read(self._pipe, READ_BYTES):
                 self._rest += block
         *lines, self._rest = self._rest.split(b"\n")
+        self.heard = now if lines else self.heard
         return [json.loads(line) for line in lines]
 
-    def order(self, interval: float) -> None:
+    def order(self, interval: float, now: float) -> None:
         """Have it read at this interval (seconds) from now on."""
         with suppress(BrokenPipeError):
             os.write(self._orders, f"{interval}\n".encode())
+        self._ordered = now
 
     def ended(self) -> bool:
         """Whether the process has ended. One that hangs in the driver stays, even after SIGKILL."""
@@ -121,15 +130,35 @@ class WorkerProcess:
             self.exit = os.waitstatus_to_exitcode(status) if pid else None
         return self.exit is not None
 
-    def end(self, number: signal.Signals) -> None:
-        """Send a signal, unless it has ended."""
+    def end(self, number: signal.Signals, now: float) -> None:
+        """Send a signal, unless it has ended, and close both pipes, which ends it."""
         if not self.ended():
             os.kill(self.pid, number)
+        self.close()
+        self._killed, self._since = number is signal.SIGKILL, now
+
+    def gone(self, now: float) -> bool:
+        """Whether it has ended; if not a second after `end`, kill it."""
+        if not self._killed and self.age(now) > END_SECONDS:
+            self._killed = True
+            if not self.ended():
+                os.kill(self.pid, signal.SIGKILL)
+        return self.ended()
 
     def close(self) -> None:
-        """Close both pipes, which ends it."""
+        """Close both pipes."""
         os.close(self._pipe)
         os.close(self._orders)
+
+    def age(self, now: float) -> float:
+        """Seconds since it was started, or asked to end."""
+        return now - self._since
+
+    def silent(self, now: float, longest: float) -> bool:
+        """Whether it has sent nothing for longer than that, or for too long since its start."""
+        if self.heard is None:
+            return self.age(now) > OPENING_SECONDS
+        return now - max(self.heard, self._ordered) > longest
 
     def held(self) -> bool:
         """Whether the driver holds one of its threads so that not even SIGKILL would end it."""
@@ -153,9 +182,9 @@ class Supervisor:
         self._interval = interval
         self._limits = limits
         self._seconds = interval.usual
-        self._worker: _Worker | None = None
-        self._successor: _Worker | None = None
-        self._leaving: list[_Worker] = []
+        self._worker: WorkerProcess | None = None
+        self._successor: WorkerProcess | None = None
+        self._leaving: list[WorkerProcess] = []
         self._pause = limits.retry
         self._next = 0.0
         self._outdated = False
@@ -231,15 +260,15 @@ class Supervisor:
             self._outdated, self._next = False, now + self._pause
             self._worker = self._begin(now)
 
-    def _attend(self, worker: _Worker, now: float, wall: float) -> None:
-        ended = worker.process.ended()
+    def _attend(self, worker: WorkerProcess, now: float, wall: float) -> None:
+        ended = worker.ended()
         for message in worker.messages(now):
             self._state.update(message, now, wall)
             self._state.count(message["events"])
         if ended:
-            worker.process.close()
+            worker.close()
             self._worker = None
-            if worker.process.exit == FRESH:
+            if worker.exit == FRESH:
                 self._state.reinits += 1
             else:
                 self._state.restarts["died"] += 1
@@ -255,23 +284,23 @@ class Supervisor:
             # another worker reopens NVML, while this one continues with the GPUs that work
             self._successor = self._begin(now)
 
-    def _may_have_successor(self, worker: _Worker, now: float) -> bool:
+    def _may_have_successor(self, worker: WorkerProcess, now: float) -> bool:
         due = self._successor is None and now >= self._next
-        return due and worker.heard is not None and not self._leaving and not worker.process.held()
+        return due and worker.heard is not None and not self._leaving and not worker.held()
 
     @property
     def _longest_silence(self) -> float:
         return max(self._limits.hang, STALE_INTERVALS * self._seconds)
 
-    def _begin(self, now: float) -> _Worker:
-        worker = _Worker(self._start(), now)
+    def _begin(self, now: float) -> WorkerProcess:
+        worker = self._start()
         if self._seconds != self._interval.usual:
             worker.order(self._seconds, now)
         return worker
 
-    def _try(self, successor: _Worker, now: float, wall: float) -> None:
+    def _try(self, successor: WorkerProcess, now: float, wall: float) -> None:
         """Let the successor take over if it can read more GPUs, or has newer settings."""
-        ended = successor.process.ended()
+        ended = successor.ended()
         messages = successor.messages(now)
         if not (messages or ended or successor.silent(now, self._longest_silence)):
             return
@@ -291,47 +320,7 @@ class Supervisor:
         self._next = now + self._pause
         self._pause = min(2 * self._pause, MOST_RETRIES * self._limits.retry)
 
-    def _end(self, worker: _Worker | None, number: signal.Signals, now: float) -> None:
+    def _end(self, worker: WorkerProcess | None, number: signal.Signals, now: float) -> None:
         if worker is not None:
             worker.end(number, now)
             self._leaving.append(worker)
-
-
-class _Worker:
-    """A worker's process and its times, all of the steady clock."""
-
-    def __init__(self, process: WorkerProcess, now: float) -> None:
-        self.process = process
-        self.heard: float | None = None
-        self._ordered = self._since = now
-        self._killed = False
-
-    def age(self, now: float) -> float:
-        """Seconds since it was started, or asked to end."""
-        return now - self._since
-
-    def messages(self, now: float) -> list[dict[str, Any]]:
-        found = self.process.messages()
-        self.heard = now if found else self.heard
-        return found
-
-    def silent(self, now: float, longest: float) -> bool:
-        if self.heard is None:
-            return self.age(now) > OPENING_SECONDS
-        return now - max(self.heard, self._ordered) > longest
-
-    def order(self, interval: float, now: float) -> None:
-        self.process.order(interval)
-        self._ordered = now
-
-    def end(self, number: signal.Signals, now: float) -> None:
-        self.process.end(number)
-        self.process.close()
-        self._killed = number is signal.SIGKILL
-        self._since = now
-
-    def gone(self, now: float) -> bool:
-        if not self._killed and self.age(now) > END_SECONDS:
-            self.process.end(signal.SIGKILL)
-            self._killed = True
-        return self.process.ended()

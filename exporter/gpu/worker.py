@@ -41,7 +41,7 @@ from exporter.gpu.backend import (
     Tier,
     UnsupportedError,
 )
-from exporter.gpu.families import GPU_FAMILIES, DcgmWriter
+from exporter.gpu.families import GPU_FAMILIES
 from exporter.http.exposition import escape, header, number, series
 
 SLOW_INTERVALS = 15
@@ -208,16 +208,14 @@ def message(
     system: Iterable[Reading] = (),
     reports: Iterable[tuple[Card, Report]] = (),
     events: Iterable[Event] = (),
-    dcgm: DcgmWriter | None = None,
 ) -> bytes:
-    """The line to send. ``nvml`` is the reason of ``gpu_exporter_nvml_up``; ``dcgm`` adds DCGM's names."""
+    """The line to send. ``nvml`` is the reason of ``gpu_exporter_nvml_up``."""
     known = list(reports)
     plain = {
         "nvml": nvml,
         "cards": [(card.number, card.uuid, report.reason) for card, report in known],
         "events": list(events),
-        "text": text(system, known) + (dcgm.text(known) if dcgm else ""),
-        "dcgm": dcgm.labels if dcgm else {},
+        "text": text(system, known),
     }
     return json.dumps(plain).encode() + b"\n"
 
@@ -271,17 +269,14 @@ class Worker:
     """Reads all GPUs each interval and sends what it read.
 
     ``interval`` in seconds; ``orders`` is the pipe by which the front changes that, and which closes when
-    the front goes. ``dcgm``, if any, writes it under DCGM's names as well.
+    the front goes.
     """
 
-    def __init__(
-        self, backend: Backend, pipe: int, orders: int, interval: float, dcgm: DcgmWriter | None = None
-    ) -> None:
+    def __init__(self, backend: Backend, pipe: int, orders: int, interval: float) -> None:
         self._backend = backend
         self._pipe = pipe
         self._orders = orders
         self._usual = self._interval = interval
-        self._dcgm = dcgm
         self._stop = Flag()
         self._wake = Flag()
         self._changed = Condition()
@@ -344,7 +339,7 @@ class Worker:
         events = [self._events.popleft() for _ in range(len(self._events))]
         if reason == OK:
             reports = [(reader.card, reader.current(now, interval)) for reader in self._readers]
-            self._send(message(reason, system, reports, events, self._dcgm))
+            self._send(message(reason, system, reports, events))
         else:
             self._send(message(reason, events=events))
 
@@ -399,8 +394,7 @@ def main(name: str, extras: str, interval: str, pipe: str, orders: str, *log: st
     module, _, kind = BACKENDS[name].partition(":")
     options = Extras(*json.loads(extras))
     backend = getattr(importlib.import_module(module), kind)(options)
-    dcgm = DcgmWriter() if options.compat == "dcgm" else None
-    worker = Worker(backend, int(pipe), int(orders), float(interval), dcgm)
+    worker = Worker(backend, int(pipe), int(orders), float(interval))
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # it is the front's, which may share our name
     return worker.run()

@@ -11,7 +11,7 @@ import argparse
 import json
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from threading import Thread
 from typing import Any
 
@@ -21,10 +21,10 @@ from exporter.http.message import Answer, Request, metrics_page, text
 from exporter.http.routes import HostCheck, Routes
 from exporter.http.server import Server
 from exporter.options import CommandLine, log_cannot_listen, positive, start_again, stopped_by_signal, string
-from exporter.watchdog import disks, servers
+from exporter.watchdog import disks
 from exporter.watchdog.client import Client
 from exporter.watchdog.disks import Folder
-from exporter.watchdog.finding import EXPIRY_SECONDS, Finding, Findings
+from exporter.watchdog.finding import Findings
 from exporter.watchdog.servers import Alertmanager, Prometheus, Supervisor
 
 logger = logging.getLogger("exporter.watchdog")
@@ -66,18 +66,8 @@ class Watchdog:
     def __init__(self, options: argparse.Namespace) -> None:
         self._looked = 0.0  # Unix seconds; 0 before the first look
         self._folders = [Folder(part, path) for part, path in options.state]
-        self._peers = servers.configured_peers(options.peers, options.peer_for)
-        self._findings = Findings.by_settings(options.alert)
-        # The next watchdog, after a restart, needs as long again to be sure.
-        self._peers_down = Findings.by_settings(options.peer_alert, EXPIRY_SECONDS + options.peer_for)
-        self._enabled = [
-            found
-            for found, alert in (
-                (self._findings, options.alert),
-                (self._peers_down, options.peer_alert),
-            )
-            if alert["enabled"]
-        ]
+        self._findings = Findings(options.alert)
+        self._posts: bool = options.alert["enabled"]
         self._alertmanager = Alertmanager(Client(options.alertmanager, options.password_file))
         self._prometheus = Prometheus(
             Client(options.prometheus, options.password_file), options.scrape_interval, options.rules_interval
@@ -88,8 +78,6 @@ class Watchdog:
         """Start the checks in the background."""
         for folder in self._folders:
             folder.start()
-        for peer in self._peers:
-            peer.start()
         Thread(target=self._run, name="looks", daemon=True).start()
 
     def routes(self) -> Routes:
@@ -108,8 +96,7 @@ class Watchdog:
             {**known.finding._asdict(), "severity": self._findings.severity, "since": known.since}
             for known in self._findings.present
         ]
-        reports = [peer.report() for peer in self._peers]
-        document = {"looked": self._looked, "findings": findings, "peers": reports}
+        document = {"looked": self._looked, "findings": findings}
         return Answer("200 OK", "application/json", json.dumps(document).encode() + b"\n")
 
     def _metrics(self, _: Request) -> Answer:
@@ -121,7 +108,6 @@ class Watchdog:
             own("watchdog_finding", "Current findings.", found),
             own("watchdog_last_look_timestamp_seconds", "When the last check ended.", self._looked),
             *disks.samples(self._folders),
-            *servers.peer_metrics(self._peers),
         ]
         return metrics_page(metrics)
 
@@ -143,27 +129,19 @@ class Watchdog:
             if "prometheus" not in stopped or finding.fault == "notifications_dropped"
         ]
         now = time.time()
-        over = log_changes(self._findings, found, now)
+        over = self._findings.update(found, now)
+        for finding in over:
+            logger.info("resolved: %s: %s", finding.summary, finding.name)
+        for known in self._findings.present:
+            if known.since == now:
+                logger.error("%s: %s", known.finding.summary, known.finding.description)
         for part in (part for each in over if each.fault.startswith("disk_") for part in each.parts):
             if self._supervisor.start(part):
                 logger.info("started %s, which had died while its disk was full", part)
-        log_changes(self._peers_down, [each for peer in self._peers for each in peer.findings()], now)
-        alerts = [alert for found in self._enabled for alert in found.alerts(now)]
+        alerts = self._findings.alerts(now) if self._posts else []
         if not alerts or self._alertmanager.post(alerts):
             self._findings.forget(now)
-            self._peers_down.forget(now)
         self._looked = now
-
-
-def log_changes(findings: Findings, found: Iterable[Finding], now: float) -> list[Finding]:
-    """Take the findings of a check at this Unix time and log new ones. Return those that are over."""
-    over = findings.update(found, now)
-    for finding in over:
-        logger.info("resolved: %s: %s", finding.summary, finding.name)
-    for known in findings.present:
-        if known.since == now:
-            logger.error("%s: %s", known.finding.summary, known.finding.description)
-    return over
 
 
 def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
@@ -182,11 +160,6 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     flags.add("scrape-interval", positive, 5.0, "seconds between two scrapes of the run exporter")
     flags.add("rules-interval", positive, 5.0, "seconds between two evaluations of the rules about runs")
     flags.add("alert", _alert, _alert({}), "severity, labels, annotations and link of the alert, as JSON")
-    flags.add("peers", _peers, (), "other machines' stacks to watch, as a JSON list with name and url")
-    flags.add(
-        "peer-for", positive, 120.0, "seconds without a fresh Watchdog alert after which a peer is down"
-    )
-    flags.add("peer-alert", _alert, _alert({}), "the same as --alert, for a peer that is down")
     return flags
 
 
@@ -199,25 +172,8 @@ def _state(value: object) -> tuple[str, str]:
     return part, path
 
 
-def _peers(value: object) -> list[dict[str, Any]]:
-    try:
-        found: Any = json.loads(value) if isinstance(value, str) else value
-        return [{**each, "name": str(each["name"]), "url": str(each["url"])} for each in found]
-    except (ValueError, TypeError, KeyError):
-        raise argparse.ArgumentTypeError(
-            f"{value!r} names no peers. Expected a JSON list of mappings with name and url."
-        ) from None
-
-
 def _alert(value: object) -> dict[str, Any]:
-    usual: dict[str, Any] = {
-        "enabled": True,
-        "severity": "critical",
-        "annotations": {},
-        "generator": "",
-        "texts": {},
-        "labels": {},
-    }
+    usual: dict[str, Any] = {"enabled": True, "severity": "critical", "annotations": {}, "generator": ""}
     try:
         return {**usual, **(json.loads(value) if isinstance(value, str) else value)}  # type: ignore[dict-item]
     except (ValueError, TypeError):

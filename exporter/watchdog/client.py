@@ -14,12 +14,9 @@ from exporter.watchdog.finding import Text
 
 SECONDS = 10.0
 """That an answer may take."""
-
 LARGEST = 16 << 20
 """Bytes of an answer. Prometheus's page of metrics has some 200 kB."""
-
 USER = "stepwatch"
-
 
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
 
@@ -40,47 +37,24 @@ class Client:
 
     Args:
         address: ``http://host:port``, or the path of a socket in the file system.
-        password_file: Holds the password of the user, where the server asks for one. It is read at each
-            request.
+        password_file: Holds the password of ``USER``, where the server asks for one; read at each request.
         seconds: That an answer may take.
-        user: Whose password that is.
-        ca_file: For ``https://``, the certificates that vouch for the server; by default the system's.
     """
 
-    def __init__(
-        self,
-        address: str,
-        password_file: str | None = None,
-        seconds: float = SECONDS,
-        *,
-        user: str = USER,
-        ca_file: str | None = None,
-    ) -> None:
+    def __init__(self, address: str, password_file: str | None = None, seconds: float = SECONDS) -> None:
         self.address = address
-        self._seconds = seconds
-        self._password_file, self._user = password_file, user
-        self._ca_file = ca_file
+        self._seconds, self._password_file = seconds, password_file
         parts = urlsplit(address if address.startswith("http") else "")
         self._host = parts.netloc or "localhost"
         self._prefix = parts.path.rstrip("/")
-        self._encrypted = parts.scheme == "https"
-        port = parts.port or (443 if self._encrypted else 80)
-        self._socket = (parts.hostname, port) if parts.hostname else None
+        self._socket = (parts.hostname, parts.port or 80) if parts.hostname else None
 
     def get(self, path: str) -> Reply:
-        """GET a page.
-
-        Raises:
-            UnreachableError: There is no answer, or the password file cannot be read.
-        """
+        """GET a page; raise UnreachableError if there is no answer, or the password cannot be read."""
         return self._ask("GET", path, [], b"")
 
     def post(self, path: str, kind: str, text: str) -> Reply:
-        """POST a text; ``kind`` is its content type.
-
-        Raises:
-            UnreachableError: As of ``get``.
-        """
+        """POST a text of a content type; raise as ``get`` does."""
         body = text.encode()
         return self._ask("POST", path, [f"Content-Type: {kind}", f"Content-Length: {len(body)}"], body)
 
@@ -100,9 +74,7 @@ class Client:
                     if time.monotonic() > deadline:
                         raise UnreachableError(Text("The response is too slow"))
         except OSError as problem:
-            # For a refused certificate, the reason has the useful words.
-            reason = getattr(problem, "verify_message", "") or problem.strerror or str(problem)
-            raise UnreachableError(reason) from None
+            raise UnreachableError(problem.strerror or str(problem)) from None
         first, end, content = answer.partition(b"\r\n\r\n")
         words = first.split(b" ", 2)
         if not end or len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
@@ -120,12 +92,11 @@ class Client:
                 password = file.read().strip()
         except OSError as problem:
             raise UnreachableError(f"{self._password_file}: {problem.strerror}") from None
-        return [f"Authorization: Basic {b64encode(f'{self._user}:{password}'.encode()).decode()}"]
+        return [f"Authorization: Basic {b64encode(f'{USER}:{password}'.encode()).decode()}"]
 
     def _connected(self) -> socket.socket:
         if self._socket:
-            plain = socket.create_connection(self._socket, self._seconds)
-            return self._tls(plain, self._socket[0]) if self._encrypted else plain
+            return socket.create_connection(self._socket, self._seconds)
         connection = socket.socket(socket.AF_UNIX)
         try:
             connection.settimeout(self._seconds)
@@ -134,15 +105,6 @@ class Client:
             connection.close()
             raise
         return connection
-
-    def _tls(self, plain: socket.socket, host: str) -> socket.socket:
-        import ssl  # noqa: PLC0415  weighs megabytes, and only a peer may be behind TLS
-
-        try:
-            return ssl.create_default_context(cafile=self._ca_file).wrap_socket(plain, server_hostname=host)
-        except OSError:
-            plain.close()
-            raise
 
 
 def timestamp(text: str) -> float:

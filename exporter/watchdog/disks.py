@@ -9,8 +9,6 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import reduce
-from operator import attrgetter
 from threading import Thread
 from typing import NamedTuple
 
@@ -21,12 +19,9 @@ INTERVAL_SECONDS = 5.0
 HANG_SECONDS = 30.0
 """A busy disk may keep a new file waiting for a journal's commit."""
 
-RESERVE = 16 << 20
-"""Free bytes that count as none: Prometheus writes its log in pages and blocks in files of some MiB."""
-RESERVE_FILES = 100
-"""Free inodes that count as none."""
+RESERVE, RESERVE_FILES = 16 << 20, 100
+"""Free bytes and inodes that count as none: Prometheus writes its blocks in files of some MiB."""
 
-TRIAL = ".stepwatch-watchdog"
 TRIAL_BYTES = b"\0" * 4096
 
 SNAPSHOTS = ("silences", "nflog")
@@ -40,9 +35,8 @@ SNAPSHOT_SECONDS = 15.0
 """With free space for that long, Alertmanager has written a complete snapshot: it writes one every 10 s."""
 
 LEFTOVER = re.compile(r"(?:nflog|silences)\.[0-9a-f]+")
-"""What Alertmanager writes a snapshot to before it takes the name of the last one."""
+"""What Alertmanager writes a snapshot to before it takes the name of the last one, within moments."""
 LEFTOVER_SECONDS = 60.0
-"""Alertmanager renames such a file within moments of making it."""
 
 STOPS = {
     "prometheus": Text("Prometheus stores no samples, so no run is monitored"),
@@ -50,8 +44,6 @@ STOPS = {
     "exporter": Text("Run exporter loses marks and levels if it restarts"),
     "grafana": Text("Grafana cannot save changes"),
 }
-"""The effect of a full disk on each part."""
-
 SUMMARIES = {
     "disk_full": Text("State disk is full"),
     "disk_read_only": Text("State disk is read-only"),
@@ -109,25 +101,19 @@ class Folder:
             try:
                 self.look, self.problem = look(self.path), ""
                 if self.part == "alertmanager":
-                    self._save_snapshots(self.look)
+                    self.removed += remove_leftovers(self.path, time.time())
+                    if _fault(self.look, self.path, [self]):
+                        self._without_room = time.monotonic()
+                    elif time.monotonic() - self._without_room > SNAPSHOT_SECONDS:
+                        link_snapshots(self.path)
             except OSError as problem:
                 self.problem = problem.strerror or str(problem)
             self._busy = False
             time.sleep(INTERVAL_SECONDS)
 
-    def _save_snapshots(self, look: Look) -> None:
-        self.removed += remove_leftovers(self.path, time.time())
-        if _fault(look, self.path, [self]):
-            self._without_room = time.monotonic()
-        elif time.monotonic() - self._without_room > SNAPSHOT_SECONDS:
-            link_snapshots(self.path)
-
 
 def link_snapshots(folder: str) -> None:
-    """Give the current snapshots in Alertmanager's data folder their second names.
-
-    Call this only after the disk has had free space for longer than the time between two snapshots.
-    """
+    """Give the snapshots in Alertmanager's data folder, which must be complete, their second names."""
     for name in SNAPSHOTS:
         present, whole = f"{folder}/{name}", f"{folder}/{name}.kept"
         with suppress(OSError):  # there is none yet, or it was replaced at this moment
@@ -180,22 +166,19 @@ def look(path: str) -> Look:
 
 def _trial(path: str) -> int:
     """Write a small file and remove it. Return the number of the error, 0 for success."""
-    name = os.path.join(path, TRIAL)  # noqa: PTH118
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    name = f"{path}/.stepwatch-watchdog"
     try:
-        file = os.open(name, flags, 0o600)
+        file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(file, "wb", buffering=0) as trial:
+                return 0 if trial.write(TRIAL_BYTES) == len(TRIAL_BYTES) else errno.ENOSPC
+        finally:
+            with suppress(OSError):
+                os.unlink(name)  # noqa: PTH108
     except PermissionError:  # another user's folder: what the file system says of itself must do
         return 0
     except OSError as problem:
         return problem.errno or errno.EIO
-    try:
-        with os.fdopen(file, "wb", buffering=0) as trial:
-            return 0 if trial.write(TRIAL_BYTES) == len(TRIAL_BYTES) else errno.ENOSPC
-    except OSError as problem:
-        return problem.errno or errno.EIO
-    finally:
-        with suppress(OSError):
-            os.unlink(name)  # noqa: PTH108
 
 
 def _mount(path: str) -> tuple[str, str, str]:
@@ -221,11 +204,10 @@ def findings(folders: Iterable[Folder]) -> Iterator[Finding]:
     for folder in folders:  # by the mount point, or by their own path before that is known
         by_place.setdefault(folder.look.space.mountpoint if folder.look else folder.path, []).append(folder)
     for place, parts in by_place.items():
-        hung = [folder for folder in parts if folder.hung]
         problem = next((folder.problem for folder in parts if folder.problem), "")
         look = next((folder.look for folder in parts if folder.look), None)
         found = None
-        if hung:
+        if hung := [folder for folder in parts if folder.hung]:
             text = Text("no answer for {seconds} s", seconds=f"{HANG_SECONDS:.0f}")
             found = _finding("disk_hung", place, hung, text, Text("check `dmesg` and the file server"))
         elif problem:
@@ -237,22 +219,17 @@ def findings(folders: Iterable[Folder]) -> Iterator[Finding]:
 
 
 def _fault(look: Look, place: str, folders: Sequence[Folder]) -> Finding | None:
-    space = look.space
-    errors = {folder.look.error for folder in folders if folder.look}
+    space, errors = look.space, {folder.look.error for folder in folders if folder.look}
     if space.files and space.files_free < RESERVE_FILES:
         text = Text("{free} inodes free of {all}", free=space.files_free, all=space.files)
-        return _finding(
-            "disk_full", place, folders, text, Text("check `df -i` and folders with many small files")
-        )
-    if space.free < RESERVE or errors & {errno.ENOSPC, errno.EDQUOT}:
-        free, every = size(space.free), size(space.size)
-        text = (
-            Text("{free} free of {all}, quota exceeded", free=free, all=every)
-            if errno.EDQUOT in errors
-            else Text("{free} free of {all}", free=free, all=every)
-        )
-        first = Text("free space there; no restart is needed")
+        first = Text("check `df -i` and folders with many small files")
         return _finding("disk_full", place, folders, text, first)
+    if space.free < RESERVE or errors & {errno.ENOSPC, errno.EDQUOT}:
+        room = {"free": size(space.free), "all": size(space.size)}
+        text = Text("{free} free of {all}", **room)
+        if errno.EDQUOT in errors:
+            text = Text("{free} free of {all}, quota exceeded", **room)
+        return _finding("disk_full", place, folders, text, Text("free space there; no restart is needed"))
     if errno.EROFS in errors:
         first = Text("check `dmesg`, then remount it")
         return _finding("disk_read_only", place, folders, Text("mounted read-only"), first)
@@ -263,10 +240,9 @@ def _fault(look: Look, place: str, folders: Sequence[Folder]) -> Finding | None:
 
 def _finding(fault: str, place: str, folders: Sequence[Folder], text: str, first: str) -> Finding:
     parts = tuple(folder.part for folder in folders)
-    stops = reduce(
-        lambda one, more: Text("{one}; {more}", one=one, more=more),
-        (STOPS.get(part, Text(part)) for part in parts),
-    )
+    stops, *others = (STOPS.get(part, Text(part)) for part in parts)
+    for more in others:
+        stops = Text("{one}; {more}", one=stops, more=more)
     description = Text(
         "{place}: {text}. {stops}. First: {first}.", place=place, text=text, stops=stops, first=first
     )
@@ -276,16 +252,19 @@ def _finding(fault: str, place: str, folders: Sequence[Folder], text: str, first
 def samples(folders: Sequence[Folder]) -> Iterator[Metric]:
     """Yield the room of each file system, and what was removed, as metrics."""
     spaces = {folder.look.space.mountpoint: folder.look.space for folder in folders if folder.look}
-    for name, text, value in (
-        ("size_bytes", "Size of a file system that holds state.", attrgetter("size")),
-        ("free_bytes", "Free bytes that a part may use.", attrgetter("free")),
-        ("files", "Inodes of the file system; 0 if it has no limit.", attrgetter("files")),
-        ("files_free", "Free inodes of the file system.", attrgetter("files_free")),
+    for name, field, text in (
+        ("size_bytes", "size", "Size of a file system that holds state."),
+        ("free_bytes", "free", "Free bytes that a part may use."),
+        ("files", "files", "Inodes of the file system; 0 if it has no limit."),
+        ("files_free", "files_free", "Free inodes of the file system."),
     ):
-        values: list[Sample] = []
-        for space in spaces.values():
-            labels = {"device": space.device, "fstype": space.fstype, "mountpoint": space.mountpoint}
-            values.append((labels, value(space)))
+        values: list[Sample] = [
+            (
+                {name: getattr(space, name) for name in ("device", "fstype", "mountpoint")},
+                getattr(space, field),
+            )
+            for space in spaces.values()
+        ]
         yield own(f"state_filesystem_{name}", text, values)
     removed = sum(folder.removed for folder in folders)
     yield own("leftover_files_removed_total", "Empty files of Alertmanager.", removed)

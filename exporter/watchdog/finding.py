@@ -8,18 +8,13 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
-ALERT, PEER_ALERT = "AlertingBroken", "PeerDown"
+ALERT = "AlertingBroken"
 
 _PART = re.compile(r"\{(\w+)\}")
 
 
 class Text(str):
-    """An English text with its values, translatable.
-
-    Args:
-        text: The text, ``{name}`` in which becomes the part of that name.
-        parts: Texts, or what is the same in each language.
-    """
+    """An English text, translatable; ``{name}`` in it becomes the part of that name, perhaps a ``Text``."""
 
     text: str
     parts: Mapping[str, object]
@@ -47,9 +42,6 @@ def _filled(text: str, parts: Mapping[str, object]) -> str:
 ALERTMANAGER = "alertmanager"
 """The name of findings about it, which cannot be posted."""
 
-PEER_DOWN = "peer_down"
-"""The fault of a stack on another machine, whose name is the finding's; an alert of its own."""
-
 HOLD_SECONDS = 60.0
 """How long an alert continues after its fault. Until then it inhibits the alerts that the fault caused, such
 as ExporterDown; Prometheus needs some of that time to resolve them."""
@@ -59,24 +51,13 @@ EXPIRY_SECONDS = 120.0
 
 
 class Finding(NamedTuple):
-    """A fault.
-
-    ``fault`` is its kind, such as ``disk_full``; ``name`` says of what: a mount point or a part of the stack.
-    ``parts`` are the parts that it stops.
-    """
+    """A fault: its kind, such as ``disk_full``, of a mount point or a part, and the parts that it stops."""
 
     fault: str
     name: str
     summary: Text
     description: Text
     parts: tuple[str, ...] = ()
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """The labels of its alert that are its own."""
-        if self.fault == PEER_DOWN:
-            return {"alertname": PEER_ALERT, "peer": self.name}
-        return {"alertname": ALERT, "fault": self.fault, "name": self.name}
 
 
 class Known(NamedTuple):
@@ -95,35 +76,16 @@ class Findings:
     """All that is wrong (``present``, the first to come first), and what was until a moment ago.
 
     Args:
-        severity: Of the alerts.
-        annotations: Of each alert, besides summary and description.
-        generator: The page that alerts lead to.
-        texts: The words of alerts in another language, by the English ones.
-        labels: The external labels of Prometheus, which its own alerts have.
-        expiry: Seconds after which Alertmanager resolves what is not posted again.
+        settings: Of the alerts: ``severity``; ``annotations`` besides summary and description; ``generator``,
+            the page that they lead to; ``texts``, their words in another language by the English ones;
+            ``labels``, the external labels of Prometheus, which its own alerts have.
     """
 
-    def __init__(
-        self,
-        severity: str,
-        annotations: Mapping[str, str],
-        generator: str,
-        texts: Mapping[str, str] | None = None,
-        labels: Mapping[str, str] | None = None,
-        *,
-        expiry: float = EXPIRY_SECONDS,
-    ) -> None:
-        self.severity = severity
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.severity: str = settings["severity"]
         self.present: tuple[Known, ...] = ()
-        self._annotations, self._generator, self._texts = annotations, generator, texts or {}
-        self._labels, self._expiry = labels or {}, expiry
+        self._settings = settings
         self._known: dict[tuple[str, str], Known] = {}
-
-    @classmethod
-    def by_settings(cls, alert: Mapping[str, Any], expiry: float = EXPIRY_SECONDS) -> Findings:
-        """Return an empty one, for alerts with these settings."""
-        texts, labels = alert.get("texts"), alert.get("labels")
-        return cls(alert["severity"], alert["annotations"], alert["generator"], texts, labels, expiry=expiry)
 
     def update(self, found: Iterable[Finding], now: float) -> list[Finding]:
         """Record the findings of a check at this Unix time. Returns those resolved since the last check."""
@@ -139,34 +101,33 @@ class Findings:
 
     def alerts(self, now: float) -> list[dict[str, Any]]:
         """Return the alerts to post to Alertmanager at this time: current and ended ones."""
-        return [
-            self._alert(known, now)
-            for known in self._known.values()
-            if known.finding.name != ALERTMANAGER or known.finding.fault == PEER_DOWN
-        ]
+        known = (known for known in self._known.values() if known.finding.name != ALERTMANAGER)
+        return [self._alert(each, now) for each in known]
 
     def forget(self, now: float) -> None:
         """Drop ended findings after Alertmanager accepted their end."""
         self._known = {key: known for key, known in self._known.items() if not known.is_over(now)}
 
     def _alert(self, known: Known, now: float) -> dict[str, Any]:
-        finding = known.finding
-        end = now if known.is_over(now) else now + self._expiry
+        finding, texts = known.finding, self._settings.get("texts") or {}
+        end = now if known.is_over(now) else now + EXPIRY_SECONDS
         return {
             "labels": {
-                **self._labels,
+                **(self._settings.get("labels") or {}),
                 "severity": self.severity,
                 "topic": "stack",
-                **finding.labels,
+                "alertname": ALERT,
+                "fault": finding.fault,
+                "name": finding.name,
             },
             "annotations": {
-                "summary": finding.summary.translated(self._texts),
-                "description": finding.description.translated(self._texts),
-                **self._annotations,
+                "summary": finding.summary.translated(texts),
+                "description": finding.description.translated(texts),
+                **self._settings["annotations"],
             },
             "startsAt": datetime.fromtimestamp(known.since, timezone.utc).isoformat(),
             "endsAt": datetime.fromtimestamp(end, timezone.utc).isoformat(),
-            "generatorURL": self._generator,
+            "generatorURL": self._settings["generator"],
         }
 
 
@@ -182,8 +143,7 @@ def size(count: float) -> str:
 class Timer:
     """Measures for how long something holds, in seconds of the steady clock."""
 
-    def __init__(self) -> None:
-        self._since: float | None = None
+    _since: float | None = None
 
     def lasts(self, holds: object) -> float:
         """Return for how long it has held without a break; 0 if it does not hold."""

@@ -37,7 +37,6 @@ _alert = partial(Alert, topic="progress")
 
 _requested = metric("rl_run_exit_info", requested="true")
 _waits = metric("rl_run_retry_timestamp_seconds")
-_PAUSED = Fact("rl_run_paused_info{%s}", "; {{.Labels.cause}}")
 _RETRY = Fact("rl_run_retry_info{%s}", "; {{.Labels.cause}}")
 
 
@@ -71,7 +70,7 @@ STALLED = _alert(
         (metric("rl_run_writer_present").equals(0), is_in("failed", "vanished"), _requested, _waits)
     ),
     style=DURATION,
-    facts=(STEP, _PAUSED),
+    facts=(STEP,),
     wait="15s",  # a run that falls silent becomes RunStopped first
 )
 

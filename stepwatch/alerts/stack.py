@@ -473,29 +473,6 @@ ALERTING_BROKEN = _alert(
 )
 
 
-class PeerDown(CriticalBlock):
-    """Another machine of `peers` cannot alert: its Watchdog is stale, or its Alertmanager does not answer.
-
-    The watchdog of this machine queries it every 10 s and sends the alert to Alertmanager itself, without a
-    rule. Resolved a minute after the fault.
-    """
-
-    for_: Span = hold(
-        "2m",
-        "Time without a fresh Watchdog. A restarted Alertmanager lacks the Watchdog for up to a minute.",
-        JUDGED,
-    )
-
-
-PEER_DOWN = _alert(
-    PeerDown,
-    summary="Alerting of another machine is down",
-    action="see the runbook",
-    conditions=(),
-    about="stack",
-)
-
-
 class StateDiskLow(WarningBlock):
     """A disk with Stepwatch's own state is nearly full. DiskLow covers disks that node_exporter exports."""
 
@@ -569,7 +546,7 @@ TSDB_FAILURES = _alert(
 
 
 class Watchdog(InfrastructureBlock):
-    """Always fires, notifies no one: its absence shows a checker (`deadman`) or peer that the stack died."""
+    """Always fires, notifies no one: its absence shows a checker (`deadman`) that the stack died."""
 
     names: ClassVar[Mapping[str, str]] = {"info": "Watchdog"}
 
@@ -598,7 +575,6 @@ ALERTS = (
     REMOTE_WRITE_FAILING,
     TSDB_NEAR_LIMIT,
     ALERTING_BROKEN,
-    PEER_DOWN,
     STATE_DISK_LOW,
     TSDB_FAILURES,
     WATCHDOG,

@@ -44,18 +44,10 @@ class Busy(Exception):  # noqa: N818
 
 @dataclass(frozen=True)
 class Kept:
-    """A checkpoint that is kept.
+    """A checkpoint that is kept, with its files as they were made and, as ``source``, as the trainer's were.
 
-    Attributes:
-        name: As the trainer called it.
-        step: The training step after which it was saved.
-        score: By which it was chosen.
-        measure: What the score is: ``validation`` or ``smoothed reward``.
-        why: The same in words.
-        at: When it was kept, in seconds since the epoch.
-        by: ``reflink``, ``hard link`` or ``copy``.
-        files: As they were made.
-        source: The trainer's files, as they were.
+    Its ``score`` is a ``measure`` (``validation`` or ``smoothed reward``), in words ``why``; ``at`` is in
+    seconds since the epoch, ``by`` is ``reflink``, ``hard link`` or ``copy``.
     """
 
     name: str
@@ -87,8 +79,7 @@ class BestFolder:
     def open(self) -> Iterator[list[str]]:
         """Make the folder if there is none, lock it, and clear up what a killed process left.
 
-        Yields:
-            What happened to kept checkpoints since, in words.
+        Yields what happened to kept checkpoints since, in words.
 
         Raises:
             NotKept: It is not Stepwatch's, or cannot be made.
@@ -116,6 +107,7 @@ class BestFolder:
             if any(each.name != _WRITTEN for each in self.place.iterdir()) and not self._load():
                 raise foreign
             self._id = self._id or uuid.uuid4().hex
+            self._new, self._old = self.place / f".new-{self._id}", self.place / f".old-{self._id}"
             yield list(self._cleared())
         finally:
             os.close(file)
@@ -142,12 +134,11 @@ class BestFolder:
         try:
             by = self._make(checkpoint, new)
             made = _verified(checkpoint, new)
-        except OSError as error:
-            self._clear(new)
-            raise NotKept(f"{name} cannot be kept in {self.place}: {error.strerror}.") from None
-        except NotKept:
-            self._clear(new)
-            raise
+        except (OSError, NotKept) as problem:
+            shutil.rmtree(new, ignore_errors=True)
+            if isinstance(problem, NotKept):
+                raise
+            raise NotKept(f"{name} cannot be kept in {self.place}: {problem.strerror}.") from None
         kept = Kept(name, checkpoint.step, score, measure, why, time.time(), by, made, checkpoint.files)
         self._kept[name] = kept
         self._save()
@@ -169,19 +160,11 @@ class BestFolder:
         if not foreign and path.exists():
             path.rename(self._old)
         self._save()
-        self._clear(self._old)
+        shutil.rmtree(self._old, ignore_errors=True)
         if foreign:
             raise NotKept(
                 f"{path} is no longer kept, but not deleted: it contains files that Stepwatch did not make."
             )
-
-    @property
-    def _new(self) -> Path:
-        return self.place / f".new-{self._id}"
-
-    @property
-    def _old(self) -> Path:
-        return self.place / f".old-{self._id}"
 
     def _load(self) -> bool:
         """Read what is kept; whether Stepwatch made the folder."""
@@ -197,7 +180,7 @@ class BestFolder:
 
     def _cleared(self) -> Iterator[str]:
         was_dropped = self._old.exists()
-        self._clear(self._old)
+        shutil.rmtree(self._old, ignore_errors=True)
         for kept in self.kept:
             there = layouts.files(self.place / kept.name)
             if _same(there, kept.files):
@@ -209,7 +192,7 @@ class BestFolder:
                 text = self._changed(kept, there)
                 if there or not was_dropped:
                     yield text
-        self._clear(self._new)
+        shutil.rmtree(self._new, ignore_errors=True)
         self._save()
         self._describe()
 
@@ -232,10 +215,7 @@ class BestFolder:
         """Delete a folder, by way of a name that nothing takes for a checkpoint."""
         with suppress(FileNotFoundError):
             path.rename(self._old)
-        self._clear(self._old)
-
-    def _clear(self, path: Path) -> None:
-        shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(self._old, ignore_errors=True)
 
     def _has_room(self, needed: int) -> None:
         """What is kept is not freed by the rotation, which the trainer may count on for its next one."""
@@ -269,7 +249,6 @@ class BestFolder:
         self._write(MARKER, {"made_by": "stepwatch run", "id": self._id, "kept": kept})
 
     def _describe(self) -> None:
-        best = sorted(self.kept, key=rank, reverse=True)
         shown = [
             {
                 "checkpoint": each.name,
@@ -281,7 +260,7 @@ class BestFolder:
                 "source": str(self.source / each.name),
                 "by": each.by,
             }
-            for each in best
+            for each in sorted(self.kept, key=rank, reverse=True)
         ]
         self._write(DESCRIPTION, {"best": shown})
 

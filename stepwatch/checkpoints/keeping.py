@@ -36,13 +36,7 @@ _SCORE = "validation_score"
 
 
 class Score(NamedTuple):
-    """What a checkpoint is chosen by.
-
-    Attributes:
-        value: The higher, the better.
-        measure: ``validation`` or ``smoothed reward``.
-        why: The same in words.
-    """
+    """What a checkpoint is chosen by: the higher, the better; what it measures, and that in words."""
 
     value: float
     measure: str
@@ -51,13 +45,7 @@ class Score(NamedTuple):
 
 @dataclass
 class Scores:
-    """What a run logged.
-
-    Attributes:
-        last: The last step logged; -1 before the first.
-        evaluations: The validation score, by step.
-        means: The exponentially weighted mean of the reward (weight 0.1), by step.
-    """
+    """What a run logged: its last step (-1 for none), validation scores and smoothed rewards by step."""
 
     last: int = -1
     evaluations: dict[int, float] = field(default_factory=dict)
@@ -79,12 +67,7 @@ class Scores:
 
 
 def read_scores(logs: Sequence[Path], options: Options) -> Scores:
-    """Return the scores of the first of these logs that has any.
-
-    Args:
-        logs: Best first.
-        options: How logs are read.
-    """
+    """Return the scores of the first of these logs that has any."""
     for log in logs:
         scores: dict[str, Scores] = {}
         for found in find.files([str(log)]):
@@ -122,14 +105,9 @@ class _Scored(RunSet):
 
 @dataclass
 class Result:
-    """What became of it.
+    """What became of it: how many are wanted, which are kept and where, and what the user should know.
 
-    Attributes:
-        wanted: How many checkpoints to keep; 0 for none.
-        kept: The names of those that are.
-        place: The folder they are in.
-        pending: Whether there is more to be done once the log has the steps of what is saved.
-        says: What the user should know.
+    ``pending``: there is more to be done once the log has the steps of what is saved.
     """
 
     wanted: int = 0
@@ -140,12 +118,7 @@ class Result:
 
 
 def keep(order: Order, complete: Sequence[Checkpoint]) -> Result:
-    """Keep those of the complete checkpoints that are among the best, and drop what no longer is.
-
-    Args:
-        order: The wrapper's instructions.
-        complete: The trainer's checkpoints.
-    """
+    """Keep those complete checkpoints that are among the best, and drop what no longer is."""
     result = Result()
     try:
         usual = State.chosen(layout.STATE).config(result.says.append) or layout.config()

@@ -33,13 +33,7 @@ _VERL_NAMES = {"trainer.project_name": "verl_examples", "trainer.experiment_name
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint as it lies there.
-
-    Attributes:
-        path: Its folder, whose name the trainer chose.
-        step: The training step after which it was saved.
-        files: What it consists of.
-    """
+    """A checkpoint as it lies there: its folder, the step after which it was saved, and its files."""
 
     path: Path
     step: int
@@ -57,12 +51,7 @@ class Checkpoint:
 
 
 def folder(command: Sequence[str], working: Path) -> Path | None:
-    """Return where the trainer of a command line saves checkpoints; ``None`` where that is not known.
-
-    Args:
-        command: The trainer and its arguments.
-        working: The folder it runs in.
-    """
+    """Return where the trainer of a command line in this folder saves checkpoints, if that is known."""
     named = dict(_named(command))
     place = next((named[key] for key in _KEYS if named.get(key)), None)
     if place is None and any("verl.trainer" in word for word in command):

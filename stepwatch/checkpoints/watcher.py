@@ -14,8 +14,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -63,67 +63,48 @@ LAST_SECONDS = 60.0
 """For the last look, after the trainer: no rotation is to be feared any more, so this may be cut short."""
 
 
-@contextmanager
-def watched(order: Order | None) -> Iterator[Callable[[], set[str]] | None]:
-    """Have the checkpoints of a trainer watched meanwhile; without an order, do nothing.
-
-    It has a session of its own, so that Ctrl-C does not reach it. If the wrapper dies, the kernel kills it.
-
-    Yields:
-        What lists the names of those that are there, complete or not; ``None`` where they are not watched.
-    """
-    if order is None:
-        yield None
-        return
-    wakes, trainer_runs = os.pipe()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "stepwatch.checkpoints.watcher", str(os.getpid())],
-        stdin=wakes,
-        stdout=subprocess.DEVNULL,
-        cwd=ROOT,
-        start_new_session=True,
-    )
-    os.close(wakes)
-    with suppress(OSError):
-        os.write(trainer_runs, f"{json.dumps(asdict(order))}\n".encode())
-    try:
-        yield lambda: {each.name for each in layouts.found(Path(order.folder))}
-    finally:
-        os.close(trainer_runs)
-        try:
-            process.wait(LAST_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
 @dataclass(frozen=True)
 class Saving:
-    """Options about checkpoints on the command line.
-
-    Attributes:
-        folder: Where the trainer saves them; ``None`` for where its command line says.
-        keep: How many of the best are kept; ``None`` for as many as config.yaml says.
-        config: In place of the usual config.yaml.
-    """
+    """Options about checkpoints on the command line; ``None`` for what the trainer's and config.yaml say."""
 
     folder: Path | None = None
     keep: int | None = None
     config: Path | None = None
 
-    def watched(
-        self, command: Sequence[str], log: Path, runs: Path
-    ) -> AbstractContextManager[Callable[[], set[str]] | None]:
-        """Have its checkpoints watched meanwhile; arguments and errors are those of `order`."""
-        return watched(self.order(command, log, runs))
+    @contextmanager
+    def watched(self, command: Sequence[str], log: Path, runs: Path) -> Iterator[None]:
+        """Have a trainer's checkpoints watched meanwhile, if there is an `order` for it.
+
+        The watcher has a session of its own, so that Ctrl-C does not reach it. If the wrapper dies, the
+        kernel kills it.
+        """
+        order = self.order(command, log, runs)
+        if order is None:
+            yield
+            return
+        wakes, trainer_runs = os.pipe()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "stepwatch.checkpoints.watcher", str(os.getpid())],
+            stdin=wakes,
+            stdout=subprocess.DEVNULL,
+            cwd=ROOT,
+            start_new_session=True,
+        )
+        os.close(wakes)
+        with suppress(OSError):
+            os.write(trainer_runs, f"{json.dumps(asdict(order))}\n".encode())
+        try:
+            yield
+        finally:
+            os.close(trainer_runs)
+            try:
+                process.wait(LAST_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
     def order(self, command: Sequence[str], log: Path, runs: Path) -> Order | None:
         """Return what to watch; ``None`` if the trainer's checkpoint folder is unknown.
-
-        Args:
-            command: The trainer and its arguments.
-            log: The run's log.
-            runs: The folder of logs.
 
         Raises:
             Refused: Checkpoints should be kept, but their folder is unknown.
@@ -185,11 +166,7 @@ class Watcher:
         self._said: set[str] = set()
 
     def look(self, *, ended: bool = False) -> float:
-        """Look at the folder once, and do what follows.
-
-        Returns:
-            Seconds that the look took, without what followed.
-        """
+        """Look at the folder once, and do what follows; returns the seconds of the look itself."""
         begun = time.monotonic()
         there = layouts.found(Path(self._order.folder))
         self._seen = {each.name: self._seen.get(each.name) or _Seen(each) for each in there}
@@ -256,12 +233,7 @@ class Watcher:
 
 
 def watch(order: Order, ends: int) -> None:
-    """Look again and again until the trainer has ended, and then once more.
-
-    Args:
-        order: What to watch.
-        ends: A file descriptor that ends with the trainer.
-    """
+    """Look until the trainer has ended, with which the file descriptor ``ends`` does, and then once more."""
     watcher = Watcher(order)
     ended = False
     while not ended:

@@ -7,14 +7,13 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from exporter.actions.policy import CHECKPOINT, DISRUPTIVE
+from exporter.actions.policy import STOP
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.schema.errors import NOTHING, Fault, Faults
-from stepwatch.schema.path_types import FolderOrGlob, ServerUrl
+from stepwatch.schema.path_types import FolderOrGlob
 from stepwatch.schema.scalars import (
     ActionCount,
     ActionStep,
-    CheckpointSignal,
     Duration,
     PositiveSpan,
     RunGlob,
@@ -60,9 +59,8 @@ class Policy(Section):
     )
     runs: RunGlob = default("*", "A pattern of run names: * any text, ? any character, [ab] one of these.")
     do: tuple[ActionStep, ...] = needed(
-        "The steps in order. evidence: collect an archive. notify: send the result of the action; the next "
-        "three are always announced. checkpoint: send checkpoint_signal, and wait for a new complete "
-        "checkpoint. pause: send SIGSTOP, which trips NCCL timeouts. stop: send SIGTERM."
+        "The steps in order. evidence: collect an archive. notify: send the result of the action. stop: "
+        "announce it, then send SIGTERM."
     )
     kill_after: PositiveSpan | None = default(
         None, "Send SIGKILL this long after stop if the trainer still runs. null: never."
@@ -76,24 +74,13 @@ class Policy(Section):
 
     def _steps(self) -> Iterator[Fault]:
         says = expected = fix = ""
-        changes = [step for step in self.do if step in DISRUPTIVE and step != CHECKPOINT]
-        last = [CHECKPOINT] * (CHECKPOINT in self.do) + changes
         if not self.do:
             says, expected, fix = "is empty", "one step or more", "write [evidence, notify]"
         elif len(set(self.do)) < len(self.do):
             says, expected, fix = "names a step twice", "each step once", "delete one of the two"
-        elif len(changes) > 1:
-            says, expected, fix = (
-                "pauses and stops one run",
-                "pause or stop",
-                "delete one of the two: a paused trainer cannot react to SIGTERM",
-            )
-        elif last and [*self.do][-len(last) :] != last:
-            says, expected, fix = (
-                f"has steps after {last[0]}",
-                f"{' and then '.join(last)} as the last step" + "s" * (len(last) - 1),
-                f"write evidence and notify before {last[0]}: they are about the run as it was",
-            )
+        elif STOP in self.do[:-1]:
+            says, expected = "has steps after stop", "stop as the last step"
+            fix = "write evidence and notify before stop: they are about the run as it was"
         if says:
             yield Fault(says, expected=expected, fix=fix, at=("do",), value=NOTHING)
 
@@ -110,7 +97,7 @@ class Policy(Section):
             )
 
     def _kill(self) -> Iterator[Fault]:
-        if self.kill_after is not None and "stop" not in self.do:
+        if self.kill_after is not None and STOP not in self.do:
             yield Fault(
                 "is set without stop",
                 expected="null, or stop among the steps",
@@ -124,26 +111,10 @@ class ActionTarget(Section):
     """What runs are reached by that `stepwatch run` did not start."""
 
     runs: RunGlob = needed("A pattern of run names; the first entry that matches applies.")
-    pid_file: FolderOrGlob | None = default(
-        None,
+    pid_file: FolderOrGlob = needed(
         "A file with the process id of a process group's leader, written when the process started: `setsid "
-        "python train.py & echo $! > FILE`. Not in containers.",
+        "python train.py & echo $! > FILE`. Not in containers."
     )
-    ray_job: str | None = Field(
-        default=None, description="The submission id of a Ray job; the step stop runs `ray job stop`."
-    )
-    dashboard: ServerUrl = default("http://127.0.0.1:8265", "The address of Ray's dashboard, for ray_job.")
-
-    @model_validator(mode="after")
-    def _one(self) -> ActionTarget:
-        if (self.pid_file is None) == (self.ray_job is None):
-            raise Fault(
-                "names " + ("no way to reach a run" if self.pid_file is None else "two things"),
-                value=NOTHING,
-                expected="pid_file or ray_job, and not both",
-                fix="write one of them",
-            )
-        return self
 
 
 class Actions(Section):
@@ -152,25 +123,13 @@ class Actions(Section):
     dry_run: Switch = default(True, "true: log and announce every action, but execute none.")
     veto: Span = default(
         Duration.parse("5m"),
-        "The time between the announcement of checkpoint, pause or stop and the step, in which a person can "
-        "open the link and veto. 0s: none.",
+        "The time between the announcement of a stop and the stop, in which a person can open the link and "
+        "veto. 0s: none.",
     )
-    per_day: ActionCount = default(
-        3,
-        "Maximum number of actions per run within 24 h that have it save a checkpoint, pause it or stop it.",
-    )
+    per_day: ActionCount = default(3, "Maximum number of stops per run within 24 h.")
     cooldown: Span = default(
         Duration.parse("30m"),
-        "After an action on a run, or its veto, no further action on this run for this long.",
-    )
-    checkpoint_signal: CheckpointSignal | None = default(
-        None,
-        "The signal on which the trainer's own handler saves a checkpoint: SIGUSR1 or SIGUSR2. null: the "
-        "step checkpoint is refused.",
-    )
-    checkpoint_within: PositiveSpan = default(
-        Duration.parse("10m"),
-        "How long to wait for that checkpoint; after this time the next step follows without it.",
+        "After a stop of a run, or its veto, no further stop of this run for this long.",
     )
     policies: tuple[Policy, ...] = default(
         (),
@@ -182,20 +141,6 @@ class Actions(Section):
         "How to reach runs that `stepwatch run` did not start; without an entry no action on them is "
         "possible.",
     )
-
-    @model_validator(mode="after")
-    def _can_save(self) -> Actions:
-        for number, policy in enumerate(self.policies):
-            if CHECKPOINT in policy.do and self.checkpoint_signal is None:
-                raise Fault(
-                    "has checkpoint without a signal for it",
-                    expected="checkpoint_signal, on which the trainer saves",
-                    fix="set actions.checkpoint_signal: SIGUSR1 and have the trainer handle it "
-                    "(docs/actions.md), or delete checkpoint",
-                    at=("policies", number, "do"),
-                    value=NOTHING,
-                )
-        return self
 
     @property
     def enabled(self) -> bool:

@@ -170,7 +170,6 @@ def faults(config: Config) -> Iterator[Fault]:
             "have no effect on an agent, which evaluates no alerts",
         ),
         (("deadman",), config.deadman.enabled, "has no effect on an agent, which evaluates no alerts"),
-        (("peers",), config.peers, "have no effect on an agent, which watches no other machine"),
         (("rules",), config.rules == "none", "has no effect on an agent, which evaluates none"),
     ):
         if found:

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import Field, ValidationError, create_model, model_validator
 
 from demo import OVERRIDES
-from exporter.actions.policy import DISRUPTIVE
+from exporter.actions.policy import STOP
 from exporter.runs.signals.keys.key import normal
 from stepwatch.alerts.catalogue import BLOCKS
 from stepwatch.alerts.engines import EngineGone
@@ -21,7 +21,7 @@ from stepwatch.config import cluster, reference
 from stepwatch.config.actions import Actions
 from stepwatch.config.cluster import Agents, Hub, NodeName
 from stepwatch.config.hours import TimeInterval
-from stepwatch.config.receivers import Deadman, Notify, Peer, Receiver
+from stepwatch.config.receivers import Deadman, Notify, Receiver
 from stepwatch.config.sections import (
     Checkpoints,
     Discovery,
@@ -192,10 +192,6 @@ class Config(Section):
         "A dead man's switch outside, such as healthchecks: it gets pings while this stack can alert, and "
         "notifies you when they stop (docs/notifications.md). url_file names a file with its URL.",
     )
-    peers: tuple[Peer, ...] = default(
-        (),
-        "Other machines with their own stack. Affects PeerDown, which fires when one of them cannot alert.",
-    )
     alerts: Alerts = default(
         Alerts(),
         "When an alert fires. Every block accepts enabled: false; a level (warning, critical) set to null "
@@ -274,8 +270,6 @@ class Config(Section):
             *_same(self.scrape, "job", ("scrape",)),
             *_same(self.receivers, "name", ("receivers",)),
             *_same(self.time_intervals, "name", ("time_intervals",)),
-            *_same(self.peers, "title", ("peers",)),
-            *_same(self.peers, "url", ("peers",)),
             *_deadman_faults(self),
             *_unknown_intervals(self),
             *_same(self.retry, "name", ("retry",)),
@@ -500,7 +494,7 @@ def _interval_faults(config: Config) -> Iterator[Fault]:
 def _action_faults(config: Config) -> Iterator[Fault]:
     """Yield a fault if runs would be changed after an announcement that no one gets."""
     actions = config.actions
-    changed = [policy for policy in actions.policies if not set(DISRUPTIVE).isdisjoint(policy.do)]
+    changed = [policy for policy in actions.policies if STOP in policy.do]
     if changed and not actions.dry_run and actions.veto.milliseconds and not config.receivers:
         yield Fault(
             "would change runs without announcing it to anyone",

@@ -1,4 +1,4 @@
-"""Where messages go, and when: `receivers`, `notify`, and for a dead stack `deadman` and `peers`."""
+"""Where messages go, and when: `receivers`, `notify`, and for a dead stack `deadman`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from pydantic import create_model, field_validator, model_validator
 
@@ -24,11 +23,9 @@ from stepwatch.config.integrations import (
 )
 from stepwatch.config.receiver_kinds import KINDS, Passed, block
 from stepwatch.schema.errors import NOTHING, Fault, quoted
-from stepwatch.schema.path_types import PeerUrl, SecretFile, TrustFile
 from stepwatch.schema.scalars import (
     TOPICS,
     Duration,
-    LabelValue,
     PositiveSpan,
     ReceiverName,
     RunGlob,
@@ -38,7 +35,7 @@ from stepwatch.schema.scalars import (
     Topic,
     alternation,
 )
-from stepwatch.schema.section import Checked, Section, default, needed, require_both
+from stepwatch.schema.section import Checked, Section, default, needed
 
 SHORT_FORMS = ("webhook", "mail", "slack", "feishu", "dingtalk", "wecom", "apprise")
 """The keys of a receiver that are ours; those of `KINDS` are Alertmanager's."""
@@ -328,29 +325,3 @@ class Deadman(Webhook):
         half = Duration(max(1, self.every.milliseconds // 2))
         quarters = Duration(max(1, self.every.milliseconds * 3 // 4))
         return {"group_wait": "0s", "group_interval": str(half), "repeat_interval": str(quarters)}
-
-
-class Peer(Section):
-    """Another machine with a stack of its own, which this one watches."""
-
-    url: PeerUrl = needed(
-        "Its Alertmanager, as this machine reaches it: http://<machine>:9093 (its `listen` must allow that)."
-    )
-    name: ReceiverName | None = default(
-        None, "Its name in PeerDown, the label peer. null: host and port of url."
-    )
-    username: LabelValue | None = default(None, "The login, with password_file, of a proxy before it.")
-    password_file: SecretFile | None = default(None, "A file with the password.")
-    ca_file: TrustFile | None = default(
-        None, "A file with the certificates (PEM) to trust for an https:// address. null: the system's."
-    )
-
-    @property
-    def title(self) -> str:
-        """What alerts call it."""
-        return self.name or urlsplit(self.url).netloc
-
-    @model_validator(mode="after")
-    def _whole_login(self) -> Peer:
-        require_both(self, ("username", "password_file"))
-        return self

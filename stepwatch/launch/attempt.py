@@ -11,13 +11,11 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
-from exporter.runs.files import launch
-from exporter.runs.files.launch import Answer, Request, Retry
+from exporter.runs.files.launch import Answer, Retry
 from stepwatch.launch.failures import Outcome, classify
 from stepwatch.launch.keeper import GRACE_SECONDS, Keeper, Report, descendants, end_all
 from stepwatch.launch.record import POLL_SECONDS, LaunchRecord, Requests
@@ -66,21 +64,6 @@ FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 _PASSED_ON = (*FROM_TERMINAL, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 
 
-Listing = Callable[[], set[str]]
-"""Gives the names of the checkpoints that are there, complete or not."""
-SAVING = ("SIGUSR1", "SIGUSR2")
-"""Signals on which a trainer may save a checkpoint and go on; others have a meaning already."""
-
-
-def handles(pid: int, number: int) -> bool:
-    """Whether a process has a handler for a signal."""
-    with suppress(OSError, StopIteration, ValueError):
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-        caught = next(line for line in lines if line.startswith("SigCgt:")).split()[1]
-        return bool(int(caught, 16) >> (number - 1) & 1)
-    return False
-
-
 class Attempt:
     """One attempt of the trainer."""
 
@@ -91,19 +74,14 @@ class Attempt:
         record: LaunchRecord,
         retry: Retry | None = None,
         job: RayJob | None = None,
-        *,
-        listing: Listing | None = None,
     ) -> None:
         self._record, self._retry, self._job = record, retry, job
-        self._listing = listing
-        self._saving: tuple[Request, set[str]] | None = None
         self._command = job.submit(command) if job else command
         self._stopping: subprocess.Popen[bytes] | None = None
         self._streams, self._log = Streams(log), log
         self._requests, self._asked = Requests(log), 0.0
         self._pid: int | None = None
         self._keeper: int | None = None
-        self._paused = False
         self._stopped: Answer | None = None
         self._interrupted = ""
 
@@ -136,8 +114,6 @@ class Attempt:
             typed = "Ctrl-C" if self._streams.interrupted else ""
             if typed and self._job:
                 self._job.stop()
-            if self._saving:
-                self._record.answer(Answer.to(self._saving[0], "it ended before a checkpoint was complete"))
             failure = classify(self._streams.tail, outcome) if outcome.status else None
             return End(outcome, failure, self._stopped, self._interrupted or typed)
         finally:
@@ -202,65 +178,25 @@ class Attempt:
         if time.monotonic() < self._asked + POLL_SECONDS:
             return
         self._asked = time.monotonic()
-        self._look_for_checkpoint()
-        if found := self._requests.take(self._record.attempt):
-            self._execute(*found)
-
-    def _execute(self, request: Request, refused: str = "") -> None:
-        if self._job and request.action in ("pause", "continue"):
-            refused = refused or "a Ray job cannot be paused"
-        if request.action == "checkpoint":
-            refused = refused or self._cannot_save(request.signal)
+        if not (found := self._requests.take(self._record.attempt)):
+            return
+        request, refused = found
         answer = Answer.to(request, refused)
         if not refused:
-            self._do(request)
-            if self._saving and self._saving[0] is request:
-                return  # it is answered once there is one
-            self._stopped = answer if request.action in ("stop", "kill") else self._stopped
+            self._stopped = answer
+            if request.action == "stop" or self._job:
+                self._pass_on(signal.SIGTERM)
+            else:
+                self._kill_all()
         self._record.answer(answer)
 
-    def _do(self, request: Request) -> None:
-        if request.action == "stop" or self._job:
-            self._pass_on(signal.SIGTERM)
-        elif request.action == "checkpoint" and self._listing:
-            # One that is being saved now does not count: the next step may end the trainer.
-            self._saving = request, self._listing()
-            self._pass_on(signal.Signals[request.signal])
-        else:
-            number = {"kill": signal.SIGKILL, "pause": signal.SIGSTOP}.get(request.action, signal.SIGCONT)
-            self._paused = request.action == "pause"
-            self._signal_all(number)
-
-    def _look_for_checkpoint(self) -> None:
-        """Answer the request for a checkpoint, if one is complete that was not there before."""
-        if self._saving:
-            request, before = self._saving
-            names = (each.name for each in launch.read_checkpoints(self._log))
-            if new := next((name for name in names if name not in before and "/" not in name), ""):
-                self._record.answer(replace(Answer.to(request), reason=new))
-                self._saving = None
-
-    def _cannot_save(self, name: str) -> str:
-        """Why a checkpoint cannot be requested by a signal; empty if it can."""
-        if name not in SAVING:
-            return f"{name or 'no signal'} is not one of {', '.join(SAVING)}"
-        if self._job:
-            return "a Ray job gets no signals"
-        if not self._listing:
-            return "the checkpoint folder of the trainer is unknown; name it with --checkpoints"
-        if self._paused:
-            return "the trainer is paused"
-        if self._pid is None or not handles(self._pid, signal.Signals[name]):
-            return f"the trainer has no handler for {name}, which would end it"
-        return ""
-
-    def _signal_all(self, number: signal.Signals) -> None:
-        """Send a signal to all processes of the trainer, including ones that start meanwhile."""
+    def _kill_all(self) -> None:
+        """Kill all processes of the trainer, including ones that start meanwhile."""
         reached: set[int] = set()
         while left := set(descendants(os.getpid())) - reached - {self._keeper}:
             for pid in left:
                 with suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, number)
+                    os.kill(pid, signal.SIGKILL)
             reached |= left
 
     def _pass_on(self, number: int) -> None:
@@ -275,5 +211,3 @@ class Attempt:
             send = os.killpg if number in FROM_TERMINAL else os.kill
             with suppress(ProcessLookupError):
                 send(self._pid, number)
-            if self._paused:  # a program that stands still hears nothing
-                self._execute(Request("", "continue", self._record.attempt, signal.Signals(number).name))

@@ -12,25 +12,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from exporter.runs.files.launch import Answer, Retry
-from stepwatch.launch.attempt import FROM_TERMINAL, Attempt, Listing, RayJob
+from stepwatch.launch.attempt import FROM_TERMINAL, Attempt, RayJob
 from stepwatch.launch.record import POLL_SECONDS, LaunchRecord, Requests
 from stepwatch.launch.retries import End, Plan, Retries, RetryPolicy
 from stepwatch.launch.streams import die_of
 from stepwatch.schema.errors import Refused
 
-Beside = Callable[[Sequence[str], Path, Path], AbstractContextManager[Listing | None]]
-"""Takes the command, the log and the folder of logs; gives a listing where checkpoints are watched."""
+Beside = Callable[[Sequence[str], Path, Path], AbstractContextManager[None]]
+"""Takes the command, the log and the folder of logs."""
 
 
 @dataclass(frozen=True)
 class Retrying:
-    """The retry settings.
-
-    Attributes:
-        policy: Of config.yaml.
-        last_step: Returns the last step that a log has from an offset on.
-        dry: Only report retries.
-    """
+    """The retry settings; ``last_step`` returns the last step that a log has from an offset on."""
 
     policy: RetryPolicy
     last_step: Callable[[Path, int], int | None]
@@ -46,7 +40,9 @@ def run(
     job: RayJob | None = None,
     beside: Beside | None = None,
 ) -> int:
-    """Run a trainer to its end as if called directly, and log its output.
+    """Run a trainer to its end as if called directly, and log its output; returns its exit code.
+
+    Where a signal ended it, the same signal ends this process.
 
     Args:
         command: The trainer and its arguments.
@@ -56,9 +52,6 @@ def run(
         job: The Ray cluster that it runs on; by default it is a process of this machine.
         beside: Runs as long as the trainer and its retries.
 
-    Returns:
-        The trainer's exit code. Where a signal ended it, the same signal ends this process.
-
     Raises:
         Refused: The log cannot be written, or the trainer cannot be started.
     """
@@ -67,10 +60,10 @@ def run(
     retries = Retries(retrying.policy, command) if retrying else None
     retry: Retry | None = None
     next_: Sequence[str] | None = command
-    with beside(command, log, runs) if beside else nullcontext() as listing:
+    with beside(command, log, runs) if beside else nullcontext():
         while next_ is not None:
             since = log.stat().st_size
-            end = Attempt(next_, log, record, retry, job, listing=listing).run()
+            end = Attempt(next_, log, record, retry, job).run()
             if retrying is None or retries is None:
                 record.end(end)
                 break
@@ -90,9 +83,8 @@ def run(
 @contextmanager
 def _deferred() -> Iterator[set[signal.Signals]]:
     """Defer signals that end this process to `_wait` or the end of the block; yields these signals."""
-    heard = {
-        number for number in (*FROM_TERMINAL, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN
-    }
+    ends = (*FROM_TERMINAL, signal.SIGTERM)
+    heard = {number for number in ends if signal.getsignal(number) != signal.SIG_IGN}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, heard)
     try:
         yield heard
@@ -104,27 +96,26 @@ def _follow(
     plan: Plan | str, end: End, log: Path, record: LaunchRecord, heard: set[signal.Signals], *, dry: bool
 ) -> tuple[Sequence[str] | None, Retry | None]:
     """Note the end of an attempt, and wait for the next; returns its command, ``None`` if there is none."""
-    if isinstance(plan, str) or dry:
+    if isinstance(plan, str):
         record.end(end)
         if plan:
-            _say(log, plan if isinstance(plan, str) else _words(plan, record.attempt, end, "Dry run: retry"))
+            _say(log, plan)
         return None, None
-    retry = Retry(plan.number, plan.of, plan.cause, time.time() + plan.wait)
+    after = "before its first step" if end.step is None else f"after step {end.step}"
+    changes = f", with {'; '.join(plan.changes)}" if plan.changes else ""
+    words = (
+        f"attempt {record.attempt} ended {after}, by {plan.cause}. "
+        f"{'Dry run: retry' if dry else 'Retry'} {plan.number} of {plan.of} in {plan.wait:g} s{changes}."
+    )
+    retry = None if dry else Retry(plan.number, plan.of, plan.cause, time.time() + plan.wait)
     record.end(end, retry, plan.changes)
-    _say(log, _words(plan, record.attempt, end, "Retry"))
+    _say(log, words)
+    if retry is None:
+        return None, None
     if why := _wait(retry.at, heard, Requests(log), record):
         _say(log, f"no retry: {why}")
         return None, None
     return plan.command, retry
-
-
-def _words(plan: Plan, attempt: int, end: End, verb: str) -> str:
-    after = "before its first step" if end.step is None else f"after step {end.step}"
-    changes = f", with {'; '.join(plan.changes)}" if plan.changes else ""
-    return (
-        f"attempt {attempt} ended {after}, by {plan.cause}. "
-        f"{verb} {plan.number} of {plan.of} in {plan.wait:g} s{changes}."
-    )
 
 
 def _say(log: Path, text: str) -> None:
@@ -147,7 +138,6 @@ def _wait(until: float, heard: set[signal.Signals], requests: Requests, record: 
             return signal.Signals(found.si_signo).name
         if asked := requests.take(record.attempt):
             request, refused = asked
-            refused = refused or ("" if request.action in ("stop", "kill") else "no trainer runs now")
             record.answer(Answer.to(request, refused))
             if not refused:
                 return f"stopped by {request.by}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +22,7 @@ _COUNTERS = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of an attempt; ``status`` as `wait` returns it.
-
-    Attributes:
-        status: The trainer's wait status.
-        oom_kills: Processes that the kernel killed for lack of memory meanwhile.
-    """
+    """The end of an attempt: the wait status, and the processes that the kernel killed for lack of memory."""
 
     status: int
     oom_kills: int = 0
@@ -64,29 +58,20 @@ def oom_kills() -> int:
     Where that does not count, since it is the root of all, none: those of the whole machine say nothing of
     the trainer.
     """
-    counted = map(_counter, _of_cgroup())
-    return next((count for count in counted if count is not None), 0)
-
-
-def _of_cgroup() -> Iterator[str]:
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
             _, controllers, below = line.split(":", 2)
             kind = "cgroup" if "memory" in controllers.split(",") else "" if controllers else "cgroup2"
-            if kind:
-                name, root = _COUNTERS[kind]
-                # In a container the path is often the host's, and the files lie at the root.
-                yield f"{root}{below.rstrip('/')}/{name}"
-                yield f"{root}/{name}"
-
-
-def _counter(path: str) -> int | None:
-    with suppress(OSError, ValueError):
-        for line in Path(path).read_text(encoding="utf-8").splitlines():
-            name, _, value = line.partition(" ")
-            if name == "oom_kill":
-                return int(value)
-    return None
+            if not kind:
+                continue
+            name, root = _COUNTERS[kind]
+            # In a container the path is often the host's, and the files lie at the root.
+            for path in (f"{root}{below.rstrip('/')}/{name}", f"{root}/{name}"):
+                with suppress(OSError):
+                    found = re.search(r"^oom_kill (\d+)$", Path(path).read_text("utf-8"), re.MULTILINE)
+                    if found:
+                        return int(found[1])
+    return 0
 
 
 TAIL_BYTES = 65536
@@ -204,12 +189,7 @@ _KILLED = re.compile(r"exitcode\s*:\s*-9\b|Signal 9 \(SIGKILL\)|\(exitcode: -9\)
 
 
 def classify(output: bytes, outcome: Outcome) -> Failure | None:
-    """Return the class of a failure; ``None`` if it fits none.
-
-    Args:
-        output: The end of what the trainer wrote.
-        outcome: How it ended.
-    """
+    """Return the class of a failure, by the end of what the trainer wrote; ``None`` if it fits none."""
     text = _ANSI.sub("", output[-TAIL_BYTES:].decode(errors="replace")).replace("\r", "\n")
     lines = text.splitlines()[-TAIL_LINES:]
     killed = outcome.signal == 9 or any(map(_KILLED.search, lines))

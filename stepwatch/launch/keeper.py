@@ -37,17 +37,10 @@ class Report(NamedTuple):
 
 
 class Keeper:
-    """A running keeper, as its wrapper sees it.
-
-    Attributes:
-        reports: The file descriptor that `report` reads; it ends with the keeper.
-    """
+    """A running keeper, as its wrapper sees it; ``reports`` is what `report` reads, and ends with it."""
 
     def __init__(
-        self,
-        command: Sequence[str],
-        connect: Callable[[], None],
-        orphaned: Callable[[Outcome], None],
+        self, command: Sequence[str], connect: Callable[[], None], orphaned: Callable[[Outcome], None]
     ) -> None:
         """Start the keeper and the trainer.
 
@@ -91,11 +84,7 @@ def adopt() -> None:
 
 
 def end_all(grace: float = 0.0) -> dict[int, int]:
-    """End every descendant of this process, and return the wait status of each that became its child.
-
-    Args:
-        grace: Seconds from SIGTERM to SIGKILL.
-    """
+    """Kill all descendants of this process, ``grace`` seconds after SIGTERM; return wait statuses by id."""
     statuses: dict[int, int] = {}
     until = time.monotonic() + grace
     if grace:

@@ -1,6 +1,6 @@
 """The files beside a wrapped trainer's log: the record of its attempts, and requests to the wrapper.
 
-The run exporter reads the record. A request asks the wrapper to stop, pause or continue its trainer.
+The run exporter reads the record. A request asks the wrapper to stop or kill its trainer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from exporter.runs.files import launch
 from exporter.secret_shapes import masked
@@ -93,14 +92,6 @@ class LaunchRecord:
         self._broken = 0 < written < len(text) or (self._broken and not written)
 
 
-class _File(NamedTuple):
-    """What a request's file held, and who owns the folder that it lay in."""
-
-    content: bytes
-    status: os.stat_result
-    folder_owner: int
-
-
 class Requests:
     """The requests to one wrapper."""
 
@@ -109,50 +100,41 @@ class Requests:
         self._refusals = 0
 
     def take(self, attempt: int) -> tuple[launch.Request, str] | None:
-        """Remove the request that lies there, if one does.
+        """Remove the request to the running attempt that lies there, if one does, and is worth an answer.
 
-        Args:
-            attempt: The one that runs.
-
-        Returns:
-            The request, and why it must not be done; empty if it may. ``None`` where there is none, or it is
-            not worth an answer.
+        Returns the request, and why it must not be done; empty if it may.
         """
-        file = self._taken()
-        request = file and launch.parsed(file.content)
-        if not file or not request:
-            return None
-        reason = _refused(file, request, attempt)
-        self._refusals += bool(reason)
-        if reason and self._refusals > _MOST_REFUSALS:
-            return None
-        id_, by, why = (
-            " ".join(masked(text).split())[:_MOST_WORDS] for text in (request.id, request.by, request.why)
-        )
-        return replace(request, id=id_, by=by, why=why), reason
-
-    def _taken(self) -> _File | None:
-        """Read the request and remove it: moved away first, so that the next one is not removed unread."""
         taken = f"{self._name}.taken"
         with suppress(OSError), _opened(self._folder, os.O_DIRECTORY) as folder:
             # A network file system was just asked what the folder holds now, since it was opened.
-            if stat.S_ISREG(os.stat(self._name, dir_fd=folder, follow_symlinks=False).st_mode):
-                os.rename(self._name, taken, src_dir_fd=folder, dst_dir_fd=folder)
-                try:
-                    with _opened(taken, os.O_NOFOLLOW | os.O_NONBLOCK, folder) as file:
-                        return _File(os.read(file, MOST_BYTES), os.fstat(file), os.fstat(folder).st_uid)
-                finally:
-                    os.unlink(taken, dir_fd=folder)
+            if not stat.S_ISREG(os.stat(self._name, dir_fd=folder, follow_symlinks=False).st_mode):
+                return None
+            # Moved away first, so that the next one is not removed unread.
+            os.rename(self._name, taken, src_dir_fd=folder, dst_dir_fd=folder)
+            try:
+                with _opened(taken, os.O_NOFOLLOW | os.O_NONBLOCK, folder) as file:
+                    request, status = launch.parsed(os.read(file, MOST_BYTES)), os.fstat(file)
+                    owner = os.fstat(folder).st_uid
+            finally:
+                os.unlink(taken, dir_fd=folder)
+            if request is None:
+                return None
+            reason = _refused(status, owner, request, attempt)
+            self._refusals += bool(reason)
+            if reason and self._refusals > _MOST_REFUSALS:
+                return None
+            id_, by, why = (
+                " ".join(masked(text).split())[:_MOST_WORDS] for text in (request.id, request.by, request.why)
+            )
+            return replace(request, id=id_, by=by, why=why), reason
         return None
 
 
-def _refused(file: _File, request: launch.Request, attempt: int) -> str:
-    """Why a request is refused; empty if it is not."""
-    status = file.status
+def _refused(status: os.stat_result, owner: int, request: launch.Request, attempt: int) -> str:
+    """Why a request is refused; empty if it is not. ``owner`` is the folder's."""
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         return "the request's file is a link"
-    trusted = {0, os.geteuid(), file.folder_owner}
-    if status.st_uid not in trusted:
+    if status.st_uid not in {0, os.geteuid(), owner}:
         return f"the request's file belongs to user {status.st_uid}, not to root, this user or the folder's"
     age = time.time() - status.st_mtime
     if abs(age) > OLD_SECONDS:

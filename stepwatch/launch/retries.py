@@ -22,7 +22,7 @@ from stepwatch.schema.section import Checked, Section, default, needed, not_empt
 Action = Literal["retry", "stop"]
 Resume = Literal["auto", "none", "verl", "trl", "openrlhf"]
 _SIGNALS = tuple(each.name for each in signal.Signals)
-_FACTOR = re.compile(r"[/*]\s*(\d+(?:\.\d+)?)")
+_FACTOR = re.compile(r"([/*])\s*(\d+(?:\.\d+)?)")
 
 
 def _one_of(words: tuple[str, ...], what: str) -> Any:
@@ -34,9 +34,9 @@ def _one_of(words: tuple[str, ...], what: str) -> Any:
     return Checked(check)
 
 
-def _whole(low: int, high: int, expected: str) -> Any:
+def _whole(high: int, expected: str) -> Any:
     def check(value: Any) -> int:
-        if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+        if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= high:
             return value
         raise Fault(f"is not {expected}", expected=expected, fix="write a whole number without quotes")
 
@@ -70,19 +70,23 @@ def _argument(value: Any) -> str:
 
 
 def _replacement(value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise Fault("is not a value", expected='"/2", "*0.5" or the new value', fix="quote it")
+    known = isinstance(value, str | int | float) and not isinstance(value, bool)
     factor = _FACTOR.fullmatch(str(value))
-    if factor and not float(factor[1]):
-        raise Fault("has a factor of zero", expected='"/2", "*0.5" or the new value', fix="write another one")
-    return str(value)
+    zero = factor and not float(factor[2])
+    if known and not zero:
+        return str(value)
+    raise Fault(
+        "has a factor of zero" if known else "is not a value",
+        expected='"/2", "*0.5" or the new value',
+        fix="write another one" if known else "quote it",
+    )
 
 
 Alert = Annotated[str, Checked(_glob)]
 FailureName = Annotated[str, _one_of(tuple(CLASSES), "a failure class")]
 SignalName = Annotated[str, _one_of(_SIGNALS, "a signal")]
-ExitCode = Annotated[int, _whole(1, 255, "an exit code from 1 to 255")]
-MostRetries = Annotated[int, _whole(1, 100, "a whole number from 1 to 100")]
+ExitCode = Annotated[int, _whole(255, "an exit code from 1 to 255")]
+MostRetries = Annotated[int, _whole(100, "a whole number from 1 to 100")]
 Factor = Annotated[float, Checked(_factor)]
 Argument = Annotated[str, Checked(_argument)]
 Replacement = Annotated[str, Checked(_replacement)]
@@ -167,15 +171,7 @@ class RetryPolicy(Section):
 
 @dataclass(frozen=True)
 class End:
-    """How an attempt ended.
-
-    Attributes:
-        outcome: Exit code or signal.
-        failure: What kind of failure that was, if it is a known one.
-        stopped: The request on which it was stopped.
-        interrupted: The signal to the wrapper, or ``Ctrl-C``; empty if there was none.
-        step: The last step that it logged; ``None`` if it logged none, or in another file.
-    """
+    """How an attempt ended; ``interrupted`` is the signal to the wrapper, or ``Ctrl-C``, if there was one."""
 
     outcome: Outcome
     failure: Failure | None = None
@@ -198,16 +194,7 @@ class End:
 
 @dataclass(frozen=True)
 class Plan:
-    """A retry.
-
-    Attributes:
-        number: Which of ``of``, from 1.
-        of: How many there are at most.
-        cause: Why the last attempt ended.
-        command: What is started.
-        changes: How that differs from the command before, in words.
-        wait: Seconds until then.
-    """
+    """A retry: the ``number``-th ``of``, for a ``cause``, in ``wait`` seconds, with ``changes`` in words."""
 
     number: int
     of: int
@@ -247,29 +234,18 @@ class Retries:
         """Return the retry with what a rule changes; why there is none if that failed already."""
         command, changes = replaced(self._command, rule.replace or {})
         if rule.replace and not changes:
-            names = ", ".join(rule.replace)
-            return f"no retry: policy {self._policy.name} cannot change {names} further"
+            return f"no retry: policy {self._policy.name} cannot change {', '.join(rule.replace)} further"
         attempt = end.alert or end.cause, end.step, tuple(self._command)
-        again, self._seen = attempt in self._seen, self._seen | {attempt}
-        if again and not changes:
+        if attempt in self._seen and not changes:
             at = "before the first step" if end.step is None else f"after step {end.step}"
             return f"no retry: these arguments failed {at} before, by {end.cause}"
-        return self._plan(end, command, changes)
-
-    def _plan(self, end: End, command: list[str], changes: list[str]) -> Plan:
-        self._command = command
-        self._done += 1
+        self._seen.add(attempt)
         policy = self._policy
+        self._command, self._done = command, self._done + 1
         longer = policy.interval.seconds * policy.backoff ** (self._done - 1)
         resumed, words = resuming(command, policy.resume)
-        return Plan(
-            self._done,
-            policy.max_retries,
-            end.cause,
-            resumed,
-            [*changes, *words],
-            min(longer, policy.max_interval.seconds),
-        )
+        wait = min(longer, policy.max_interval.seconds)
+        return Plan(self._done, policy.max_retries, end.cause, resumed, [*changes, *words], wait)
 
 
 def _applies(rule: RetryRule, end: End) -> bool:
@@ -286,11 +262,9 @@ def _applies(rule: RetryRule, end: End) -> bool:
 
 
 def replaced(command: Sequence[str], replace: dict[str, str]) -> tuple[list[str], list[str]]:
-    """Change arguments; returns the command, and each change in words.
+    """Change arguments by ``NAME=*`` or ``--name *``, either of which stands for both ways to write it.
 
-    Args:
-        command: As it was.
-        replace: New values by ``NAME=*`` or ``--name *``; either stands for both ways to write it.
+    Returns the command, and each change in words.
     """
     words, changes = list(command), []
     for pattern, new in replace.items():
@@ -311,7 +285,7 @@ def replaced(command: Sequence[str], replace: dict[str, str]) -> tuple[list[str]
 
 def _value(old: str, new: str) -> str:
     """Return the new value of an argument; the old one if it cannot be calculated."""
-    factor = re.fullmatch(r"([/*])\s*(\d+(?:\.\d+)?)", new)
+    factor = _FACTOR.fullmatch(new)
     if not factor:
         return new
     by = 1 / float(factor[2]) if factor[1] == "/" else float(factor[2])
@@ -336,9 +310,7 @@ _SETTINGS = {"verl": ("trainer.resume_mode", "auto")}
 def resuming(command: Sequence[str], trainer: str) -> tuple[list[str], list[str]]:
     """Add the argument by which a trainer goes on from its last checkpoint; returns the change in words too.
 
-    Args:
-        command: As it was.
-        trainer: Whose argument; ``auto`` for the one that the command shows, where it does not say otherwise.
+    With ``auto``, that of the trainer which the command shows, where it does not say otherwise.
     """
     named = trainer != "auto"
     if not named:

@@ -30,11 +30,7 @@ _STDIN, _STDOUT, _STDERR = range(3)
 
 
 class Streams:
-    """The streams of one attempt.
-
-    Attributes:
-        interrupted: Whether Ctrl-C or Ctrl-backslash was typed.
-    """
+    """The streams of one attempt; ``interrupted``: Ctrl-C or Ctrl-backslash was typed."""
 
     def __init__(self, log: Path) -> None:
         self.interrupted = False
@@ -77,20 +73,10 @@ class Streams:
         for own in {own for own, _ in self._given}:
             os.close(own)
         self._given = []
-        self.resume()
-
-    def resume(self) -> None:
-        """Pass on keys as they are pressed; the trainer's terminal says what they mean."""
         if self._keys:
-            self._saved = self._saved or termios.tcgetattr(_STDIN)
+            self._saved = termios.tcgetattr(_STDIN)
             with suppress(termios.error):  # in the background
                 tty.setraw(_STDIN)
-
-    def release(self) -> None:
-        """Give the user's terminal back as it was."""
-        if self._saved is not None:
-            with suppress(termios.error):
-                termios.tcsetattr(_STDIN, termios.TCSADRAIN, self._saved)
 
     def resize(self) -> None:
         """Give the trainer's terminal the size of the user's."""
@@ -105,14 +91,9 @@ class Streams:
         return bool(self._outputs)
 
     def copy(self, others: Sequence[int], seconds: float) -> tuple[list[int], bool]:
-        """Pass on what there is, once, after waiting for it or for something else to read.
+        """Pass on what there is, once, after waiting some seconds for it or for something else to read.
 
-        Args:
-            others: What else to wait for.
-            seconds: How long at most.
-
-        Returns:
-            Which of the others can be read, and whether a reader does not take what there is for it.
+        Returns which of the others can be read, and whether a reader does not take what there is for it.
         """
         waiting = {output.to: output for output in self._outputs.values() if output.waiting}
         sources = [source for source, output in self._outputs.items() if not output.waiting]
@@ -141,8 +122,10 @@ class Streams:
         return bytes(self._log.tail[-TAIL_BYTES:])
 
     def close(self) -> None:
-        """Close what is open, and give the terminal back."""
-        self.release()
+        """Close what is open, and give the user's terminal back as it was."""
+        if self._saved is not None:
+            with suppress(termios.error):
+                termios.tcsetattr(_STDIN, termios.TCSADRAIN, self._saved)
         for source, output in self._outputs.items():
             os.close(source)
             output.close()
@@ -162,11 +145,7 @@ class Streams:
 
 
 class Log:
-    """The log file. A full disk loses lines of it, but never stops the training.
-
-    Attributes:
-        tail: The end of what was to be written, which a full disk does not take away.
-    """
+    """The log file. A full disk loses lines of it, but never stops the training, nor takes its ``tail``."""
 
     def __init__(self, path: Path) -> None:
         self.tail = bytearray()
@@ -195,12 +174,9 @@ class Log:
 
 
 class _Output:
-    """One stream of the trainer, passed on at once; the log gets it in ``pieces``: how many bytes are one.
+    """One stream of the trainer, passed on ``to`` its reader; ``pieces``: how many bytes the log gets.
 
-    Attributes:
-        to: Where it is passed on to.
-        waiting: What its reader has not taken yet. Nothing more is read meanwhile.
-        ended: Whether there is nothing more, and all is passed on.
+    While its reader has not taken what is ``waiting``, nothing more is read.
     """
 
     def __init__(self, to: int, log: Log, pieces: Callable[[bytes], int]) -> None:

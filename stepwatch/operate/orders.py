@@ -11,12 +11,9 @@ import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from exporter.actions.breaker import OFF
-from exporter.actions.targets import ANSWER_SECONDS
 from exporter.gpu.backend import LONGEST_RELEASE_SECONDS
-from exporter.runs.files import launch
 from exporter.runs.serve.endpoints import unknown
 from stepwatch.config import Config, load
 from stepwatch.deploy.native.state import State
@@ -186,33 +183,6 @@ def kill_switch(config: Path, place: State, on: bool, say: Say) -> int:  # noqa:
     if on and not native:
         _post("The circuit breaker", url, "/off")
     say("The kill switch is on: no run is changed." if on else "The kill switch is off.")
-    return 0
-
-
-def resume(config: Path, run: str, say: Say) -> int:
-    """Continue a paused run, by its wrapper. Raises ``Refused``."""
-    exporter = f"http://{load(config).address('exporter')}"
-    runs = json.loads(http_client.require("The run exporter", exporter, "/api/v1/runs"))["runs"]
-    logs = {each["run"]: each["log"] for each in runs}
-    log = Path(logs.get(run) or "")
-    known = launch.read(log) if logs.get(run) else None
-    if known is None or known.paused is None:
-        raise Refused(f"{run} is not paused. Expected: a paused run. Fix: `make status` lists the runs.")
-    request = launch.Request(f"continue-{uuid4().hex[:12]}", "continue", known.attempt, "a person")
-    try:
-        launch.ask(log, request)
-    except OSError as problem:
-        raise Refused(
-            f"{log.parent}: {problem.strerror}. Expected: a folder that you may write to. "
-            "Fix: work as its owner."
-        ) from None
-    until = time.monotonic() + ANSWER_SECONDS
-    while (answer := launch.answers(log).get(request.id)) is None and time.monotonic() < until:
-        time.sleep(0.1)
-    if answer is None or not answer.done:
-        reason = answer.reason if answer else "its wrapper does not answer"
-        raise Refused(f"{run} cannot continue: {reason}. Fix: send SIGTERM to its wrapper, which ends it.")
-    say(f"{run} continues.")
     return 0
 
 

@@ -8,9 +8,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from stepwatch.alerts.catalogue import BLOCKS, TABLE
-from stepwatch.alerts.model.alert import CriticalBlock
 from stepwatch.alerts.progress import Stalled
-from stepwatch.alerts.stack import AlertingBroken, PeerDown
+from stepwatch.alerts.stack import AlertingBroken
 from stepwatch.config import Config
 from stepwatch.config.cluster import CREDENTIALS
 from stepwatch.config.deployment import AGENTS_PORT, HOST_PROC, SECRETS, Deployment
@@ -103,6 +102,9 @@ def _gpu(config: Config, deployment: Deployment) -> Settings:
 
 
 def _watchdog(config: Config, deployment: Deployment) -> Settings:
+    alert = config.alerts.of(AlertingBroken)
+    name, texts = type(alert).__name__, catalogue(config.language).of("exporter/watchdog")
+    silences = f"{config.link('alertmanager')}/#/silences/new"
     return {
         "hosts": config.link_hosts,
         # Past the door, which may be down as well.
@@ -111,51 +113,18 @@ def _watchdog(config: Config, deployment: Deployment) -> Settings:
         "password_file": deployment.password_file or None,
         "scrape_interval": config.intervals.runs.seconds,
         "rules_interval": config.intervals.rules.seconds,
-        "alert": posted(config, deployment, config.alerts.of(AlertingBroken)),
-        **(
-            {
-                "peers": watched_peers(config, deployment),
-                "peer_for": config.alerts.of(PeerDown).for_.seconds,
-                "peer_alert": posted(config, deployment, config.alerts.of(PeerDown)),
-            }
-            if config.peers
-            else {}
-        ),
-    }
-
-
-def watched_peers(config: Config, deployment: Deployment) -> list[Settings]:
-    """Return the peers as the watchdog takes them."""
-    return [
-        {
-            "name": peer.title,
-            "url": deployment.url(peer.url),
-            **({"username": peer.username} if peer.username else {}),
-            **{
-                key: deployment.file(file)
-                for key in ("password_file", "ca_file")
-                if (file := getattr(peer, key))
+        "alert": {
+            "enabled": alert.enabled,
+            "severity": alert.severity,
+            "generator": f"{config.link('watchdog')}/",
+            "annotations": {
+                "runbook_url": runbook_url(config, name),
+                "dashboard_url": dashboard_url(config, deployment, "stack"),
+                "silence_url": f"{silences}?filter=%7Balertname%3D%22{name}%22%7D",
             },
-        }
-        for peer in config.peers
-    ]
-
-
-def posted(config: Config, deployment: Deployment, alert: CriticalBlock) -> Settings:
-    """Return what the alert of this block needs that the watchdog posts."""
-    name, translate = type(alert).__name__, catalogue(config.language)
-    silences = f"{config.link('alertmanager')}/#/silences/new"
-    return {
-        "enabled": alert.enabled,
-        "severity": alert.severity,
-        "generator": f"{config.link('watchdog')}/",
-        "annotations": {
-            "runbook_url": runbook_url(config, name),
-            "dashboard_url": dashboard_url(config, deployment, "stack"),
-            "silence_url": f"{silences}?filter=%7Balertname%3D%22{name}%22%7D",
+            **({"labels": config.external_labels} if config.external_labels else {}),
+            **({"texts": texts} if texts else {}),
         },
-        **({"labels": config.external_labels} if config.external_labels else {}),
-        **({"texts": texts} if (texts := translate.of("exporter/watchdog")) else {}),
     }
 
 
@@ -202,8 +171,6 @@ def _actions(config: Config, deployment: Deployment) -> Settings:
         "veto": actions.veto.seconds,
         "per_day": actions.per_day,
         "cooldown": actions.cooldown.seconds,
-        "checkpoint_signal": actions.checkpoint_signal,
-        "checkpoint_within": actions.checkpoint_within.seconds,
         "rules": [
             {
                 "on": policy.on,
@@ -217,12 +184,6 @@ def _actions(config: Config, deployment: Deployment) -> Settings:
         ],
         "targets": [
             {"runs": to_re2(target.runs), "pid_file": deployment.file(target.pid_file)}
-            if target.pid_file
-            else {
-                "runs": to_re2(target.runs),
-                "ray_job": target.ray_job,
-                "dashboard": deployment.url(target.dashboard),
-            }
             for target in actions.targets
         ],
         **({"labels": config.external_labels} if config.external_labels else {}),

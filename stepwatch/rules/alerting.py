@@ -15,10 +15,9 @@ from typing import Any
 
 import yaml
 
-from exporter.gpu.families import DCGM_ALIASES
 from stepwatch.alerts.catalogue import GROUPS, TABLE
 from stepwatch.alerts.model.alert import Alert, Condition
-from stepwatch.alerts.model.expression import Expression, Limit, Scope, any_of, bracketed, is_number, number
+from stepwatch.alerts.model.expression import Expression, Limit, Scope, any_of, bracketed, is_number
 from stepwatch.alerts.model.identity import RUN, written
 from stepwatch.alerts.model.runs import (
     checkpoint_rules,
@@ -346,17 +345,15 @@ def _text(group: Mapping[str, Any]) -> bytes:
 
 # Our GPUs under the names of NVIDIA's DCGM exporter, by rules that Prometheus records.
 #
-# For the public dashboard 12239, which selects by `instance` and `gpu`: what it shows, and no more. The
-# names and their units are those of the GPU exporter's `--compat dcgm`, for which these are no substitute
-# where another Prometheus reads the page.
-SHOWN = (
-    "DCGM_FI_DEV_GPU_TEMP",
-    "DCGM_FI_DEV_POWER_USAGE",
-    "DCGM_FI_DEV_SM_CLOCK",
-    "DCGM_FI_DEV_GPU_UTIL",
-    "DCGM_FI_DEV_FB_USED",
-    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
-)
+# For the public dashboard 12239, which selects by `instance` and `gpu`: what it shows, in its units.
+SHOWN = {
+    "DCGM_FI_DEV_GPU_TEMP": 'gpu_temperature_celsius{sensor="gpu"}',
+    "DCGM_FI_DEV_POWER_USAGE": "gpu_power_watts",
+    "DCGM_FI_DEV_SM_CLOCK": 'gpu_clock_hertz{domain="sm"} / 1e6',
+    "DCGM_FI_DEV_GPU_UTIL": "gpu_utilization_ratio * 100",
+    "DCGM_FI_DEV_FB_USED": "gpu_memory_used_bytes / 1048576",
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 'gpu_pipe_active_ratio{pipe="tensor"}',
+}
 
 
 _NAMED = """label_replace(label_replace(label_replace(
@@ -368,18 +365,14 @@ _NAMED = """label_replace(label_replace(label_replace(
 def dcgm_rules() -> Iterator[tuple[str, str]]:
     """Yield name and expression of each rule.
 
-    Each has NVIDIA's labels, and no value where a DCGM exporter, or ours itself, reports that GPU: what is
-    scraped has a job, and what is recorded here has none.
+    Each has NVIDIA's labels, and no value where a DCGM exporter reports that GPU: what is scraped has a job,
+    and what is recorded here has none.
     """
-    for name in SHOWN:
-        (alias,) = (alias for alias in DCGM_ALIASES if name in alias.names)
-        matchers = ",".join(f'{label}="{value}"' for label, value in alias.labels.items())
-        selector = f"{alias.metric}{{{matchers}}}" if matchers else alias.metric
-        value = f"max by (instance, gpu, uuid) ({selector})"
+    for name, ours in SHOWN.items():
         expression = (
             "max by (instance, gpu, UUID, device, modelName, pci_bus_id) (\n"
             f"  {_NAMED}\n"
-            f"  * on (instance, gpu, uuid) group_left () ({number(alias.factor)} * {value})\n"
+            f"  * on (instance, gpu, uuid) group_left () max by (instance, gpu, uuid) ({ours})\n"
             ")\n"
             f'unless on (UUID) {name}{{job!=""}}'
         )

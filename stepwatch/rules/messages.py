@@ -187,7 +187,6 @@ def _in_words(text: str, translate: Catalogue) -> str:
         r"^retry (\d+) of (\d+) after ": translate("retry $1 of $2 after "),
         r"^stopped by (\S+)": translate("stopped by $1"),
         r"^killed by (\S+)": translate("killed by $1"),
-        r"^paused by (\S+)": translate("paused by $1"),
         r"^wrapper killed$": translate("wrapper killed"),
         r"^exit code (\d+)$": translate("exit code $1"),
         # The longer first: one is the end of another.

@@ -302,7 +302,6 @@ PageUrl = Annotated[str, Checked(_open_url("delete it; pages are read without a 
 ServerUrl = Annotated[
     str, Checked(_open_url("delete it; token_file can name a file that holds a bearer token"))
 ]
-PeerUrl = Annotated[str, Checked(_open_url("delete it; username and password_file of the peer name a login"))]
 TrustFile = Annotated[Path, Checked(_trust_file, located=True)]
 KeyFile = Annotated[Path, Checked(_key_file, located=True)]
 SecretFile = Annotated[Path, Checked(_secret_file(url=False), located=True)]

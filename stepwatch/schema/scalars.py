@@ -222,8 +222,7 @@ ProcessCount = Annotated[int, Checked(_whole(0, 100, "a whole number from 0 to 1
 CheckpointCount = ProcessCount
 Port = Annotated[int, Checked(_whole(1, 65535, "a port from 1 to 65535"))]
 ActionCount = Annotated[int, Checked(_whole(1, 100, "a whole number from 1 to 100"))]
-ActionStep = Annotated[str, Checked(_choice("evidence", "notify", "checkpoint", "pause", "stop"))]
-CheckpointSignal = Annotated[str, Checked(_choice("SIGUSR1", "SIGUSR2"))]
+ActionStep = Annotated[str, Checked(_choice("evidence", "notify", "stop"))]
 XidCode = Annotated[int, Checked(_whole(1, 999, "an Xid code from 1 to 999"))]
 RecoveryAction = Annotated[int, Checked(_whole(1, 99, "an action of the driver from 1 to 99"))]
 Span = Annotated[Duration, Checked(_duration(positive=False))]

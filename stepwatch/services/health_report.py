@@ -94,8 +94,6 @@ class HealthReport:
         if not self.watchdog:
             return True
         found = texts[self._url("watchdog", "/api/v1/findings")]
-        for line in _peers(found):
-            say(line)
         return _show_findings(found, say)
 
     def show_after_start(self, say: Say) -> None:
@@ -261,14 +259,6 @@ def _show_lacking_page(page: str | None, say: Say) -> None:
             "messages and on dashboards do not work. Use `make silence RUN=name` instead. "
             "Fix: put the official release of Alertmanager on PATH."
         )
-
-
-def _peers(page: str | None) -> Iterator[str]:
-    """Yield how each other machine is that this one watches."""
-    for each in json.loads(page or "{}").get("peers", ()):
-        problem = f"{'DOWN' if each['down'] else 'not well'} for {duration(each['silence_seconds'])}"
-        how = f"{problem}: {each['problem']}" if each["problem"] else "alerting works"
-        yield f"Peer {each['peer']} ({each['url']}): {how}."
 
 
 def _show_findings(page: str | None, say: Say) -> bool:

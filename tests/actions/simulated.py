@@ -27,13 +27,11 @@ from exporter.actions.policy import (
 
 COOLDOWN, PER_DAY, HOLD = 300.0, 2, 30.0
 RULES = (
-    Rule(
-        "KLExplosion", "critical", HOLD, re.compile(".*"), ("evidence", "notify", "checkpoint", "stop"), 30.0
-    ),
-    Rule("RewardCollapse", "", HOLD, re.compile(".*"), ("pause",)),
+    Rule("KLExplosion", "critical", HOLD, re.compile(".*"), ("evidence", "notify", "stop"), 30.0),
+    Rule("RewardCollapse", "", HOLD, re.compile(".*"), ("stop",)),
     Rule("KLHigh", "", 0.0, re.compile(".*"), ("evidence", "notify")),
 )
-CHANGES = ("checkpoint", "stop", "pause", "kill")
+CHANGES = ("stop", "kill")
 
 
 class Crash(BaseException):
@@ -201,7 +199,6 @@ class World:
             and not any(each.cause == cause and each.step == "stop" for each in self.effects),
         }
         if step != "kill":
-            # An action's checkpoint and its stop are one.
             others = {each.action: each for each in self.effects if each.action != action.id}
             same = [each for each in others.values() if each.run == run.name]
             wrong["cool-down"] = any(self.now - each.time < COOLDOWN for each in same)

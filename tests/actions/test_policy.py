@@ -31,7 +31,6 @@ from exporter.actions.policy import (
 )
 
 RULE = Rule("KLExplosion", "critical", 120.0, re.compile("ppo/.*"), ("evidence", "stop"), 60.0)
-SAVING = replace(RULE, do=("checkpoint", "stop"))
 LIMITS = Limits(dry_run=False, veto=300.0, per_day=3, cooldown=1800.0)
 ALERT = Alert("f", {"alertname": "KLExplosion", "severity": "critical", "run": "ppo/a"}, 1000.0)
 ATTEMPT = Attempt("log /runs/a.log", 2, 500.0)
@@ -377,16 +376,14 @@ def test_an_alert_that_was_silenced_does_nothing_until_it_begins_anew(tmp_path: 
     assert around.at(1720).done == ["evidence", "evidence"]
 
 
-@pytest.mark.parametrize("ends", ["stopped", "vetoed", "checkpoint"])
+@pytest.mark.parametrize("ends", ["stopped", "vetoed"])
 def test_what_acted_or_was_vetoed_stands_and_a_later_firing_is_left_alone_and_said_to_be_once(
     tmp_path: Path, ends: str
 ) -> None:
-    around = Around(tmp_path, SAVING if ends == "checkpoint" else RULE, replace(LIMITS, cooldown=0.0))
+    around = Around(tmp_path, limits=replace(LIMITS, cooldown=0.0))
     around.at(1120, firing=True)
     if ends == "vetoed":
         around.breaker.veto(around.breaker.actions()[0].id, "someone")
-    if ends == "checkpoint":
-        around.meanwhile = lambda: around.breaker.receive([NotifiedAlert(ALERT, firing=False)])
     around.at(1420).at(1500)
     done = list(around.done)
     for since in (2000.0, 5000.0):
@@ -433,69 +430,6 @@ def test_a_veto_after_the_step_began_is_too_late_but_no_kill_follows(tmp_path: P
     assert around.at(1600).done == ["evidence", "stop"]
     assert action.outcome == "done"
     assert not around.breaker.veto(action.id, "someone")
-
-
-@pytest.mark.parametrize("done", [True, False])
-def test_a_checkpoint_is_waited_for_while_the_breaker_goes_on_and_then_the_run_is_stopped(
-    tmp_path: Path, done: bool
-) -> None:
-    around = Around(tmp_path, SAVING, slow=True)
-    around.at(1120, firing=True).at(1419)
-    assert (around.done, around.apart) == ([], [])
-    around.at(1420).at(1421).at(1500 + LATE_SECONDS)
-    (save,) = around.apart
-    assert around.breaker.looks == 5
-    around.succeeds, around.slow = done, False
-    save()
-
-    assert around.at(1510 + LATE_SECONDS).done == ["checkpoint", "stop"]
-    (action,) = around.breaker.actions()
-    assert (action.outcome, action.results["checkpoint"].done) == ("" if done else "failed", done)
-
-
-@pytest.mark.parametrize("ends", ["veto", "switch", "resolved"])
-def test_what_comes_during_a_checkpoint_keeps_the_run_from_being_stopped(tmp_path: Path, ends: str) -> None:
-    around = Around(tmp_path, SAVING, slow=True)
-    around.at(1120, firing=True).at(1420)
-    (action,) = around.breaker.actions()
-    if ends == "veto":
-        assert around.breaker.veto(action.id, "someone")
-    elif ends == "switch":
-        around.breaker.switch_off()
-    else:
-        around.seen = replace(SICK, holds=False)
-    assert around.at(1430).apart
-    assert action.outcome == ""
-    around.apart[0]()
-
-    assert around.at(1440).done == ["checkpoint"][: ends != "switch"]
-    assert action.outcome == ("vetoed" if ends == "veto" else "dropped")
-
-
-def test_a_checkpoint_that_was_asked_for_and_never_reported_is_not_asked_for_again(tmp_path: Path) -> None:
-    around = Around(tmp_path, SAVING, slow=True)
-    around.at(1120, firing=True).at(1420)
-    around.breaker.audit.close()
-    again = Around(tmp_path, SAVING)
-    again.at(1430, firing=True).at(3000)
-
-    assert (again.done, again.apart) == ([], [])
-    assert [(each.outcome, each.reason) for each in again.breaker.actions()] == [("interrupted", "unknown")]
-    with pytest.raises(OSError, match="Bad file descriptor"):  # of the first one, which is closed
-        around.apart[0]()
-
-
-def test_a_checkpoint_alone_is_announced_and_counts_as_an_action(tmp_path: Path) -> None:
-    around = Around(tmp_path, replace(SAVING, do=("checkpoint",)), slow=True)
-    around.at(1120, firing=True)
-    pending = next(each for each in around.posted if each["labels"]["alertname"] == "ActionPending")
-    assert pending["annotations"]["summary"] == "Run will get a checkpoint request unless you veto"
-    around.at(1420).apart[0]()
-    around.at(1430)
-    (action,) = around.breaker.actions()
-
-    assert action.outcome == "done"
-    assert opens(SICK, action, now=1500.0) == Decision("wait", "cooldown")
 
 
 def test_a_dry_action_does_not_use_up_the_cause(tmp_path: Path) -> None:

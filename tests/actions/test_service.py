@@ -32,7 +32,6 @@ def _around(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Around]:
     policies = [
         {**EXPLOSION, "runs": "evident", "do": ["evidence", "notify", "stop"]},
         {**EXPLOSION, "runs": "killed", "kill_after": "1s"},
-        {**EXPLOSION, "runs": "paused", "do": ["pause"]},
         EXPLOSION,
     ]
     targets = [{"runs": name, "pid_file": str(folder / f"{name}.pid")} for name in PIDS]
@@ -202,20 +201,6 @@ def test_a_trainer_that_ignores_sigterm_is_killed_only_if_configured(around: Aro
 
     assert deaf.poll() is None
     assert around.launch("killed").signal == "SIGKILL"
-
-
-def test_a_paused_trainer_is_there_and_does_nothing(around: Around) -> None:
-    trainer = around.train("paused")
-    around.fire("paused")
-    pending = around.wait_message("ActionPending", "paused")
-    around.wait_closed("paused", "done")
-
-    assert "can cause NCCL timeouts" in pending["description"]
-    assert trainer.poll() is None
-    assert around.launch("paused").paused
-    assert "is not paused" in around.command("--continue", "nobody").stderr
-    assert around.command("--continue", "paused").stdout == "paused continues.\n"
-    assert around.launch("paused").paused is None
 
 
 def test_a_process_group_is_stopped_unless_its_id_was_given_away(around: Around) -> None:

@@ -29,9 +29,8 @@ SETTINGS = {
     "actions": {
         "dry_run": False,
         "veto": "3s",
-        "checkpoint_signal": "SIGUSR1",
         "policies": [
-            {"on": "KLExplosion", "for": "1s", "do": ["evidence", "notify", "checkpoint", "stop"]},
+            {"on": "KLExplosion", "for": "1s", "do": ["evidence", "notify", "stop"]},
             {"on": "Stalled", "for": "1s", "do": ["evidence", "notify"]},
         ],
     },
@@ -76,12 +75,9 @@ def test_what_was_configured_for_each_fault_happens_once_and_nothing_else_does(t
         assert stack.told("killed") == {"RunFailed"}
 
         assert wrappers["explode"].returncode == -signal.SIGTERM
-        assert stack.asked("explode") == ["checkpoint", "stop"]
+        assert stack.asked("explode") == ["stop"]
         assert "no retry: policy night has no rule for: stopped by stepwatch" in stack.log_of("explode")
         (explosion,) = stack.known("explode")
-        saved = explosion["results"]["checkpoint"]["text"].split()[0]
-        assert saved in [each.name for each in stack.launch("explode").checkpoints]
-        assert int(saved.rpartition("_")[2]) % verl.SAVE_EVERY  # no usual one
         (hang,) = stack.known("hang")
         for action in (explosion, hang):
             assert Path(action["results"]["evidence"]["text"]).is_file()
@@ -91,7 +87,7 @@ def test_what_was_configured_for_each_fault_happens_once_and_nothing_else_does(t
                 ("opened", ""),
                 *((each, "evidence") for each in STEP),
                 ("announced", ""),
-                *((each, step) for step in ("checkpoint", "stop") for each in STEP),
+                *((each, "stop") for each in STEP),
                 ("closed", "done"),
             ],
             "hang": [("opened", ""), *((each, "evidence") for each in STEP), ("closed", "done")],

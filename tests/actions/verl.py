@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import socket
 import sys
 import time
@@ -88,9 +87,6 @@ def main() -> None:
     arguments = dict(word.split("=", 1) for word in words)
     folder = Path(arguments["trainer.default_local_dir"])
     folder.mkdir(parents=True, exist_ok=True)
-    asked: list[int] = []
-    # verl has no such handler: a user's own, around its trainer.
-    signal.signal(signal.SIGUSR1, lambda *_: asked.append(1))
     step = resumed(folder)
     begun = time.monotonic() - step * PACE_SECONDS
     while True:
@@ -103,9 +99,8 @@ def main() -> None:
         values = measured(step, grad_norm=norm, **({"kl": kl} if kl else {}))
         with contextlib.suppress(ValueError):
             time.sleep(begun + step * PACE_SECONDS - time.monotonic())
-        if step % SAVE_EVERY == 0 or asked:
+        if step % SAVE_EVERY == 0:
             saving.verl(folder, step)
-            asked.clear()
         sys.stdout.write(console(step, values))
         sys.stdout.flush()
 

@@ -1,10 +1,9 @@
-"""Who watches the watcher, in config.yaml: what is refused, and what is rendered of it."""
+"""The dead man's switch in config.yaml: what is refused, and what is rendered of it."""
 
 from __future__ import annotations
 
-import json
+import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -14,7 +13,8 @@ from stepwatch.config.deployment import InContainers
 from stepwatch.render.generator import render_all
 from stepwatch.render.receivers import require_known
 from stepwatch.schema.errors import ConfigError
-from stepwatch.system.environment import RESOURCES
+from stepwatch.system.environment import CHECKOUT, RESOURCES
+from tests.real import alertmanager
 
 
 @pytest.fixture(name="folder")
@@ -32,21 +32,17 @@ def written(folder: Path, text: str) -> Path:
     return folder / "config.yaml"
 
 
-def rendered(folder: Path, text: str) -> dict[str, Any]:
-    """The settings of Alertmanager and of the watchdog, for containers."""
-    config = load(written(folder, text))
+def rendered(folder: Path, text: str) -> str:
+    """The settings of Alertmanager, for containers."""
     files = render_all(
-        config,
+        load(written(folder, text)),
         RESOURCES,
         lambda _: InContainers({folder / "secrets": "/etc/stepwatch/secrets"}),
-        ("alertmanager", "exporter"),
+        ("alertmanager",),
     )
-    found = {path.name: content.decode() for path, content in files.items()}
-    assert not any("s3cret" in content for content in found.values())
-    return {
-        "alertmanager": yaml.safe_load(found["alertmanager.yml"]),
-        "watchdog": json.loads(found["watchdog.json"]),
-    }
+    (found,) = (content.decode() for path, content in files.items() if path.name == "alertmanager.yml")
+    assert "s3cret" not in found
+    return found
 
 
 @pytest.mark.parametrize(
@@ -72,12 +68,6 @@ def rendered(folder: Path, text: str) -> dict[str, Any]:
             ),
             "deadman: has no effect on an agent",
         ),
-        ("peers: [{name: a}]", "peers.0..url: is missing"),
-        ("peers: [{url: 'first:9093'}]", "peers.0..url: .*is not a URL"),
-        ("peers: [{url: 'http://u:p@first:9093'}]", "holds a user name or password"),
-        ("peers: [{url: 'http://a:1', username: ops}]", "peers.0.: has username without password_file"),
-        ("peers: [{url: 'http://a:1'}, {url: 'http://a:1'}]", "peers.1..url: .*is also"),
-        ("peers: [{url: 'http://a:1', name: x}, {url: 'http://b:1', name: x}]", "peers.1"),
     ],
 )
 def test_what_would_not_watch_is_refused_by_line_and_key(folder: Path, text: str, says: str) -> None:
@@ -98,7 +88,7 @@ def test_an_alertmanager_that_reads_no_url_from_a_file_is_refused_with_the_versi
 
 
 def test_watchdog_goes_to_the_checker_alone_at_its_pace_and_its_end_to_no_one(folder: Path) -> None:
-    settings = rendered(folder, "deadman: {url_file: secrets/checker, every: 2m}")["alertmanager"]
+    settings = yaml.safe_load(rendered(folder, "deadman: {url_file: secrets/checker, every: 2m}"))
     (route,) = (each for each in settings["route"]["routes"] if "Watchdog" in str(each["matchers"]))
     assert route == {
         "matchers": ['alertname="Watchdog"'],
@@ -117,33 +107,19 @@ def test_watchdog_goes_to_the_checker_alone_at_its_pace_and_its_end_to_no_one(fo
         }
     ]
 
-    settings = rendered(folder, "")["alertmanager"]
+    settings = yaml.safe_load(rendered(folder, ""))
     (route,) = (each for each in settings["route"]["routes"] if "Watchdog" in str(each["matchers"]))
     assert route["receiver"] == "(none)"
     assert "(deadman)" not in str(settings["receivers"])
 
 
-def test_the_watchdog_is_given_peers_as_containers_see_them_and_nothing_without_any(folder: Path) -> None:
-    settings = rendered(
-        folder,
-        """
-alerts: {PeerDown: {for: 3m, severity: warning}}
-external_labels: {cluster: b}
-peers:
-  - {url: "http://127.0.0.1:19093", name: first}
-  - {url: "https://second:9093/am", username: ops, password_file: secrets/password}
-""",
-    )["watchdog"]
-    assert settings["peers"] == [
-        {"name": "first", "url": "http://host.docker.internal:19093"},
-        {
-            "name": "second:9093",
-            "url": "https://second:9093/am",
-            "username": "ops",
-            "password_file": "/etc/stepwatch/secrets/password",
-        },
-    ]
-    assert (settings["peer_for"], settings["peer_alert"]["severity"]) == (180, "warning")
-    assert settings["peer_alert"]["labels"] == {"cluster": "b"}
-    assert settings["peer_alert"]["annotations"]["runbook_url"].endswith("#peerdown")
-    assert "peers" not in rendered(folder, "")["watchdog"]
+def test_alertmanager_accepts_the_example_of_the_documentation(folder: Path) -> None:
+    page = (CHECKOUT / "docs/notifications.md").read_text().partition("\n## Dead man's switch\n")[2]
+    example = page.partition("```yaml\n")[2].partition("```")[0]
+    (folder / "secrets/checker").rename(folder / "secrets/checker-url")
+    file = folder / "alertmanager.yml"
+    file.write_text(rendered(folder, example))
+    assert file.read_text().count("/etc/stepwatch/secrets/checker-url") == 1
+    command = [alertmanager("0.31").tool, "check-config", file]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -203,7 +203,7 @@ def test_any_single_value_gone_wrong_is_refused_by_line_and_key(tmp_path, capsys
     assert not out.exists()
 
 
-LISTS = ("peers", "scrape", "receivers", "time_intervals", "overrides", "retry", "remote_write")
+LISTS = ("scrape", "receivers", "time_intervals", "overrides", "retry", "remote_write")
 
 
 def test_every_section_refuses_what_is_not_a_mapping(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.gpu.nvml.processes import Identity, Proc
+from exporter.gpu.nvml.processes import Proc
 from exporter.gpu.nvml.windows import Mark
 from exporter.process import pid_namespace
 from tests.gpu.driver import Driver
@@ -234,9 +234,9 @@ def test_a_number_that_may_be_of_two_processes_has_no_name(host: Host) -> None:
     host.add(os.getpid(), b"another")
     host.add(FIRST, b"nobody else")
 
-    assert Proc(str(host.folder)).identity(os.getpid()) == Identity()
-    assert Proc(str(host.folder)).identity(FIRST).name == "nobody else"
-    assert Proc("/proc").identity(os.getpid()).name
+    assert Proc(str(host.folder)).identity(os.getpid()) == {"name": "", "container": ""}
+    assert Proc(str(host.folder)).identity(FIRST)["name"] == "nobody else"
+    assert Proc("/proc").identity(os.getpid())["name"]
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_a_number_that_may_be_of_two_processes_has_no_name(host: Host) -> None:
 def test_a_container_is_known_by_the_cgroup(host: Host, cgroup: str) -> None:
     host.add(FIRST, b"python", cgroup)
 
-    assert Proc(str(host.folder)).identity(FIRST).container == ID[:12]
+    assert Proc(str(host.folder)).identity(FIRST)["container"] == ID[:12]
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_a_container_is_known_by_the_cgroup(host: Host, cgroup: str) -> None:
 def test_what_runs_in_no_container_has_none(host: Host, cgroup: str) -> None:
     host.add(FIRST, b"python", cgroup)
 
-    assert Proc(str(host.folder)).identity(FIRST) == Identity("python", "")
+    assert Proc(str(host.folder)).identity(FIRST) == {"name": "python", "container": ""}
 
 
 def test_samples_are_those_since_the_last_reading(monkeypatch: pytest.MonkeyPatch) -> None:

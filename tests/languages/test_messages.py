@@ -57,7 +57,7 @@ def test_nothing_but_messages_differs_from_the_english_rules(rules: list[Path]) 
 
 def test_the_watchdogs_alerts_are_in_chinese_and_its_log_is_not() -> None:
     settings = json.loads(rendered.files(CHINESE)[PurePosixPath("exporter/generated/watchdog.json")])
-    found = Findings("critical", {}, "g", settings["alert"]["texts"])
+    found = Findings({**settings["alert"], "annotations": {}})
     folder = Folder("prometheus", "/data")
     folder.look, folder._busy = Look(Space("/data", "/dev/vdb", "ext4", 100 << 30, 0, 1000, 900), 0), False
     (finding,) = findings([folder])

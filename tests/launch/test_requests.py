@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from exporter.runs.files import launch
-from tests.checkpoints import saving
 from tests.real.ending import end
 from tests.real.waiting import eventually
 
@@ -23,8 +22,6 @@ import os, signal, subprocess, sys, time
 folder = sys.argv[1]
 if "save" in sys.argv:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-if "saves" in sys.argv:
-    signal.signal(signal.SIGUSR1, lambda *_: open(f"{folder}/asked", "a").write("x"))
 if "deaf" in sys.argv:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 worker = subprocess.Popen(["sleep", "1000"], start_new_session=True)
@@ -36,23 +33,20 @@ while True:
     open(f"{folder}/beat", "a").write(".")
 """
 
-UNKNOWN = "the checkpoint folder of the trainer is unknown"
-
 
 class Running:
     """A wrapper and its trainer, which has a worker in a session of its own."""
 
     def __init__(self, folder: Path, *how: str) -> None:
         self.folder, self.log = folder, folder / "runs/a.log"
-        options = ["--checkpoints", str(folder / "out")] if "watched" in how else []
-        command = ["run", "--runs", str(folder / "runs"), "--name", "a", *options, "--"]
+        command = ["run", "--runs", str(folder / "runs"), "--name", "a", "--"]
         trainer = [sys.executable, "-c", TRAINER, str(folder), *how]
         self.process = subprocess.Popen([sys.executable, "-m", "stepwatch", *command, *trainer])
         eventually((folder / "trainer").exists)
         self.trainer, self.worker = (int((folder / name).read_text()) for name in ("trainer", "worker"))
 
-    def ask(self, action: str, attempt: int = 1, why: str = "KLExplosion", signal: str = "") -> launch.Answer:
-        launch.ask(self.log, launch.Request(f"{action}-1", action, attempt, "stepwatch", why, signal))
+    def ask(self, action: str, why: str = "KLExplosion") -> launch.Answer:
+        launch.ask(self.log, launch.Request(f"{action}-1", action, 1, "stepwatch", why))
         return self.answer(f"{action}-1")
 
     def answer(self, request: str) -> launch.Answer:
@@ -124,88 +118,6 @@ def test_kill_ends_all_that_the_trainer_started(running: Callable[..., Running])
     assert run.process.wait(60) == -signal.SIGKILL
     assert {state(run.trainer), state(run.worker)} <= {"X", "Z"}
     assert (run.launch().state, run.launch().cause) == ("stopped", "killed by stepwatch: KLExplosion")
-
-
-def test_pause_halts_everything_until_continue(running: Callable[..., Running]) -> None:
-    run = running()
-    assert run.ask("pause").done
-    eventually(lambda: (state(run.trainer), state(run.worker)) == ("T", "T"))
-    before = run.beats()
-    paused = run.launch()
-    assert (paused.state, paused.cause) == ("running", "")
-    assert paused.paused
-    assert paused.paused.cause == "paused by stepwatch: KLExplosion"
-    assert run.ask("continue").done
-
-    eventually(lambda: run.beats() > before)
-    assert (run.launch().paused, state(run.worker)) == (None, "S")
-
-
-def test_a_paused_trainer_hears_the_signals_of_its_wrapper(
-    running: Callable[..., Running],
-) -> None:
-    run = running("save")
-    run.ask("pause")
-    run.process.send_signal(signal.SIGTERM)
-
-    assert run.process.wait(60) == 0
-    assert (run.launch().state, run.launch().paused) == ("finished", None)
-
-
-def test_a_paused_trainer_ends_with_its_killed_wrapper(running: Callable[..., Running]) -> None:
-    run = running()
-    run.ask("pause")
-    run.process.kill()
-
-    eventually(lambda: {state(run.trainer), state(run.worker)} <= {"X", "Z"})
-    eventually(lambda: run.launch().cause == "wrapper killed")
-
-
-def test_a_trainer_that_handles_the_signal_is_asked_for_a_checkpoint_and_goes_on(
-    running: Callable[..., Running],
-) -> None:
-    run = running("saves", "watched")
-    saving.transformers(run.folder / "out", 10)  # is being saved when another is asked for
-    launch.ask(run.log, launch.Request("1", "checkpoint", 1, "stepwatch", "", "SIGUSR1"))
-    eventually(lambda: (run.folder / "asked").exists() and (run.folder / "asked").read_text() == "x")
-    eventually(lambda: [each.step for each in launch.read_checkpoints(run.log)] == [10])
-    run.ask("continue")
-    assert "1" not in launch.answers(run.log)
-    saving.transformers(run.folder / "out", 11)
-    answer = run.answer("1")
-
-    assert (answer.done, answer.reason) == (True, "checkpoint-11")
-    assert (run.launch().state, run.launch().paused, run.launch().stopped) == ("running", None, None)
-    run.ask("pause")
-    launch.ask(run.log, launch.Request("2", "checkpoint", 1, "stepwatch", "", "SIGUSR1"))
-    assert run.answer("2").reason == "the trainer is paused"
-    assert run.launch().paused
-
-
-@pytest.mark.parametrize(
-    ("how", "name", "reason"),
-    [
-        (("watched",), "SIGUSR1", "the trainer has no handler for SIGUSR1, which would end it"),
-        (("saves", "watched"), "SIGUSR2", "the trainer has no handler for SIGUSR2, which would end it"),
-        (
-            ("saves",),
-            "SIGUSR1",
-            "the checkpoint folder of the trainer is unknown; name it with --checkpoints",
-        ),
-        (("save", "watched"), "SIGTERM", "SIGTERM is not one of SIGUSR1, SIGUSR2"),
-        (("saves", "watched"), "", "no signal is not one of SIGUSR1, SIGUSR2"),
-    ],
-)
-def test_a_trainer_that_cannot_save_on_a_signal_does_not_get_it(
-    running: Callable[..., Running], how: tuple[str, ...], name: str, reason: str
-) -> None:
-    run = running(*how)
-    answer = run.ask("checkpoint", signal=name)
-
-    assert (answer.done, answer.reason) == (False, reason)
-    before = run.beats()
-    eventually(lambda: run.beats() > before)
-    assert not (run.folder / "asked").exists()
 
 
 def refuse_attempt(run: Running) -> None:
@@ -290,12 +202,12 @@ def test_what_is_not_a_request_changes_nothing(
         request.rmdir()
 
     assert launch.answers(run.log) == {}
-    assert run.ask("pause").done
+    assert run.ask("stop").done
 
 
 def test_secrets_and_long_words_are_not_passed_on(running: Callable[..., Running]) -> None:
     token = "hf_" + "a1B2" * 8
-    answer = running().ask("pause", why=f"{token} {'x' * 3000}")
+    answer = running().ask("stop", why=f"{token} {'x' * 3000}")
 
     assert answer.why.startswith("(secret) xxx")
     assert len(answer.why) == 200

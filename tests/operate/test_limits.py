@@ -47,7 +47,7 @@ def limit(alert: Alert, key: str) -> tuple[str, str]:
 
 def test_each_alert_that_is_rendered_is_reported_and_no_other() -> None:
     rules = [rule for group in rendered.groups() for rule in rendered.rules(group, {})]
-    posted_by_the_watchdog = {(finding.ALERT, "critical"), (finding.PEER_ALERT, "critical")}
+    posted_by_the_watchdog = {(finding.ALERT, "critical")}
 
     on = {name for name, alert in reported(None, {}).items() if alert.enabled}
     assert on == posted_by_the_watchdog | {(rule["alert"], rule["labels"]["severity"]) for rule in rules}

@@ -32,8 +32,7 @@ MOST_BYTES = 24 << 20
 def _watchdog(tmp_path: Path) -> Iterator[Server]:
     """It finds neither Prometheus nor Alertmanager."""
     port, nobody = free_port(), f"http://127.0.0.1:{free_port()}"
-    peers = f'--peers=[{{"name": "gpu-2", "url": "{nobody}"}}]'
-    words = (f"--port={port}", f"--prometheus={nobody}", f"--alertmanager={nobody}", peers, "--state")
+    words = (f"--port={port}", f"--prometheus={nobody}", f"--alertmanager={nobody}", "--state")
     command = (sys.executable, "-m", "exporter.watchdog", *words, f"prometheus={tmp_path}")
     with Server(command, f"http://127.0.0.1:{port}/-/healthy", cwd=CHECKOUT) as server:
         server.url = f"http://127.0.0.1:{port}"  # type: ignore[attr-defined]
@@ -79,7 +78,7 @@ def test_a_page_of_another_site_reads_nothing(watchdog: Any, path: str) -> None:
 
 
 def test_a_finding_is_an_alert_until_a_minute_after_its_end_and_then_ends_once() -> None:
-    findings = Findings("critical", {"runbook_url": "r"}, "g")
+    findings = Findings({"severity": "critical", "annotations": {"runbook_url": "r"}, "generator": "g"})
     assert findings.update([FULL, GONE], 100.0) == []
     (alert,) = findings.alerts(100.0)
     assert alert["labels"] == {

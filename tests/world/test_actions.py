@@ -20,7 +20,7 @@ SAVING = ("--save-steps", "5", "--steps", "100000", "--pace", "0.5")
 TRAININGS = {
     "oom": ("--later-reward", "greedy", "--later", "7"),
     "network": ("--later-reward", "served", "--later", "7"),
-    "explode": ("--explode-after", "20", "--save-on-sigusr1", "--enable_jit_checkpoint"),
+    "explode": ("--explode-after", "20", "--enable_jit_checkpoint"),
     "hang": ("--later-reward", "hanging", "--later", "7"),
     "killed": (),
     "healthy": (),
@@ -37,10 +37,9 @@ SETTINGS = {
     "actions": {
         "dry_run": False,
         "veto": "5s",
-        "checkpoint_signal": "SIGUSR1",
         "policies": [
-            {"on": "KLExplosion", "for": "1s", "do": ["evidence", "notify", "checkpoint", "stop"]},
-            {"on": "Stalled", "for": "1s", "do": ["evidence", "notify", "pause"]},
+            {"on": "KLExplosion", "for": "1s", "do": ["evidence", "notify", "stop"]},
+            {"on": "Stalled", "for": "1s", "do": ["evidence", "notify", "stop"]},
         ],
     },
     "alerts": {"Stalled": {"silence": "2m"}},
@@ -89,18 +88,14 @@ def test_what_was_configured_for_each_fault_of_a_training_happens_once_and_nothi
             assert "no retry: policy night has no rule for: SIGKILL" in stack.log_of("killed")
             assert stack.told("killed") == {"RunFailed"}
 
-            assert stack.asked("explode") == ["checkpoint", "stop"]
+            assert stack.asked("explode") == ["stop"]
             (explosion,) = stack.known("explode")
-            assert "is complete, after SIGUSR1" in explosion["results"]["checkpoint"]["text"]
             # enable_jit_checkpoint saves once more on SIGTERM, and ends in order.
             assert wrappers["explode"].returncode == 0
             assert stack.launch("explode").state == "stopped"
-            names = [each.name for each in stack.launch("explode").checkpoints]
-            assert explosion["results"]["checkpoint"]["text"].split()[0] in names
-            last = max(int(name.rpartition("-")[2]) for name in names)
-            assert f"checkpoint-{last}" not in explosion["results"]["checkpoint"]["text"]
+            assert stack.launch("explode").checkpoints
 
-            assert stack.asked("hang") == ["pause"]
+            assert stack.asked("hang") == ["stop"]
             (hang,) = stack.known("hang")
             for action in (explosion, hang):
                 assert Path(action["results"]["evidence"]["text"]).is_file()
@@ -109,14 +104,14 @@ def test_what_was_configured_for_each_fault_of_a_training_happens_once_and_nothi
                     ("opened", ""),
                     *((each, "evidence") for each in STEP),
                     ("announced", ""),
-                    *((each, step) for step in ("checkpoint", "stop") for each in STEP),
+                    *((each, "stop") for each in STEP),
                     ("closed", "done"),
                 ],
                 "hang": [
                     ("opened", ""),
                     *((each, "evidence") for each in STEP),
                     ("announced", ""),
-                    *((each, "pause") for each in STEP),
+                    *((each, "stop") for each in STEP),
                     ("closed", "done"),
                 ],
             }

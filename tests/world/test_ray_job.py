@@ -82,12 +82,9 @@ def test_a_job_that_fails_is_submitted_again_by_its_policy_and_ends_as_ray_says(
     assert (job.launch.state, job.launch.attempt) == ("finished", 2)
 
 
-def test_a_stop_request_stops_the_job_and_a_pause_is_refused(tmp_path: Path, address: str) -> None:
+def test_a_stop_request_stops_the_job(tmp_path: Path, address: str) -> None:
     job = Submitted(tmp_path, address, [GOES_ON])
     job.prints("step 1")
-    launch.ask(job.log, launch.Request("p", "pause", 1, "stepwatch"))
-    eventually(lambda: "p" in launch.answers(job.log))
-    assert launch.answers(job.log)["p"].reason == "a Ray job cannot be paused"
     launch.ask(job.log, launch.Request("s", "stop", 1, "stepwatch", "KLExplosion"))
     job.process.wait()
 

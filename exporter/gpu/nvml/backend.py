@@ -30,7 +30,8 @@ def calls(handle: Any, extras: Extras, driver: board.DriverVersion) -> Iterator[
     yield board.identity(serial=extras.serial)
     yield from (*board.CLOCKS, *board.THERMAL, *board.POWER, *board.ACTIVITY)
     yield from windows.calls()
-    yield from (*board.MEMORY, *board.MODES, *board.FABRIC)
+    yield Call("GetMemoryInfo", Tier.FAST, board.memory)
+    yield from (*board.MODES, *board.FABRIC)
     yield from links.Links().calls(each=extras.links)
     yield from links.PCIE
     yield from processes.calls(extras, driver)

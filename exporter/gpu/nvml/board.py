@@ -92,10 +92,6 @@ CLOCKS = (
 _MILLI = 1e3
 
 
-def _limit(call: str, tier: Tier, limit: str) -> Call:
-    return one(call, tier, "gpu_power_limit_watts", {"limit": limit}, per=_MILLI)
-
-
 def _limits(handle: Any) -> Iterator[Reading]:
     found = library.ask(handle, "GetPowerManagementLimitConstraints")
     for limit, milliwatts in zip(("min", "max"), found, strict=True):
@@ -103,12 +99,18 @@ def _limits(handle: Any) -> Iterator[Reading]:
 
 
 POWER = (
-    _limit("GetPowerManagementDefaultLimit", Tier.STATIC, "default"),
+    one(
+        "GetPowerManagementDefaultLimit",
+        Tier.STATIC,
+        "gpu_power_limit_watts",
+        {"limit": "default"},
+        per=_MILLI,
+    ),
     Call("GetPowerManagementLimitConstraints", Tier.STATIC, _limits),
     one("GetPowerUsage", Tier.FAST, "gpu_power_watts", per=_MILLI),
     one("GetTotalEnergyConsumption", Tier.FAST, "gpu_energy_joules_total", per=_MILLI),
-    _limit("GetPowerManagementLimit", Tier.SLOW, "requested"),
-    _limit("GetEnforcedPowerLimit", Tier.SLOW, "enforced"),
+    one("GetPowerManagementLimit", Tier.SLOW, "gpu_power_limit_watts", {"limit": "requested"}, per=_MILLI),
+    one("GetEnforcedPowerLimit", Tier.SLOW, "gpu_power_limit_watts", {"limit": "enforced"}, per=_MILLI),
 )
 
 _ENGINES = {"encoder": "Encoder", "decoder": "Decoder", "jpeg": "Jpg", "ofa": "Ofa"}
@@ -125,12 +127,11 @@ def _utilization(handle: Any) -> Iterator[Reading]:
     yield Reading("gpu_memory_controller_utilization_ratio", _ratio(found.memory))
 
 
-def _engine(name: str) -> Probe:
-    """Percent, and the microseconds that they were measured over."""
-    return lambda handle: _ratio(library.ask(handle, f"Get{name}Utilization")[0])
-
-
-_ENGINE_PROBES = {label: _engine(name) for label, name in _ENGINES.items()}
+# Percent, and the microseconds that they were measured over.
+_ENGINE_PROBES: dict[str, Probe] = {
+    label: lambda handle, name=name: _ratio(library.ask(handle, f"Get{name}Utilization")[0])  # type: ignore[misc]
+    for label, name in _ENGINES.items()
+}
 
 ACTIVITY = (
     Call("GetUtilizationRates", Tier.FAST, _utilization),
@@ -162,8 +163,6 @@ memory = either(
 
 Before driver 510 it counts what is reserved as used.
 """
-
-MEMORY = (Call("GetMemoryInfo", Tier.FAST, memory),)
 
 _MOST_FAN_PERCENT = 1000
 """More than 100 is possible: it is the share of a speed at which the fan makes no noise."""

@@ -106,15 +106,11 @@ class Links:
             yield Call("GetFieldValues(errors of links)", Tier.SLOW, self._errors)
 
 
-def _link(call: str, tier: Tier, metric: str, kind: str) -> Call:
-    return one(call, tier, metric, {"kind": kind})
-
-
 PCIE = (
-    _link("GetMaxPcieLinkGeneration", Tier.STATIC, "gpu_pcie_link_generation", "max"),
-    _link("GetMaxPcieLinkWidth", Tier.STATIC, "gpu_pcie_link_width", "max"),
-    _link("GetCurrPcieLinkGeneration", Tier.SLOW, "gpu_pcie_link_generation", "current"),
-    _link("GetCurrPcieLinkWidth", Tier.SLOW, "gpu_pcie_link_width", "current"),
+    one("GetMaxPcieLinkGeneration", Tier.STATIC, "gpu_pcie_link_generation", {"kind": "max"}),
+    one("GetMaxPcieLinkWidth", Tier.STATIC, "gpu_pcie_link_width", {"kind": "max"}),
+    one("GetCurrPcieLinkGeneration", Tier.SLOW, "gpu_pcie_link_generation", {"kind": "current"}),
+    one("GetCurrPcieLinkWidth", Tier.SLOW, "gpu_pcie_link_width", {"kind": "current"}),
 )
 
 _KB = 1000

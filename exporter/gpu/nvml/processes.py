@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from exporter.gpu.backend import Extras, Failure, Reading, Tier
 from exporter.gpu.nvml import library
@@ -20,13 +20,6 @@ _CONTAINER = re.compile(r"[/:-]([0-9a-f]{12})[0-9a-f]{52}(?:\.scope)?(?:/|$)", r
 """Docker, podman, containerd and CRI-O name a cgroup after the container, some with words before it."""
 
 
-class Identity(NamedTuple):
-    """A process's short name, and the first 12 digits of the container it runs in; empty if unknown."""
-
-    name: str = ""
-    container: str = ""
-
-
 class Proc:
     """``root`` is the host's ``/proc``, which may be mounted elsewhere."""
 
@@ -34,18 +27,19 @@ class Proc:
         self._root = root
         self._ours = _target(f"{root}/self") == str(os.getpid())
 
-    def identity(self, pid: int) -> Identity:
-        """Empty for a process that ended, or that cannot be distinguished from another.
+    def identity(self, pid: int) -> dict[str, str]:
+        """Return a process's short name, and the first 12 digits of the container it runs in.
 
-        Drivers give the number that a process has for who asks (``osFindNsPid`` in NVIDIA's open kernel
-        modules); old ones gave the host's. In a container with numbers of its own a host's ``/proc``
-        is right about a number only if no process here has it.
+        Both are empty for a process that ended, or that cannot be distinguished from another. Drivers give
+        the number that a process has for who asks (``osFindNsPid`` in NVIDIA's open kernel modules); old
+        ones gave the host's. In a container with numbers of its own a host's ``/proc`` is right about a
+        number only if no process here has it.
         """
         if not self._ours and os.path.exists(f"/proc/{pid}"):  # noqa: PTH110  (pathlib weighs 1 MB)
-            return Identity()
+            return {"name": "", "container": ""}
         name, groups = _text(f"{self._root}/{pid}/comm"), _text(f"{self._root}/{pid}/cgroup")
         found = _CONTAINER.search(groups)
-        return Identity(name.removesuffix("\n"), found[1] if found else "")
+        return {"name": name.removesuffix("\n"), "container": found[1] if found else ""}
 
 
 def _target(link: str) -> str:
@@ -100,11 +94,7 @@ class Processes:
         yield from parts(handle, "GetRunningProcesses", "gpu_processes", "type", probes)
         ranked = sorted(self._pids, key=lambda pid: (-self._memory[pid], pid))
         self._named = {
-            pid: {
-                "pid": str(pid),
-                "pid_namespace": self._namespace,
-                **self._proc.identity(pid)._asdict(),
-            }
+            pid: {"pid": str(pid), "pid_namespace": self._namespace, **self._proc.identity(pid)}
             for pid in ranked[: self._most]
         }
         yield from self._readings("gpu_process_memory_bytes", self._memory)

@@ -35,29 +35,15 @@ MOST_CHECKPOINTS = 20
 """That are listed: the last ones, and those that are kept."""
 MOST_BYTES = 65536
 """Read of a file. Of the launch file these are the last: a start and its end are far shorter."""
-ACTIONS = {
-    "stop": "stopped",
-    "kill": "killed",
-    "pause": "paused",
-    "continue": "continued",
-    "checkpoint": "saved",
-}
+ACTIONS = {"stop": "stopped", "kill": "killed"}
 """What a wrapper may be asked for, and the word for what it then did."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a wrapper is asked to do with its trainer.
+    """What is asked about one attempt: ``stop`` (SIGTERM to the trainer) or ``kill`` (SIGKILL to all).
 
-    Attributes:
-        id: Names the answer; unique.
-        action: ``stop`` (SIGTERM to the trainer), ``kill`` (SIGKILL to it and all that it started), ``pause``
-            (SIGSTOP to these), ``continue`` (SIGCONT) or ``checkpoint``
-            (``signal`` to the trainer, and an answer once a new one is complete).
-        attempt: The attempt that is meant. Any other is left alone.
-        by: Who asks, as it is shown to users.
-        why: The alert, by its name; more may follow after a space.
-        signal: The name of the signal on which the trainer saves a checkpoint.
+    ``id`` names the answer; ``why`` is the alert, by its name, and perhaps more after a space.
     """
 
     id: str
@@ -65,22 +51,11 @@ class Request:
     attempt: int
     by: str
     why: str = ""
-    signal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a wrapper did about a request.
-
-    Attributes:
-        request: The request's id.
-        action: What was asked for.
-        by: Who asked.
-        why: Why.
-        at: When it was done or refused, in seconds since the epoch.
-        done: Whether it was done.
-        reason: Why it was not; of a ``checkpoint`` that was done, the name of the complete one.
-    """
+    """What a wrapper did about a request, by its id, and when, in Unix seconds; ``reason`` says why not."""
 
     request: str
     action: str
@@ -104,14 +79,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Another attempt after one that failed.
-
-    Attributes:
-        number: Which of ``of``, from 1.
-        of: How many there are at most.
-        cause: Why the attempt before ended.
-        at: When it begins, in seconds since the epoch.
-    """
+    """Another attempt after one that failed for a cause; it begins ``at`` so many seconds since the epoch."""
 
     number: int
     of: int
@@ -129,12 +97,7 @@ class Retry:
 
 
 class SavedStep(NamedTuple):
-    """A complete checkpoint.
-
-    Attributes:
-        name: Its folder, below the trainer's, or beside it where it is one that is kept.
-        step: The training step after which it was saved.
-    """
+    """A complete checkpoint, by its step and folder: below the trainer's, or beside it where it is kept."""
 
     name: str
     step: int
@@ -154,7 +117,6 @@ class Launch:
         orphaned: Whether it was ended because its wrapper had been killed.
         held: Whether the wrapper lives; ``None`` where the file system knows no locks.
         stopped: The request on which it was stopped or killed, if it was.
-        paused: The request on which it is paused, if it is.
         log: The path of its log.
         failure: What kind of failure ended it: ``CUDA out of memory``; empty if that is not known.
         retry: The retry that it is or, where it ``waits``, that follows it.
@@ -172,7 +134,6 @@ class Launch:
     orphaned: bool = False
     held: bool | None = None
     stopped: Answer | None = None
-    paused: Answer | None = None
     log: str = ""
     failure: str = ""
     retry: Retry | None = None
@@ -250,11 +211,7 @@ def read(log: Path) -> Launch | None:
         elif _is_of(line, _RETRY):
             known |= {"retry": _retry(line), "waits": True}
         elif _is_of(line, _ANSWER) and line["done"]:
-            answer = Answer(**_fields(line, _ANSWER))
-            if answer.action in ("stop", "kill"):
-                known |= {"stopped": answer, "waits": False}
-            elif answer.action in ("pause", "continue"):
-                known["paused"] = answer if answer.action == "pause" else None
+            known |= {"stopped": Answer(**_fields(line, _ANSWER)), "waits": False}
     if known.keys() < _START.keys():
         return None
     return Launch(**known, held=held, log=str(log), checkpoints=read_checkpoints(log))
@@ -272,10 +229,7 @@ def answers(log: Path) -> dict[str, Answer]:
 
 
 def ask(log: Path, request: Request) -> None:
-    """Leave a request for the wrapper of a log, which answers within a second.
-
-    A request that no wrapper has taken yet is replaced. One that none takes within a minute means nothing
-    any more.
+    """Leave a request for the wrapper of a log, in place of one not taken yet; it counts for a minute.
 
     Raises:
         OSError: The folder of the log cannot be written to.
@@ -297,7 +251,7 @@ def parsed(content: bytes) -> Request | None:
     with suppress(ValueError, RecursionError):
         found = json.loads(content)
         if _is_of(found, _REQUEST) and found["action"] in ACTIONS:
-            return Request(**_fields(found, _REQUEST), signal=str(found.get("signal", "")))
+            return Request(**_fields(found, _REQUEST))
     return None
 
 
@@ -359,11 +313,7 @@ def read_checkpoints(log: Path) -> tuple[SavedStep, ...]:
 
 
 def write_checkpoints(log: Path, checkpoints: Sequence[SavedStep]) -> None:
-    """Note the checkpoints of a log.
-
-    Raises:
-        OSError: The folder of the log cannot be written to.
-    """
+    """Note the checkpoints of a log; raises OSError if its folder cannot be written to."""
     path = Path(f"{log}{CHECKPOINTS_SUFFIX}")
     written = path.with_name(f".{path.name}.new")
     written.write_text(f"{json.dumps({'complete': checkpoints})}\n", encoding="utf-8")

@@ -195,13 +195,10 @@ def _of_wrapper(launch: Launch, state: str) -> Iterable[tuple[str, list[Sample]]
         requested = "true" if state == "stopped" else "false"
         labels = {"cause": launch.cause, "exit_code": code, "signal": launch.signal, "requested": requested}
         yield "rl_run_exit_info", [(labels, 1)]
-    if state == "running":
-        if launch.paused:
-            yield "rl_run_paused_info", [({"cause": launch.paused.cause}, 1)]
-        if launch.retry:
-            yield "rl_run_retry_info", [({"cause": launch.retry.text}, 1)]
-            if launch.waits:
-                yield "rl_run_retry_timestamp_seconds", _maybe(launch.retry.at)
+    if state == "running" and launch.retry:
+        yield "rl_run_retry_info", [({"cause": launch.retry.text}, 1)]
+        if launch.waits:
+            yield "rl_run_retry_timestamp_seconds", _maybe(launch.retry.at)
     yield "rl_run_retries_total", _maybe(launch.retries)
     yield "rl_run_checkpoint_step", [({"checkpoint": each.name}, each.step) for each in launch.checkpoints]
 

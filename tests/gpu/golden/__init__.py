@@ -9,7 +9,6 @@ from threading import Condition
 
 from exporter.gpu.backend import OK, PROFILES, Backend, Extras
 from exporter.gpu.demo import Demo
-from exporter.gpu.families import DcgmWriter
 from exporter.gpu.state import State
 from exporter.gpu.worker import Reader, message
 
@@ -29,7 +28,6 @@ def pages() -> dict[str, str]:
     found = {profile: _demo(Extras(profile=profile)) for profile in PROFILES}
     found["h200-sick"] = _demo(Extras(profile="h200", sick=5))
     found["h200-all"] = _demo(Extras(processes=4, serial=True, links=True))
-    found["h200-dcgm"] = _demo(Extras(compat="dcgm"))
     return found
 
 
@@ -54,10 +52,10 @@ def _demo(extras: Extras) -> str:
     demo = Demo(extras, SEED, lambda: at, lambda _: None)
     demo.open()
     at = WORKED_SECONDS
-    return steady(_page(demo, DcgmWriter() if extras.compat == "dcgm" else None))
+    return steady(_page(demo))
 
 
-def _page(backend: Backend, dcgm: DcgmWriter | None) -> str:
+def _page(backend: Backend) -> str:
     """The page after two readings: a rate needs two."""
     readers = [Reader(card, INTERVAL, Condition()) for card in backend.cards()]
     state = State(INTERVAL)
@@ -65,7 +63,7 @@ def _page(backend: Backend, dcgm: DcgmWriter | None) -> str:
         for reader in readers:
             reader.read(now)
         reports = [(reader.card, reader.report) for reader in readers]
-        reported = json.loads(message(OK, backend.system(), reports, backend.events(0), dcgm))
+        reported = json.loads(message(OK, backend.system(), reports, backend.events(0)))
         state.update(reported, now, 1e9)
         state.count((uuid, xid, 1e9) for uuid, xid, _ in reported["events"])
     return state.page(INTERVAL).decode()

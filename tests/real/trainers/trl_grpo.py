@@ -7,7 +7,6 @@ import argparse
 import math
 import os
 import random
-import signal
 import socket
 import string
 import time
@@ -165,22 +164,6 @@ class Explode(TrainerCallback):
                 group["lr"] = 2.0
 
 
-class SaveOnSignal(TrainerCallback):
-    """Saves a checkpoint at the end of the step in which SIGUSR1 came."""
-
-    def __init__(self) -> None:
-        self._asked = False
-        signal.signal(signal.SIGUSR1, self._ask)
-
-    def _ask(self, *_: Any) -> None:
-        self._asked = True
-
-    def on_step_end(self, _: Any, __: Any, control: Any, **___: Any) -> None:
-        """Have the trainer save, which it does itself."""
-        if self._asked:
-            self._asked, control.should_save = False, True
-
-
 def arguments() -> argparse.Namespace:
     """Return what the command line asks for."""
     parser = argparse.ArgumentParser()
@@ -200,7 +183,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--resume", action="store_true", help="from the newest checkpoint")
     parser.add_argument("--resume_from_checkpoint", help="from this one")
     parser.add_argument("--explode-after", type=int, default=0, help="the step with too high a learning rate")
-    parser.add_argument("--save-on-sigusr1", action="store_true")
     parser.add_argument("--enable_jit_checkpoint", action="store_true", help="save on SIGTERM, and end")
     parser.add_argument("--report-to", nargs="*", default=[], choices=["tensorboard", "wandb"])
     parser.add_argument("--learning-rate", type=float, default=2e-3)
@@ -244,7 +226,6 @@ def trainer(options: argparse.Namespace) -> GRPOTrainer:
             Pace(options.pace),
             Skip(),
             Explode(options.explode_after),
-            *([SaveOnSignal()] if options.save_on_sigusr1 else []),
         ],
     )
     made.broken = frozenset(options.nan_at)

@@ -245,17 +245,6 @@ def test_a_run_that_made_all_its_steps_before_it_was_stopped_has_finished(
     assert found.state("a") == "finished"
 
 
-def test_a_pause_is_shown_until_the_trainer_goes_on(watched: Watching, wrapper: Wrapper) -> None:
-    page = watched()
-    wrapper.writes(START, {**REQUEST, "action": "pause"})
-    found = page.look(1.0)
-    assert (found.state("a"), found.value("rl_run_exit_info", run="a")) == ("running", None)
-    assert found.value("rl_run_paused_info", run="a", cause="paused by stepwatch: KLExplosion") == 1
-
-    wrapper.writes({**REQUEST, "action": "continue"})
-    assert page.look(1.0).all("rl_run_paused_info") == {}
-
-
 def test_a_refused_request_changes_nothing(watched: Watching, wrapper: Wrapper) -> None:
     wrapper.writes(START, {**REQUEST, "action": "stop", "done": False, "reason": "attempt 2 is meant"})
     page = watched()

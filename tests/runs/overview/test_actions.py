@@ -51,7 +51,7 @@ def test_actions_come_with_the_links_to_their_pages(monkeypatch: pytest.MonkeyPa
 
 def test_pending_actions_are_on_the_first_page_and_all_of_a_run_on_its_own() -> None:
     done = RunAction("ppo/gsm8k", "KLHigh", "evidence", "done, 04 Jan", 1.0e9, False, "http://b/action/1")
-    other = RunAction("<b>other", "KLHigh", "pause", "pause at 4", 1.0e9, True, "http://b/action/2")
+    other = RunAction("<b>other", "KLHigh", "stop", "stop at 4", 1.0e9, True, "http://b/action/2")
     run = summary()
     overview = Reported(summaries=[run], actions=(SHOWN, done, other))
     first = Pages(["/runs"]).runs(overview, "").decode()
