@@ -28,7 +28,7 @@ from stepwatch.config.deployment import (
     mounted,
 )
 from stepwatch.languages import catalogue
-from stepwatch.render import check, diagnosis, exporters, output, panels, receivers
+from stepwatch.render import check, exporters, output, panels, receivers
 from stepwatch.render.dashboard import BASELINE, Json
 from stepwatch.render.layout import CONFIG, RESOURCES, own_dashboards
 from stepwatch.render.templates import SERVICES, block, render, render_own, template
@@ -135,15 +135,6 @@ def training(config: Config, templates: Path, place: Place) -> Json:
         Refused: The template fails.
     """
     return template(templates, _context(config, place), panels.TEMPLATE)
-
-
-def diagnosed(config: Config, templates: Path, place: Place) -> diagnosis.Queries:
-    """Return the queries of the dashboard Diagnose, by the name of their table and their column.
-
-    Raises:
-        Refused: The template fails.
-    """
-    return diagnosis.queries(template(templates, _context(config, place), diagnosis.TEMPLATE))
 
 
 def _rendered(
