@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.evidence import EvidenceError, Sources, collect
+from exporter.evidence.collect import EvidenceError, Sources, collect
 from stepwatch.config import load
 from stepwatch.config.deployment import OnThisMachine
 from stepwatch.deploy.native.state import State

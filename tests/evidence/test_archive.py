@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from exporter import evidence
+from exporter.evidence import collect
 from stepwatch.launch.keeper import descendants
 from stepwatch.system import http_client
 from tests.evidence.trainer import SECRET
@@ -279,7 +279,7 @@ def test_the_newest_twenty_are_kept_and_nothing_else_is_touched(tmp_path, runs):
     assert sorted(path.name for path in out.iterdir()) == sorted(
         path.name for path in (*others, *ours[6:], found.path)
     )
-    assert evidence.KEPT == 20
+    assert collect.KEPT == 20
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused_in_one_line(tmp_path, runs):

@@ -9,7 +9,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from exporter.evidence import Item, Result, run_all
+from exporter.evidence.collect import Item, Result, run_all
 from tests.real.waiting import eventually, in_time
 
 HANGS = ("sh", "-c", "echo first; trap '' TERM; sleep 1000; sleep 1000")

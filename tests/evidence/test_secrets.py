@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter import secret_shapes
-from exporter.evidence import tail
+from exporter.evidence.collect import tail
 from exporter.secret_shapes import found, scrubbed
 
 PRIVATE_KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nIBAAKC\n-----END RSA PRIVATE KEY-----"

@@ -1,4 +1,4 @@
-"""``python -m exporter.evidence RUN``: one archive about a run in trouble; prints its path.
+"""What is collected about a run into one archive, how long each item may take, and how it is packed.
 
 Each item is collected by a process of its own with limits of time and size: a hung disk, driver or server
 costs only that item. (A thread that waits for a dead disk would keep the whole process from ending.)
@@ -14,7 +14,6 @@ import re
 import resource
 import signal
 import subprocess
-import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,10 +25,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 from urllib.parse import quote, urlencode
 
-from exporter import __version__, process
+from exporter import __version__
 from exporter.http.exposition import escape
-from exporter.options import CommandLine, string, texts
-from exporter.runs.cli import address, signals
 from exporter.runs.files import launch
 from exporter.runs.files.state_file import StateFolder
 from exporter.runs.logs import find
@@ -44,7 +41,7 @@ from exporter.runs.readers.follow import LAST_LINE_SECONDS
 from exporter.runs.remote import web
 from exporter.runs.serve.endpoints import unknown
 from exporter.runs.signals.record import Record
-from exporter.secret_shapes import masked, scrubbed
+from exporter.secret_shapes import scrubbed
 
 KEPT = 20
 """Archives in one folder: the oldest go first."""
@@ -200,16 +197,8 @@ def _results(name: str, sources: Sources) -> list[Result]:
     """What is found of each item; the most valuable come first, and have the room of the archive first."""
     begun = time.monotonic()
     logs, known, pids = Logs(), set[str](), list[int]()
-    searches = [
-        Item(
-            "logs",
-            ", ".join(sources.paths),
-            partial(_find, name, sources.paths),
-            FIND_SECONDS,
-            16 << 20,
-            raw=True,
-        )
-    ]
+    work = partial(_find, name, sources.paths)
+    searches = [Item("logs", ", ".join(sources.paths), work, FIND_SECONDS, 16 << 20, raw=True)]
     if at := sources.exporter:
         searches.append(_answer("stack/runs.json", f"{at}/api/v1/runs", seconds=6, most=4 << 20))
     found, *pages = run_all(searches, begun + FIND_SECONDS)
@@ -320,13 +309,15 @@ def _write(name: str, folder: Path, results: Sequence[Result]) -> Path:
     label = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._")[:80] or "run"
     top = f"{now:%Y%m%dT%H%M%SZ}-{os.getpid()}-{label}.evidence"
     final, half = folder / f"{top}.tar.gz", folder / f".{top}.tar.gz.partial"
-    contents, items = dict[str, bytes](), []
+    contents, items = dict[str, bytes](), list[dict[str, Any]]()
     for item, found, problem, seconds, _ in results:
         kept, missing = found, problem
         if len(found) > left:
             kept, missing = b"", f"left out: {len(found)} bytes exceed the size limit"
         left -= len(kept)
         member, source = scrubbed(item.name), scrubbed(item.source)
+        if member in contents:
+            member = f"{member}-{len(items)}"
         contents |= {member: kept} if kept else {}
         size = {"name": member, "source": source, "bytes": len(kept), "seconds": round(seconds, 2)}
         items.append({**size, "problem": scrubbed(missing)})
@@ -465,32 +456,3 @@ def _document(value: Any) -> bytes:
 
 def _time(at: float) -> str:
     return datetime.fromtimestamp(at, timezone.utc).isoformat(timespec="seconds")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Collect, and print the archive's path. Returns 0, or 1 with the reason on standard error."""
-    about = "Collect evidence about a run in one archive."
-    flags = CommandLine("python -m exporter.evidence", about, arguments)
-    flags.add_positional("run", "its name")
-    flags.add("out", Path, Path("./evidence"), "folder of the archives")
-    flags.add("path", string, ("./runs",), "run folders, log files or globs", many=True)
-    flags.add("exporter", address, None, "URL of the run exporter")
-    flags.add("prometheus", address, None, "URL of Prometheus")
-    flags.add("alertmanager", address, None, "URL of Alertmanager")
-    flags.add("signals", signals, {}, 'more keys by signal, as JSON: {"reward": ["my/score"]}')
-    flags.add("limits", texts, {}, "the limits in force and the overrides, as JSON")
-    flags.add("config-yaml", Path, None, "the file that the settings were rendered from")
-    options = flags.options()
-    where = options.path, options.exporter, options.prometheus, options.alertmanager
-    sources = Sources(*where, options.signals, options.limits, options.config_yaml)
-    try:
-        archive = collect(options.run, sources, options.out)
-    except EvidenceError as problem:
-        sys.stderr.write(f"{masked(str(problem))}\n")
-        return 1
-    sys.stdout.write(f"{archive}\n")
-    return 0
-
-
-if __name__ == "__main__":
-    process.run(main)
