@@ -11,8 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from exporter.secret_shapes import masked
 
@@ -26,25 +25,17 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING,
 
 _SHOWN = {"WARNING": "WARN", "CRITICAL": "ERROR"}
 _OF_EACH_RECORD = frozenset(vars(logging.makeLogRecord({})))
-_ERROR_DESCRIPTOR = 2
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add ``--log.level`` and ``--log.format``, whose values ``configure`` takes."""
-    parser.add_argument(
-        "--log.level",
-        dest="log_level",
-        choices=LEVELS,
-        default="info",
-        help="lowest level to log (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--log.format",
-        dest="log_format",
-        choices=FORMATS,
-        default="logfmt",
-        help="format of log lines (default: %(default)s)",
-    )
+    for name, choices, default, text in (
+        ("level", LEVELS, "info", "lowest level to log"),
+        ("format", FORMATS, "logfmt", "format of log lines"),
+    ):
+        about = f"{text} (default: %(default)s)"
+        flag, dest = f"--log.{name}", f"log_{name}"
+        parser.add_argument(flag, dest=dest, choices=choices, default=default, help=about)
 
 
 def configure(level: str, form: str) -> None:
@@ -57,27 +48,22 @@ def configure(level: str, form: str) -> None:
     _HANDLER.setFormatter(_Formatter(FORMATS[form]))
     root.addHandler(_HANDLER)  # once, however often
     logging.captureWarnings(capture=True)
-    sys.excepthook = lambda *error: _uncaught("Uncaught exception", *error)
-    threading.excepthook = lambda found: _uncaught(
-        f"Uncaught exception in thread {found.thread.name if found.thread else ''}",
-        found.exc_type,
-        found.exc_value,
-        found.exc_traceback,
-    )
-    sys.unraisablehook = lambda found: _uncaught(
-        f"{found.err_msg or 'Exception ignored in'}: {found.object!r}",
-        found.exc_type,
-        found.exc_value,
-        found.exc_traceback,
-    )
 
+    def log(what: str, kind: type[BaseException], error: BaseException | None, trace: Any) -> None:
+        if not issubclass(kind, SystemExit):  # by which a thread may end itself
+            error = error or kind()
+            logger.error("%s: %r", what, error, exc_info=(kind, error, trace))
 
-def _uncaught(
-    what: str, kind: type[BaseException], error: BaseException | None, traceback: TracebackType | None
-) -> None:
-    if not issubclass(kind, SystemExit):  # by which a thread may end itself
-        error = error or kind()
-        logger.error("%s: %r", what, error, exc_info=(kind, error, traceback))
+    def of_thread(found: threading.ExceptHookArgs) -> None:
+        name = found.thread.name if found.thread else ""
+        log(f"Uncaught exception in thread {name}", found.exc_type, found.exc_value, found.exc_traceback)
+
+    def unraisable(found: sys.UnraisableHookArgs) -> None:
+        what = f"{found.err_msg or 'Exception ignored in'}: {found.object!r}"
+        log(what, found.exc_type, found.exc_value, found.exc_traceback)
+
+    sys.excepthook = lambda *error: log("Uncaught exception", *error)
+    threading.excepthook, sys.unraisablehook = of_thread, unraisable
 
 
 class _StandardError(logging.Handler):
@@ -89,8 +75,8 @@ class _StandardError(logging.Handler):
             return
         with suppress(OSError):
             # A pipe that is ready takes so many bytes without blocking.
-            while line and select.select((), (_ERROR_DESCRIPTOR,), (), 0)[1]:
-                line = line[os.write(_ERROR_DESCRIPTOR, line[: select.PIPE_BUF]) :]
+            while line and select.select((), (2,), (), 0)[1]:
+                line = line[os.write(2, line[: select.PIPE_BUF]) :]
 
 
 class _Formatter(logging.Formatter):

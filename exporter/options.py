@@ -27,11 +27,8 @@ logger = logging.getLogger(__name__)
 FILE_FLAG = "--config.file"
 Check = Callable[[Any], object]
 
-COMMENT = "__"
-"""Keys of a settings file that begin so are comments."""
-
 EXAMPLE = '{"port": 9410}'
-LARGEST_FILE = 4 * 1024 * 1024
+LARGEST_FILE = 4 << 20
 
 
 class ConfigFileError(ValueError):
@@ -46,7 +43,7 @@ class ConfigFile:
         self._seen = self._mark()
 
     def values(self) -> dict[str, Any]:
-        """Return the settings without the comments.
+        """Return the settings without comments, which begin with ``__``.
 
         Raises:
             ConfigFileError: The file cannot be read, or is not a JSON mapping.
@@ -55,23 +52,21 @@ class ConfigFile:
         try:
             with open(self.path, "rb") as file:  # noqa: PTH123  (pathlib weighs 1 MB)
                 content = file.read(LARGEST_FILE + 1)
+            found = json.loads(content) if len(content) <= LARGEST_FILE else None
         except OSError as problem:
-            raise self.error(
-                f"cannot be read ({problem.strerror})", "a file that this user may read"
-            ) from None
-        if len(content) > LARGEST_FILE:
-            raise self.error(f"larger than {LARGEST_FILE >> 20} MiB", "a file of settings")
-        try:
-            found = json.loads(content)
+            why = f"cannot be read ({problem.strerror})"
+            raise self.error(why, "a file that this user may read") from None
         except json.JSONDecodeError as problem:
-            place = f"invalid JSON in line {problem.lineno} ({problem.msg})"
-            raise self.error(place, f"a mapping such as {EXAMPLE}") from None
+            why = f"invalid JSON in line {problem.lineno} ({problem.msg})"
+            raise self.error(why, f"a mapping such as {EXAMPLE}") from None
         except (ValueError, RecursionError):
             # Other bytes than UTF-8, a number of thousands of digits, or mappings nested too deep.
             raise self.error("invalid JSON", f"a mapping such as {EXAMPLE} in UTF-8") from None
+        if len(content) > LARGEST_FILE:
+            raise self.error(f"larger than {LARGEST_FILE >> 20} MiB", "a file of settings")
         if not isinstance(found, dict):
             raise self.error("not a mapping", f"one such as {EXAMPLE}")
-        return {key: value for key, value in found.items() if not key.startswith(COMMENT)}
+        return {key: value for key, value in found.items() if not key.startswith("__")}
 
     def changed(self) -> bool:
         """Whether it was replaced since its values were read."""
@@ -95,11 +90,8 @@ class ConfigFile:
 class CommandLine:
     """The options of a program: its flags', else its file's, else the defaults.
 
-    Args:
-        prog: What users type.
-        description: What the program does, for ``--help``.
-        arguments: The flags; ``None`` for those of this process.
-        together: Checks options that depend on each other; raises ``ArgumentTypeError``.
+    ``prog`` is what users type, ``description`` is for ``--help``, ``arguments`` are the flags (``None`` for
+    those of this process). ``together`` checks options that depend on each other, as a check does.
     """
 
     def __init__(
@@ -114,8 +106,7 @@ class CommandLine:
         self._parser.add_argument(
             FILE_FLAG, dest="config_file", metavar="FILE", help='JSON: {"forget_after": 3600}; flags win'
         )
-        self._arguments = arguments
-        self._together = together
+        self._arguments, self._together = arguments, together
         logging_setup.add_flags(self._parser)
         self._checks: dict[str, tuple[Check, bool]] = {
             "log_level": (one_of("level", logging_setup.LEVELS), False),
@@ -128,13 +119,8 @@ class CommandLine:
 
     def add(self, name: str, check: Check, default: object, text: str, *, many: bool = False) -> None:
         """Add the flag ``--name``; in the file its dashes are underscores, and ``many`` are a list."""
-        self._parser.add_argument(
-            f"--{name}",
-            type=check,
-            default=default,
-            nargs="+" if many else None,
-            help=f"{text} (default: %(default)s)",
-        )
+        help_text, nargs = f"{text} (default: %(default)s)", "+" if many else None
+        self._parser.add_argument(f"--{name}", type=check, default=default, nargs=nargs, help=help_text)
         self._checks[name.replace("-", "_")] = (check, many)
 
     def add_positional(self, name: str, text: str) -> None:
@@ -145,8 +131,7 @@ class CommandLine:
         """Add the flags of the address to serve on, and of the names that requests may use for it."""
         self.add("port", port, usual, "port to serve on")
         self.add("listen", string, "127.0.0.1", "address to serve on")
-        others = "further host names that requests may use, separated by commas"
-        self.add("hosts", hosts, (), others)
+        self.add("hosts", hosts, (), "further host names that requests may use, separated by commas")
 
     def options(self) -> argparse.Namespace:
         """Return the options of a program that starts; ends it with code 2 where they cannot be used."""
@@ -173,28 +158,29 @@ class CommandLine:
     def _options(self) -> argparse.Namespace:
         # argparse leaves alone what the namespace has already, unless there is a flag.
         options = argparse.Namespace()
-        if self._file is not None:
-            for key, value in self._file.values().items():
-                if key not in self._checks:
-                    expected = f"one of {', '.join(sorted(self._checks))}"
-                    raise self._file.error(f"{key}: unknown key", expected)
-                if value is not None:  # null is the default
-                    setattr(options, key, self._checked(self._file, key, value))
+        if self._file:
+            self._set(options, self._file)
         self._parser.parse_args(self._arguments, options)
         self._together(options)
         return options
 
-    def _checked(self, file: ConfigFile, key: str, value: object) -> object:
-        check, many = self._checks[key]
-        if many and not isinstance(value, list):
-            raise file.error(f"{key}: {value!r} is not a list", "a list")
-        try:
-            return [check(each) for each in value] if many else check(value)  # type: ignore[attr-defined]
-        except ArgumentTypeError as problem:
-            says, _, expected = str(problem).partition(". Expected ")
-            raise file.error(f"{key}: {says.rstrip('.')}", expected.rstrip(".") or "another value") from None
-        except TypeError:  # of a check that is a type, such as Path
-            raise file.error(f"{key}: {value!r} is not text", "text in quotes") from None
+    def _set(self, options: argparse.Namespace, file: ConfigFile) -> None:
+        for key, value in file.values().items():
+            if key not in self._checks:
+                raise file.error(f"{key}: unknown key", f"one of {', '.join(sorted(self._checks))}")
+            check, many = self._checks[key]
+            if value is None:  # the default
+                continue
+            if many and not isinstance(value, list):
+                raise file.error(f"{key}: {value!r} is not a list", "a list")
+            try:
+                setattr(options, key, [check(each) for each in value] if many else check(value))
+            except ArgumentTypeError as problem:
+                says, _, expected = str(problem).partition(". Expected ")
+                expected = expected.rstrip(".") or "another value"
+                raise file.error(f"{key}: {says.rstrip('.')}", expected) from None
+            except TypeError:  # of a check that is a type, such as Path
+                raise file.error(f"{key}: {value!r} is not text", "text in quotes") from None
 
 
 def string(value: object) -> str:
@@ -204,36 +190,30 @@ def string(value: object) -> str:
     raise ArgumentTypeError(f"{value!r} is not text. Expected text in quotes.")
 
 
-def port(value: object) -> int:
-    """Check a TCP port."""
-    found = _whole(value)
-    if not 0 < found < 65536:
-        raise ArgumentTypeError(f"{value!r} is not a port. Expected a number from 1 to 65535.")
-    return found
+def _numeric(
+    expected: str, kind: type[int | float], fits: Callable[[float], bool]
+) -> Callable[[object], Any]:
+    """Return a check for a finite number, whole if ``kind`` is int."""
+
+    def check(value: object) -> Any:
+        types: tuple[type, ...] = (str, int) if kind is int else (str, int, float)
+        with suppress(ValueError, OverflowError):  # not a number, or a whole one beyond all floats
+            if isinstance(value, types) and not isinstance(value, bool):
+                found = kind(str(value))
+                plain = kind is float or not isinstance(value, str) or (value.isdecimal() and len(value) < 7)
+                if plain and isfinite(found) and fits(found):
+                    return found
+        raise ArgumentTypeError(f"{value!r} is not {expected}.")
+
+    return check
 
 
-def number(value: object) -> int:
-    """Check a whole number from 0 on."""
-    found = _whole(value)
-    if not 0 <= found < 10**6:
-        raise ArgumentTypeError(f"{value!r} is not a whole number. Expected one such as 0 or 16.")
-    return found
-
-
-def positive(value: object) -> float:
-    """Check a finite number above 0."""
-    found = _finite(value)
-    if found <= 0:
-        raise ArgumentTypeError(f"{value!r} is not a positive number. Expected one such as 15 or 0.5.")
-    return found
-
-
-def not_negative(value: object) -> float:
-    """Check a finite number from 0 on."""
-    found = _finite(value)
-    if found < 0:
-        raise ArgumentTypeError(f"{value!r} is not a number of 0 or more. Expected one such as 0 or 2.5.")
-    return found
+port = _numeric("a port. Expected a number from 1 to 65535", int, lambda value: 0 < value < 65536)
+number = _numeric("a whole number. Expected one such as 0 or 16", int, lambda value: 0 <= value < 10**6)
+positive = _numeric("a positive number. Expected one such as 15 or 0.5", float, lambda value: value > 0)
+not_negative = _numeric(
+    "a number of 0 or more. Expected one such as 0 or 2.5", float, lambda value: value >= 0
+)
 
 
 def switch(value: object) -> bool:
@@ -272,21 +252,6 @@ def texts(value: object) -> dict[str, Any]:
         raise ArgumentTypeError(f"{value!r} is not a mapping. Expected texts by texts.") from None
 
 
-def _finite(value: object) -> float:
-    """Return a finite number, or -1 if the text is none."""
-    with suppress(ValueError, OverflowError):  # not a number, or a whole one beyond all floats
-        if isinstance(value, str | int | float) and not isinstance(value, bool) and isfinite(float(value)):
-            return float(value)
-    return -1.0
-
-
-def _whole(value: object) -> int:
-    """Return a whole number, or -1 if the text is none."""
-    if isinstance(value, str):
-        return int(value) if value.isdecimal() and len(value) < 7 else -1
-    return value if isinstance(value, int) and not isinstance(value, bool) else -1
-
-
 def log_cannot_listen(options: argparse.Namespace, error: OSError) -> None:
     """Log that an address of ``--listen`` and ``--port`` is not available."""
     logger.error(
@@ -308,12 +273,7 @@ def stopped_by_signal() -> Event:
 
 
 def start_again(module: str, stop: Event) -> None:
-    """Re-execute a module in this process with the same arguments; returns if a signal asked it to stop.
-
-    Args:
-        module: Its name, as ``python -m`` has it.
-        stop: What ``stopped_by_signal`` returned.
-    """
+    """Re-execute a module with the same arguments, unless a signal has asked this process to stop."""
     if stop.is_set():
         return
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -94,9 +94,7 @@ _SEGMENT = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])[A-Za-z0-9_-]{20,}")
 def found(text: str) -> str | None:
     """Return what kind of secret a text holds, ``None`` if it holds none that is known."""
     match = _ANY.search(text)
-    if match is None or match.lastgroup is None:
-        return None
-    return list(_SHAPES)[int(match.lastgroup[1:])]
+    return list(_SHAPES)[int(match.lastgroup[1:])] if match and match.lastgroup else None
 
 
 def masked(text: str) -> str:
@@ -112,16 +110,14 @@ def scrubbed(text: str) -> str:
     """
     if "PRIVATE KEY-----" in text:
         text = _PRIVATE_KEY.sub(MASK, _REST_OF_KEY.sub(MASK, text))
-    return "".join(map(_scrubbed, text.splitlines(keepends=True)))
-
-
-def _scrubbed(line: str) -> str:
-    if _HINT.search(line):
-        line = masked(line)
-    if _NAME_HINT.search(line.lower()):
-        for pattern in (_HEADER, _ARGUMENT, _ASSIGNED):
-            line = pattern.sub(_without_value, line)
-    return line
+    lines = text.splitlines(keepends=True)
+    for place, line in enumerate(lines):
+        shown = masked(line) if _HINT.search(line) else line
+        if _NAME_HINT.search(shown.lower()):
+            for pattern in (_HEADER, _ARGUMENT, _ASSIGNED):
+                shown = pattern.sub(_without_value, shown)
+        lines[place] = shown
+    return "".join(lines)
 
 
 def _without_value(found: re.Match[str]) -> str:

@@ -238,7 +238,7 @@ def _stack(options: argparse.Namespace) -> int:
     if options.command == "status":
         return _status(stack, file, named=options.config is not None)
     _require_hub(options, file)
-    from stepwatch.testalert.command import send_test
+    from stepwatch.operate.test_alert import send_test
 
     return send_test(file, options.receiver, stack, _say)
 

@@ -62,18 +62,13 @@ def lines(name: str, label: str, samples: Iterable[Sample]) -> str:
 
 def series(name: str, label: str, labels: Mapping[str, str]) -> str:
     """The text before a value."""
-    inside = [label] if label else []
-    inside += _pairs(labels)
-    return f"{name}{{{','.join(inside)}}}" if inside else name
-
-
-def _pairs(labels: Mapping[str, str]) -> list[str]:
-    return [f'{name}="{escape(value)}"' for name, value in labels.items()]
+    inside = ",".join(filter(None, (label, joined(labels))))
+    return f"{name}{{{inside}}}" if inside else name
 
 
 def joined(labels: Mapping[str, str]) -> str:
     """Labels in the form that ``lines`` takes as a prefix."""
-    return ",".join(_pairs(labels))
+    return ",".join(f'{name}="{escape(value)}"' for name, value in labels.items())
 
 
 def escape(value: str) -> str:

@@ -52,9 +52,8 @@ Pages = Callable[[Request], Answer | Later]
 
 def text(status: str, body: str, *headers: tuple[str, str]) -> Answer:
     """An answer in words."""
-    return Answer(
-        status, "text/plain; charset=utf-8", adapt(body).encode("utf-8", "backslashreplace"), headers
-    )
+    shown = adapt(body).encode("utf-8", "backslashreplace")
+    return Answer(status, "text/plain; charset=utf-8", shown, headers)
 
 
 def metrics_page(metrics: Iterable[Metric]) -> Answer:
@@ -64,7 +63,6 @@ def metrics_page(metrics: Iterable[Metric]) -> Answer:
 
 BAD_REQUEST = text("400 Bad Request", "this is not an HTTP request\n")
 TOO_LONG = text("431 Request Header Fields Too Large", "the request is too long\n")
-NO_LENGTH = text("411 Length Required", "Expected: a Content-Length.\n")
 FAULT = text("500 Internal Server Error", "an internal error of Stepwatch: see its log\n")
 
 
@@ -97,7 +95,7 @@ class Head(NamedTuple):
         """Bytes of the body, or why it is not taken: ``most`` is how many may come."""
         length = self.headers.get("content-length", "0")
         if "transfer-encoding" in self.headers:
-            return NO_LENGTH
+            return text("411 Length Required", "Expected: a Content-Length.\n")
         if not (length.isascii() and length.isdecimal()):
             return BAD_REQUEST
         if len(length) > 12 or int(length) > most:

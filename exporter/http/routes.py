@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 
 from exporter.http.message import Answer, Later, Pages, Request, text
 
@@ -28,26 +29,19 @@ class Routes:
 
     def __call__(self, request: Request) -> Answer | Later:
         """The answer, or what will have it."""
-        found = self._find(request)
-        if found is None:
-            return text("404 Not Found", f"Pages: {', '.join((*self._fixed, *self._open))}\n")
-        pages, request = found
-        page = pages.get(request.method)
-        if page is None:
-            allow = ", ".join("GET, HEAD" if method == "GET" else method for method in pages)
-            return text("405 Method Not Allowed", f"only {allow} is allowed here\n", ("Allow", allow))
-        return page(request)
-
-    def _find(self, request: Request) -> tuple[Mapping[str, Page], Request] | None:
-        if request.path in self._fixed:
-            return self._fixed[request.path], request
-        for pattern, pages in self._open.items():
+        pages, path = self._fixed.get(request.path), request.path
+        for pattern in self._open if pages is None else ():
             before, _, after = pattern.partition("*")
-            if request.path.startswith(before) and request.path.endswith(after):
-                name = request.path[len(before) : len(request.path) - len(after)]
-                if name:
-                    return pages, request._replace(name=name)
-        return None
+            name = path[len(before) : len(path) - len(after)]
+            if name and path.startswith(before) and path.endswith(after):
+                pages, request = self._open[pattern], request._replace(name=name)
+                break
+        if pages is None:
+            return text("404 Not Found", f"Pages: {', '.join((*self._fixed, *self._open))}\n")
+        if page := pages.get(request.method):
+            return page(request)
+        allow = ", ".join("GET, HEAD" if method == "GET" else method for method in pages)
+        return text("405 Method Not Allowed", f"only {allow} is allowed here\n", ("Allow", allow))
 
 
 CONTAINER_NAMES = (
@@ -87,38 +81,30 @@ class HostCheck:
         if not is_known(asked, names):
             return refusal("Host", asked)
         origin = request.headers.get("origin")
-        if origin is not None and not _is_ours(origin, host_name(asked), names):
-            return refusal("Origin", origin)
+        if origin is not None:  # the page that asks is one of this machine's, whichever port served it
+            site, host = _ORIGIN.fullmatch(origin), host_name(asked)
+            name = host_name(site[1]) if site else None
+            if name is None or not (name == host or name in names or {name, host} <= _LOOPBACK):
+                return refusal("Origin", origin)
         return self._pages(request)
 
 
 def is_known(authority: str, names: Collection[str]) -> bool:
     """Whether a ``Host`` is one of these names, or an IP address; the port is ignored."""
     host = host_name(authority)
-    return host is not None and (host in names or _is_address(host))
-
-
-def _is_ours(origin: str, host: str | None, names: frozenset[str]) -> bool:
-    """Whether the page that asks came from this machine, whichever port served it."""
-    found = _ORIGIN.fullmatch(origin)
-    name = host_name(found[1]) if found else None
-    return name is not None and (name == host or name in names or {name, host} <= _LOOPBACK)
+    if host is None or host in names:
+        return host is not None
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with suppress(OSError):
+            socket.inet_pton(family, host)
+            return True
+    return False
 
 
 def host_name(authority: str) -> str | None:
     """The host of ``host:port`` in lower case, ``None`` if it is neither a name nor an address."""
     found = _AUTHORITY.fullmatch(authority)
     return (found[1] or found[2]).lower().rstrip(".") if found else None
-
-
-def _is_address(host: str) -> bool:
-    for family in (socket.AF_INET, socket.AF_INET6):
-        try:
-            socket.inet_pton(family, host)
-        except OSError:
-            continue
-        return True
-    return False
 
 
 def refusal(header: str, value: str) -> Answer:

@@ -35,8 +35,8 @@ class _Connection:
     """A client on a socket that does not block.
 
     ``until`` is when it is to be dropped unless it gets on, ``active`` when it last did, in seconds of
-    the steady clock. ``codes`` are those of the answers that were given since someone looked.
-    ``most_body``: bytes that a request may bring.
+    the steady clock. ``later`` is asked for the answer that is still to come. ``codes`` are those of the
+    answers that were given since someone looked. ``most_body``: bytes that a request may bring.
     """
 
     def __init__(self, sock: socket.socket, client: str, pages: Pages, most_body: int) -> None:
@@ -44,38 +44,49 @@ class _Connection:
         self.active = time.monotonic()
         self.until = self.active + IDLE_SECONDS
         self.codes: list[str] = []
+        self.later: Later | None = None
         self._client, self._pages, self._most_body = client, pages, most_body
-        self._incoming = b""
-        self._outgoing = memoryview(b"")
+        self._incoming, self._outgoing = b"", memoryview(b"")
         self._head: Head | None = None
         self._size = 0
-        self._later: Later | None = None
         self._last = False
+        # How much was not listened to; None while the client is.
         self._unheard: int | None = None
-        """How much was not listened to; ``None`` while the client is."""
-
-    @property
-    def waits(self) -> bool:
-        """Whether a request is still unanswered."""
-        return self._later is not None
 
     def go_on(self) -> int:
         """Read or write what is possible, one answer at most. Returns the event to wait for, 0 at the end."""
         self.active = time.monotonic()
         if not self._outgoing and not self._has_next and not self._receive():
             return 0
-        self._proceed()
-        while self._outgoing:
-            try:
-                self._outgoing = self._outgoing[self.sock.send(self._outgoing) :]
-            except BlockingIOError:
-                return selectors.EVENT_WRITE
-            if not self._outgoing:
-                self._sent()
+        if not self._outgoing and self._unheard is None:  # the last answer is out
+            if not self.later and not (self._last and self._head is None):
+                self._take()
+            answer = _guarded(self.later) if self.later else None
+            if answer is not None:
+                self.later = None
+                self._send(answer)
+        if not self._flushed():
+            return selectors.EVENT_WRITE
         if self._last and self._head is None and self._unheard is None:
             return 0
         # who asks for many pages at once takes turns with the others
         return selectors.EVENT_WRITE if self._has_next else selectors.EVENT_READ
+
+    def _flushed(self) -> bool:
+        """Send what the client takes; whether that is all."""
+        while self._outgoing:
+            try:
+                self._outgoing = self._outgoing[self.sock.send(self._outgoing) :]
+            except BlockingIOError:
+                return False
+            if not self._outgoing:  # all is out
+                self._outgoing = memoryview(b"")  # an empty part of the answer would keep it in memory
+                if self._unheard is not None:
+                    self.sock.shutdown(socket.SHUT_WR)
+                    self.until = time.monotonic() + LINGER_SECONDS
+                elif self._head is None:
+                    self.until = time.monotonic() + (REQUEST_SECONDS if self._incoming else IDLE_SECONDS)
+        return True
 
     @property
     def _has_next(self) -> bool:
@@ -83,7 +94,7 @@ class _Connection:
         return self._head is None and not self._last and b"\r\n\r\n" in self._incoming
 
     def _receive(self) -> bool:
-        if self.waits and len(self._incoming) > LONGEST_HEAD:
+        if self.later and len(self._incoming) > LONGEST_HEAD:
             return False
         try:
             block = self.sock.recv(BLOCK)
@@ -92,57 +103,34 @@ class _Connection:
         if self._unheard is not None:
             self._unheard += len(block)
             return bool(block) and self._unheard < MOST_UNHEARD
-        if not self._incoming and self._head is None and not self.waits:
-            self._within(REQUEST_SECONDS)
+        if not self._incoming and self._head is None and not self.later:
+            self.until = time.monotonic() + REQUEST_SECONDS
         self._incoming += block
         return bool(block)
 
-    def _within(self, seconds: float) -> None:
-        self.until = time.monotonic() + seconds
-
-    def _proceed(self) -> None:
-        """Take the next request that is whole, once the last answer is out, and answer it."""
-        if self._outgoing or self._unheard is not None:
-            return
-        if not self.waits and not (self._last and self._head is None):
-            self._take()
-        answer = _guarded(self._later) if self._later else None
-        if answer is not None:
-            self._later = None
-            self._send(answer)
-
     def _take(self) -> None:
+        """Take the next request once it is whole, and ask for its answer; or refuse it."""
         if self._head is None:
-            self._take_head()
-        if self._head is not None and len(self._incoming) >= self._size:
+            lines, end, rest = self._incoming.partition(b"\r\n\r\n")
+            if not end and len(lines) <= LONGEST_HEAD:
+                return
+            head = Head.parse(lines.decode("latin-1")) if len(lines) <= LONGEST_HEAD else None
+            size = head.size(self._most_body) if head else BAD_REQUEST
+            if head is None or isinstance(size, Answer):
+                # Listen no more: what follows is not a request.
+                self._last, self._incoming, self._unheard = True, b"", 0
+                refusal = size if isinstance(size, Answer) else BAD_REQUEST
+                self._send(TOO_LONG if len(lines) > LONGEST_HEAD else refusal)
+                return
+            self._head, self._size, self._incoming, self._last = head, size, rest, head.last
+            if len(rest) < size and "expect" in head.headers:
+                self._outgoing = memoryview(CONTINUE)
+        if len(self._incoming) >= self._size:
             body, self._incoming = self._incoming[: self._size], self._incoming[self._size :]
             request = self._head.request(body, self._client)
             found = _guarded(lambda: self._pages(request))
-            self._later = (lambda: found) if isinstance(found, Answer) else found
+            self.later = (lambda: found) if isinstance(found, Answer) else found
             self.until = float("inf")
-
-    def _take_head(self) -> None:
-        lines, end, rest = self._incoming.partition(b"\r\n\r\n")
-        if len(lines) > LONGEST_HEAD:
-            self._refuse(TOO_LONG)
-        elif end:
-            head = Head.parse(lines.decode("latin-1"))
-            size = BAD_REQUEST if head is None else head.size(self._most_body)
-            if head is None or isinstance(size, Answer):
-                self._refuse(size if isinstance(size, Answer) else BAD_REQUEST)
-            else:
-                self._begin(head, size, rest)
-
-    def _begin(self, head: Head, size: int, rest: bytes) -> None:
-        self._head, self._size, self._incoming = head, size, rest
-        self._last = head.last
-        if len(rest) < size and "expect" in head.headers:
-            self._outgoing = memoryview(CONTINUE)
-
-    def _refuse(self, answer: Answer) -> None:
-        """Answer, and listen no more: what follows is not a request."""
-        self._last, self._incoming, self._unheard = True, b"", 0
-        self._send(answer)
 
     def _send(self, answer: Answer) -> None:
         wants_body = self._head is None or self._head.method != "HEAD"
@@ -157,16 +145,7 @@ class _Connection:
         self._outgoing = memoryview(head + (answer.body if wants_body else b""))
         self._head, self._size = None, 0
         self.codes.append(answer.code)
-        self._within(ANSWER_SECONDS)
-
-    def _sent(self) -> None:
-        """All that was to be sent is out."""
-        self._outgoing = memoryview(b"")  # an empty part of the answer would keep all of it in memory
-        if self._unheard is not None:
-            self.sock.shutdown(socket.SHUT_WR)
-            self._within(LINGER_SECONDS)
-        elif self._head is None:
-            self._within(REQUEST_SECONDS if self._incoming else IDLE_SECONDS)
+        self.until = time.monotonic() + ANSWER_SECONDS
 
 
 def _guarded(make: Callable[[], _Made]) -> _Made | Answer:
@@ -217,7 +196,7 @@ class Server:
         ready: list[_Connection | None] = [key.data for key, _ in self._selector.select(seconds)]
         for heard in filter(None, ready):
             self._attend(heard)
-        for client in [client for client in self._clients.values() if client.waits]:
+        for client in [client for client in self._clients.values() if client.later]:
             self._attend(client)
         if None in ready:  # the listener
             # Last: beside clients heard after them, pending connections would seem silent longest.
@@ -291,20 +270,16 @@ class ServerThread:
     """Serves in a thread of its own, so that pages are served while logs are read."""
 
     def __init__(self, server: Server) -> None:
-        self._server = server
-        self._stop = Event()
+        self._server, self._stop = server, Event()
         self._thread = Thread(target=self._serve, name="http", daemon=True)
-
-    def start(self) -> None:
-        """Serve from now on."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Serve no more; the port is free afterwards."""
-        self._stop.set()
-        self._thread.join()
+        self.start = self._thread.start
 
     def _serve(self) -> None:
         while not self._stop.is_set():
             self._server.serve(TICK_SECONDS)
         self._server.close()
+
+    def stop(self) -> None:
+        """Serve no more; the port is free afterwards."""
+        self._stop.set()
+        self._thread.join()

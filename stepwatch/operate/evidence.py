@@ -4,42 +4,29 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.evidence.collect import Sources, UnknownRunError, WriteError, collect
-from exporter.runs.model.run import Options
+from exporter.evidence.collect import EvidenceError, Sources, collect
 from stepwatch.config import load
 from stepwatch.config.deployment import OnThisMachine
 from stepwatch.deploy.native.state import State
-from stepwatch.render import exporters, generator
+from stepwatch.render import exporters
 from stepwatch.schema.errors import Refused
-from stepwatch.system.environment import RESOURCES
 from stepwatch.system.terminal import Say
-
-FOLDER = "evidence"
-"""Of archives, in the state folder."""
 
 
 def evidence(config: Path, run: str, out: Path | None, place: State, say: Say) -> int:
     """Collect evidence about a run, even if parts of the stack do not answer, and print the archive's path.
 
-    ``out`` is the folder of archives; by default one in the state folder, ``place``. Raises ``Refused``.
+    ``out`` is the folder of archives; by default ``evidence`` in the state folder, ``place``.
+
+    Raises:
+        Refused: The run does not exist, or the archive cannot be written.
     """
     settings = load(config)
+    paths = place.log_folders(settings.runs.path, say)
     where = exporters.evidence(settings, OnThisMachine(settings))
-    sources = Sources(
-        place.log_folders(settings.runs.path, say),
-        where["exporter"],
-        where["prometheus"],
-        where["alertmanager"],
-        Path(where["ray"]) if where["ray"] else None,
-        Options(keys=settings.signals),
-        generator.diagnosed(settings, RESOURCES, OnThisMachine),
-        where["limits"],
-        where["overrides"],
-        config,
-    )
     try:
-        archive = collect(run, sources, out or place.folder / FOLDER)
-    except (UnknownRunError, WriteError) as problem:
+        archive = collect(run, Sources(paths, **where, config=config), out or place.folder / "evidence")
+    except EvidenceError as problem:
         raise Refused(str(problem)) from None
     say(str(archive))
     return 0

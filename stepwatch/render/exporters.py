@@ -130,13 +130,11 @@ def _watchdog(config: Config, deployment: Deployment) -> Settings:
 
 def evidence(config: Config, deployment: Deployment) -> Settings:
     """Return where the archive of evidence looks, and the limits in force."""
-    ray = config.discovery.ray
+    limits = {name: flat(config.alerts.block(name)) for name in BLOCKS}
     return {
         **{part: f"http://{deployment.address(part)}" for part in ("exporter", "prometheus", "alertmanager")},
-        "ray": ray and deployment.left_file(ray),
         "signals": config.signals,
-        "limits": {name: flat(config.alerts.block(name)) for name in BLOCKS},
-        "overrides": served_overrides(config),
+        "limits": {"limits": limits, "overrides": served_overrides(config)},
     }
 
 

@@ -28,7 +28,7 @@ from stepwatch.config.deployment import (
     mounted,
 )
 from stepwatch.languages import catalogue
-from stepwatch.render import check, diagnosis, exporters, output, panels, receivers
+from stepwatch.render import check, exporters, output, panels, receivers
 from stepwatch.render.dashboard import BASELINE, Json
 from stepwatch.render.layout import CONFIG
 from stepwatch.render.templates import SERVICES, block, own_dashboards, render, template
@@ -106,14 +106,6 @@ def render_all(
 def training(config: Config, templates: Path, place: Place) -> Json:
     """Return the template of the Training dashboard, as rendered. Raises ``Refused``."""
     return template(templates, _context(config, place), panels.TEMPLATE)
-
-
-def diagnosed(config: Config, templates: Path, place: Place) -> diagnosis.Queries:
-    """Return the queries of the dashboard Diagnose, by the name of their table and their column.
-
-    Raises ``Refused``.
-    """
-    return diagnosis.queries(template(templates, _context(config, place), diagnosis.TEMPLATE))
 
 
 def _rendered(

@@ -25,7 +25,7 @@ from jinja2.bccache import Bucket
 from stepwatch.alerts.model.expression import Expression, Scope, Series
 from stepwatch.config.yaml_document import LOADER, parse
 from stepwatch.languages import Catalogue
-from stepwatch.render import diagnosis, panels
+from stepwatch.render import panels
 from stepwatch.render.dashboard import Json, assemble
 from stepwatch.render.dashboard_texts import translated
 from stepwatch.render.layout import TEMPLATE_CACHE
@@ -118,8 +118,6 @@ def render(
             if template == panels.TEMPLATE and "exporter" in services:
                 drawn = panels.panels(parsed, context["lines"])
                 files[panels.FILE] = panels.file(drawn, context["subjects"], context["notices"])
-            if template == diagnosis.TEMPLATE and "exporter" in services:
-                files[diagnosis.FILE] = diagnosis.file(parsed)
         else:
             content = _with_comment(_render(jinja, template), template).encode()
         files[target(template)] = content

@@ -9,9 +9,9 @@ import yaml
 
 from exporter import secret_shapes
 from stepwatch.config import load, loading
+from stepwatch.operate.test_alert import redacted
 from stepwatch.schema.errors import ConfigError
 from stepwatch.system.environment import CHECKOUT
-from stepwatch.testalert.verdict import redacted
 
 # Of the shapes that their issuers document; none of them opens anything. In two parts, so that no scanner
 # takes this file for a leak.

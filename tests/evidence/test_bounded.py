@@ -3,69 +3,44 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
-import pytest
-
-from exporter.evidence.bounded import Item, Task, Work, run_all
+from exporter.evidence.collect import Item, Result, run_all
 from tests.real.waiting import eventually, in_time
 
-PLENTY = 1 << 20
+HANGS = ("sh", "-c", "echo first; trap '' TERM; sleep 1000; sleep 1000")
 
 
-class Found(NamedTuple):
-    contents: dict[str, bytes]
-    items: list
-    problem: str
-    late: bool
+def run(*items: Item, seconds: float = 300) -> list[Result]:
+    return run_all(items, time.monotonic() + seconds)
 
 
-def run(folder: Path, *tasks: Task, seconds: float = 300) -> Sequence[Found]:
-    with run_all(tasks, folder, time.monotonic() + seconds) as results:
-        return [
-            Found({item.name: item.content() for item in each.items}, each.items, each.problem, each.late)
-            for each in results
-        ]
-
-
-def finds(*items: Item) -> Work:
-    return lambda: iter(items)
-
-
-def hangs() -> Iterator[Item]:
-    yield Item("a", "there", b"first")
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    time.sleep(1000)
-
-
-def test_what_hangs_is_killed_at_its_limit_and_what_it_found_before_is_kept(tmp_path):
+def test_what_hangs_is_killed_at_its_limit_and_what_it_found_before_is_kept():
     begun = time.monotonic()
-    well = Task("well", finds(Item("b", "here", b"all")), 30, PLENTY)
-    late, rest = run(tmp_path, Task("late", hangs, 2, PLENTY), well)
-    assert late.contents == {"a": b"first"}
-    assert late.late
+    hangs = Item("a", "", HANGS, 2), Item("b", "", partial(time.sleep, 1000), 2)
+    program, late, rest = run(*hangs, Item("c", "", lambda: b"all", 30))
+    assert (program.content, program.problem) == (b"first\n", "no answer within 2 s")
+    assert (late.content, late.late) == (b"", True)
     assert late.problem.startswith("no answer within ")
-    assert (rest.contents, rest.problem, rest.late) == ({"b": b"all"}, "", False)
+    assert (rest.content, rest.problem, rest.late) == (b"all", "", False)
     assert in_time(time.monotonic() - begun, 10)
 
 
 def test_what_it_started_is_killed_with_it(tmp_path):
     note = tmp_path / "pid"
 
-    def work() -> Iterator[Item]:
+    def work() -> bytes:
         child = subprocess.Popen(["sleep", "1000"])
         note.with_suffix(".new").write_text(str(child.pid))
         note.with_suffix(".new").rename(note)
         child.wait()
-        yield Item("a", "b")
+        return b""
 
-    run(tmp_path, Task("late", work, 3, PLENTY))
+    run(Item("late", "", work, 3))
     if note.exists():  # on a busy machine it may not have come so far
         eventually(lambda: not _lives(note.read_text()))
 
@@ -77,54 +52,43 @@ def _lives(pid: str) -> bool:
         return False
 
 
-def test_all_end_together_at_the_common_limit(tmp_path):
+def test_all_end_together_at_the_common_limit():
     begun = time.monotonic()
-    found = run(tmp_path, *[Task(str(number), hangs, 1000, PLENTY) for number in range(6)], seconds=2)
+    found = run(*[Item(str(number), "", HANGS, 1000) for number in range(6)], seconds=2)
     assert all(each.late for each in found)
     assert in_time(time.monotonic() - begun, 12)
 
 
-def test_a_failure_is_the_reason_why_something_is_missing(tmp_path):
-    def fails() -> Iterator[Item]:
-        yield Item("a", "b", b"first")
+def test_a_failure_is_the_reason_why_something_is_missing():
+    def fails() -> bytes:
         raise FileNotFoundError(2, "No such file or directory", "x")
 
-    def dies() -> Iterator[Item]:
+    def dies() -> bytes:
         os.kill(os.getpid(), signal.SIGKILL)
-        yield Item("a", "b")
+        return b""
 
-    failed, died = run(tmp_path, Task("fails", fails, 60, PLENTY), Task("dies", dies, 60, PLENTY))
-    assert failed.contents == {"a": b"first"}
-    assert failed.problem == "FileNotFoundError: No such file or directory"
-    assert (died.contents, died.problem) == ({}, "killed by signal 9")
-
-
-def test_what_is_too_much_is_cut_and_said_to_be(tmp_path):
-    work = finds(Item("a", "b", b"x" * 700), Item("c", "d", b"y" * 700))
-    (found,) = run(tmp_path, Task("a", work, 60, 1000))
-    assert [item.size for item in found.items] == [700, 300]
-    assert found.items[1].missing == "the first 300 of 700 bytes, because of the size limit"
-
-
-def test_a_disk_that_is_full_is_a_reason_as_well(tmp_path):
-    def writes() -> Iterator[Item]:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        yield Item("a", "b", b"x" * 1000)
-        yield Item("c", "d", b"x" * 100000)
-
-    (found,) = run(tmp_path, Task("a", writes, 60, PLENTY))
-    assert list(found.contents) == ["a"]
-    assert found.problem == "its result could not be stored: File too large"
+    complains = ("sh", "-c", "echo some; echo why >&2; exit 3")
+    works = (fails, dies, ("no-such-program",), complains, ("false",))
+    found = run(*(Item(str(number), "", work, 60) for number, work in enumerate(works)))
+    assert [(each.content, each.problem) for each in found] == [
+        (b"", "No such file or directory"),
+        (b"", "killed by signal 9"),
+        (b"", "no-such-program is not on PATH"),
+        (b"some\n", "why"),
+        (b"", "exit code 1"),
+    ]
 
 
-def test_nothing_is_left_in_the_folder(tmp_path):
-    run(tmp_path, Task("a", finds(Item("a", "b", b"x")), 60, PLENTY))
-    assert list(tmp_path.iterdir()) == []
+def test_what_is_too_much_is_cut_at_the_end_of_a_line_and_said_to_be():
+    lines = b"".join(b"%d password=x\n" % number for number in range(1000))
+    found = run(Item("a", "", lambda: lines, 60, 2048), Item("b", "", ("yes", "a line"), 60, 4096))
+    assert [each.problem for each in found] == ["its first 2 KiB", "its first 4 KiB"]
+    assert all(each.content.endswith(b"\n") for each in found)
+    assert 2000 < len(found[0].content) <= 2048
 
 
-@pytest.mark.parametrize("secret", ["OPENAI_API_KEY=hunter2", "https://u:hunter2@h/"])
-def test_no_secret_leaves_the_process(tmp_path, secret):
-    (found,) = run(tmp_path, Task("a", finds(Item("a", secret, secret.encode(), secret)), 60, PLENTY))
-    (item,) = found.items
-    assert "hunter2" not in f"{item.source} {item.missing} {found.contents}"
+def test_no_secret_leaves_the_process(tmp_path):
+    secrets = "OPENAI_API_KEY=hunter2\nhttps://u:hunter2@h/\n"
+    (tmp_path / "a").write_text(secrets)
+    found = run(Item("a", "", secrets.encode, 60), Item("b", "", ("cat", str(tmp_path / "a")), 60))
+    assert [each.content for each in found] == [b"OPENAI_API_KEY=(secret)\nhttps://(secret)@h/\n"] * 2

@@ -8,9 +8,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import sys
-import tempfile
-from pathlib import Path
 
 SECRET = "hunter2-is-no-password"
 
@@ -30,10 +27,4 @@ def train() -> None:
 
 
 if __name__ == "__main__":
-    if "TORCH_FR_DUMP_TEMP_FILE" not in os.environ:
-        folder = tempfile.mkdtemp()
-        Path(folder, "trace_rank_0").write_bytes(b"\x80\x04flight recorder")
-        Path(folder, "trace_rank_1").write_bytes(f"\x04 --password={SECRET}".encode("latin-1"))
-        os.environ["TORCH_FR_DUMP_TEMP_FILE"] = f"{folder}/trace_rank_"
-        os.execv(sys.executable, [sys.executable, "-m", "tests.evidence.trainer", *sys.argv[1:]])
     train()

@@ -13,7 +13,7 @@ from exporter.watchdog.disks import Folder, Look, Space, findings
 from exporter.watchdog.finding import Findings, Text
 from stepwatch.config.yaml_document import LOADER
 from stepwatch.languages import catalogue
-from stepwatch.testalert.alertmanager import Probe
+from stepwatch.operate.test_alert import notes
 from tests import real
 from tests.rules import rendered
 
@@ -77,7 +77,7 @@ def test_a_text_without_a_translation_stays_english() -> None:
 
 
 def test_a_test_notification_is_in_chinese() -> None:
-    notes = Probe("ops", catalogue("zh")).alert()["annotations"]
+    texts = notes("ops", catalogue("zh"))
 
-    assert notes["summary"] == "这是对接收方 ops 的测试。一切正常。"
-    assert "`test-alert ops`" in notes["description"]
+    assert texts["summary"] == "这是对接收方 ops 的测试。一切正常。"
+    assert "`test-alert ops`" in texts["description"]

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from stepwatch.operate.test_alert import send_test
 from stepwatch.system import http_client
-from stepwatch.testalert.command import send_test
 from tests.alertmanager.route import alert, post
 from tests.notifier.around import Around
 from tests.real import eventually

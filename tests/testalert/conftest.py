@@ -11,9 +11,9 @@ import pytest
 
 from stepwatch.config import Config
 from stepwatch.config.deployment import Deployment, OnThisMachine
+from stepwatch.operate.test_alert import send_test
 from stepwatch.render.generator import generate
 from stepwatch.system.files import from_now_on
-from stepwatch.testalert.command import send_test
 from tests.real import AlertmanagerServer, free_port
 from tests.real.answering import Answering
 from tests.real.mailbox import Certificate, Mailbox

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stepwatch.operate.test_alert import LogResult, log_result
 from stepwatch.system.files import from_now_on
-from stepwatch.testalert.alertmanager import LogResult, Probe, log_result, unquoted
 
-PROBE = Probe("ops", mark="17")
+PROBE = "(test) ops", "17"
 
 RETRIES = (
     'ts=2025-11-21T16:32:56.700Z caller=notify.go:732 level=warn component=dispatcher receiver="(test) ops" '
@@ -44,8 +44,8 @@ def in_group(line: str, mark: str) -> str:
     ids=["nothing", "tries again", "gives up", "restarts", "final", "delivered late"],
 )
 def test_the_story_of_a_message(lines: tuple[str, ...], reported: LogResult) -> None:
-    assert log_result("\n".join(["level=info msg=Listening", *lines]), PROBE) == reported
-    assert log_result("\n".join(in_group(line, "17") for line in lines), PROBE) == reported
+    assert log_result("\n".join(["level=info msg=Listening", *lines]), *PROBE) == reported
+    assert log_result("\n".join(in_group(line, "17") for line in lines), *PROBE) == reported
 
 
 @pytest.mark.parametrize("line", [RETRIES, GAVE_UP, FINAL, SUCCESS])
@@ -56,13 +56,13 @@ def test_other_messages_have_stories_of_their_own(line: str) -> None:
         line.replace("(test) ops", "(test) op"),
         line.replace("(test) ops", "(test) ops 2"),
     ):
-        reported = log_result(other, PROBE)
+        reported = log_result(other, *PROBE)
         assert (reported.error, reported.delivered, reported.gave_up) == ("", False, False)
         assert reported.failures == ("Notify for alerts failed" in line)
 
 
 def test_a_failure_in_words_that_are_new_is_still_a_failure() -> None:
-    reported = log_result('msg="Notify for alerts failed" err="(test) ops/webhook[0]: something new"', PROBE)
+    reported = log_result('msg="Notify for alerts failed" err="(test) ops/webhook[0]: something new"', *PROBE)
 
     assert (reported.error, reported.gave_up) == ("(test) ops/webhook[0]: something new", True)
 
@@ -72,17 +72,18 @@ def test_any_error_is_read_as_it_was_written(error: str) -> None:
     for ascii_only in (True, False):
         quoted = json.dumps(error, ensure_ascii=ascii_only)
         line = f'receiver="(test) ops" msg="Notify attempt failed, will retry later" err={quoted} attempts=1'
-        assert log_result(line, PROBE).error == error
+        assert log_result(line, *PROBE).error == error
 
 
 @given(st.text())
 def test_any_log_is_read(text: str) -> None:
-    log_result(text, PROBE)
-    log_result(f'msg="Notify {text}', PROBE)
+    log_result(text, *PROBE)
+    log_result(f'msg="Notify {text}', *PROBE)
 
 
 def test_what_go_escapes_and_json_does_not_know_is_shown_as_it_stands() -> None:
-    assert unquoted(r'"bell \a and \x1b[0m"') == r"bell \a and \x1b[0m"
+    line = RETRIES.partition(" err=")[0] + r' err="bell \a and \x1b[0m"'
+    assert log_result(line, *PROBE).error == r"bell \a and \x1b[0m"
 
 
 def test_a_journal_gives_what_came_since_it_was_from_now_on(tmp_path) -> None:

@@ -6,9 +6,8 @@ import itertools
 import json
 import re
 import urllib.request
-from collections.abc import Iterator
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from threading import Event
@@ -17,10 +16,10 @@ from typing import Any
 import pytest
 
 from stepwatch.config import load
+from stepwatch.operate import test_alert
+from stepwatch.operate.test_alert import Probe, sent
 from stepwatch.schema.errors import ConfigError, Refused
 from stepwatch.system import http_client
-from stepwatch.testalert.alertmanager import Alertmanager, Probe, Sent, UnreachableError
-from stepwatch.testalert.command import Watch
 from tests.real import AlertmanagerServer, free_port
 from tests.real.answering import Answering
 from tests.real.waiting import eventually
@@ -164,15 +163,11 @@ def test_when_patience_ends_it_says_that_nothing_is_known(bench: Bench) -> None:
 def test_a_file_that_is_gone_when_it_is_needed_is_named(bench: Bench) -> None:
     receiver = next(each for each in load(bench.config).receivers if each.name == "lost")
     (path := bench.folder / "lost-url").unlink()
-    watch = Watch(
-        receiver, Probe("lost"), Alertmanager(bench.server.url), bench.journal(""), "the log", patience=30
-    )
+    delivered, words = Probe(receiver, bench.server.url, bench.journal("")).run(print, 30)
 
-    verdict = watch.run(print)
-
-    assert not verdict.delivered
-    assert f"open {path}: no such file" in verdict.words
-    assert "Fix: put the file back" in verdict.words
+    assert not delivered
+    assert f"open {path}: no such file" in words
+    assert "Fix: put the file back" in words
     with pytest.raises(ConfigError, match=r"receivers\[13\]\.slack\.url_file: .* names no file"):
         bench.test("lost")
     path.write_text(bench.chat.url)
@@ -180,9 +175,7 @@ def test_a_file_that_is_gone_when_it_is_needed_is_named(bench: Bench) -> None:
 
 def test_without_the_log_a_failure_is_reported_if_it_is_counted_by_receiver(bench: Bench) -> None:
     receiver = next(each for each in load(bench.config).receivers if each.name == "gone")
-    watch = Watch(receiver, Probe("gone"), Alertmanager(bench.server.url), str, "the log", patience=3)
-
-    words = watch.run(print).words
+    _, words = Probe(receiver, bench.server.url, str).run(print, 3)
 
     if "receiver-name-in-metrics" in bench.server.command[-1]:
         assert "gone: not delivered by webhook (HTTP): Alertmanager counts a failure." in words
@@ -191,29 +184,22 @@ def test_without_the_log_a_failure_is_reported_if_it_is_counted_by_receiver(benc
         assert "gone: not delivered by webhook (HTTP): no result after 3 s." in words
 
 
-@dataclass(frozen=True)
-class CountedTwice(Alertmanager):
-    """Its pages count an attempt, and its failure only on the next one: Alertmanager counts them apart."""
+FAILED = {"s_total": 1, "s_failed_total": 1, "_requests_total": 1, "_requests_failed_total": 1}
 
-    pages: Iterator[Sent] = field(
-        default_factory=lambda: itertools.chain(
-            [Sent(0, 0, 0, 0, 0.0, exact=True), Sent(1, 0, 1, 0, 0.01, exact=True)],
-            itertools.repeat(Sent(1, 1, 1, 1, 0.01, exact=True)),
-        )
+
+def test_an_attempt_is_delivered_only_if_the_next_page_counts_no_failure_of_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alertmanager counts an attempt and its failure one after the other."""
+    pages = itertools.chain(
+        [(Counter(), True), (Counter({"s_total": 1, "_requests_total": 1}), True)],
+        itertools.repeat((Counter(FAILED), True)),
     )
-
-    def sent(self, integration: str, probe: Probe) -> Sent:  # noqa: ARG002
-        return next(self.pages)
-
-    def post(self, alert: dict[str, Any]) -> None:
-        """Take any."""
-
-
-def test_an_attempt_is_delivered_only_if_the_next_page_counts_no_failure_of_it(bench: Bench) -> None:
+    monkeypatch.setattr(test_alert, "sent", lambda *_: next(pages))
+    monkeypatch.setattr(http_client, "order", lambda *_: "")
     receiver = next(each for each in load(bench.config).receivers if each.name == "gone")
-    watch = Watch(receiver, Probe("gone"), CountedTwice(""), str, "the log", patience=3)
 
-    assert not watch.run(print).delivered
+    assert not Probe(receiver, "", str).run(print, 3)[0]
 
 
 def test_a_silence_that_covers_it_is_named_and_left_alone(bench: Bench) -> None:
@@ -276,16 +262,14 @@ def test_an_alertmanager_that_does_not_answer_is_said(bench: Bench, tmp_path: An
         "receivers: [{name: ops, webhook: {url: 'http://127.0.0.1:9'}}]"
     )
 
-    with pytest.raises(
-        UnreachableError, match=rf"does not answer at http://127.0.0.1:{port}.* Fix: `make up`"
-    ):
+    with pytest.raises(Refused, match=rf"does not answer at http://127.0.0.1:{port}.* Fix: `make up`"):
         Bench(tmp_path, bench.server, bench.good, bench.chat, bench.mailbox).test("ops")
 
 
 def test_an_alertmanager_that_is_slow_to_answer_is_waited_for() -> None:
     page = 'alertmanager_notifications_total{integration="webhook"} 3\n'
     with Answering(body=page, delay=6) as busy:
-        assert Alertmanager(busy.url).sent("webhook", Probe("ops")).messages == 3
+        assert sent(busy.url, "webhook", "(test) ops")[0]["s_total"] == 3
 
 
 def test_an_alertmanager_that_has_no_room_for_a_request_is_asked_again(tmp_path: Path) -> None:
@@ -304,5 +288,5 @@ def test_an_alertmanager_that_has_no_room_for_a_request_is_asked_again(tmp_path:
             eventually(lambda: http_client.read(f"{server.url}/metrics") is None)
         finally:
             seen.set()
-        assert Alertmanager(server.url).sent("webhook", Probe("ops")).messages == 0
+        assert sent(server.url, "webhook", "(test) ops")[0]["s_total"] == 0
         busy.result()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stepwatch.testalert.verdict import redacted
+from stepwatch.operate.test_alert import redacted
 
 URL = "https://hooks.chat.example/services/T0/B0/s3cretpart"
 
