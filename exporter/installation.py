@@ -46,7 +46,7 @@ _COMMANDS = {
 are arguments there; all other variables are options."""
 
 _OPTIONS = {"KEY": "--explain", "KILL": "--kill-switch"}
-_SWITCHES = ("DEMO", "NATIVE", "REPAIR", "RENEW", "REVOKE", "SERVICE", "FORCE", "FOLLOW")
+_SWITCHES = ("DEMO", "NATIVE", "RENEW", "REVOKE", "SERVICE", "FORCE", "FOLLOW")
 
 
 def adapt(text: str) -> str:

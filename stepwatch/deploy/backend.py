@@ -22,8 +22,8 @@ from stepwatch.system.terminal import Say
 class Stack(Protocol):
     """The interface of both kinds of stack."""
 
-    def up(self, runs: Path | None, *, demo: bool, repair: bool) -> int:
-        """Start or update it; ``repair`` moves aside damaged files that keep a part from starting."""
+    def up(self, runs: Path | None, *, demo: bool) -> int:
+        """Start or update it."""
 
     def down(self) -> int:
         """Stop it."""

@@ -1,4 +1,4 @@
-"""What users can do with a stack of containers; damaged files in volumes are named and moved aside."""
+"""What users can do with a stack of containers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stepwatch.render.generator import containers, generate
 from stepwatch.render.variables import of_config, of_machine, published
 from stepwatch.services import agent, lifecycle, settings
 from stepwatch.services.health_report import HealthReport
-from stepwatch.services.lifecycle import Damage, Look, folder_remark, make_folder
+from stepwatch.services.lifecycle import Look, folder_remark, make_folder
 from stepwatch.services.settings import SettingsState, reload
 from stepwatch.system import processes
 from stepwatch.system.environment import CHECKOUT
@@ -26,12 +26,6 @@ from stepwatch.system.http_client import read_all
 from stepwatch.system.terminal import Say, duration, table
 
 _HEADINGS = ("service", "state", "up for", "restarts", "settings", "page")
-
-_FOLDERS = {"prometheus": "/prometheus", "alertmanager": "/alertmanager"}
-"""Where compose.yaml mounts their volumes."""
-
-_MOVE = 'mkdir -p "$1" && mv "$2" "$1/"'
-_VOLUME = "the volume {0}-data: {1}"
 
 _RUNS = "/runs"
 """Where the exporter's container sees the run folder."""
@@ -72,13 +66,12 @@ class Containers:
     place: State
     say: Say
 
-    def up(self, runs: Path | None, *, demo: bool, repair: bool) -> int:
+    def up(self, runs: Path | None, *, demo: bool) -> int:
         """Render the configuration and run it in containers.
 
         Args:
             runs: The folder to read runs from, in place of the file's `runs.path`.
             demo: Whether to run the simulated trainers and GPUs.
-            repair: Whether to move damaged files aside that keep a container from starting.
 
         Returns:
             0 when every container is healthy, 1 when some are not.
@@ -88,9 +81,9 @@ class Containers:
         """
         self.place.create()
         with self.place.lock("`make up`", self.say):  # to its end: Compose starts one after the other
-            return self._up(runs, demo=demo, repair=repair)
+            return self._up(runs, demo=demo)
 
-    def _up(self, runs: Path | None, *, demo: bool, repair: bool) -> int:
+    def _up(self, runs: Path | None, *, demo: bool) -> int:
         out, say = self.rendered, self.say
         output.recover(out)
         config = load(self.config)
@@ -122,12 +115,7 @@ class Containers:
             project.run("rm", "--stop", "--force", *there)
         profiles = (*(("demo",) if demo else ()), *optional)
         wanted = replace(project, files=(*_FILES[config.role], *access), profiles=profiles)
-        moved = False
-        while (verdict := _start(wanted, say)) and repair and _repair(wanted, say):
-            moved = True
-        if repair and not moved:
-            say(lifecycle.NO_DAMAGE)
-        if verdict:
+        if verdict := _start(wanted, say):
             say(verdict)
             return 1
         if not config.is_agent:
@@ -189,9 +177,6 @@ class Containers:
                 say(f"\n{name} runs with outdated settings. Fix: `make up`.")
             if state is SettingsState.REFUSED:
                 say(f"\n{name} refused its settings; `docker compose logs {name}` says why.")
-        for each in services:
-            if each.status != "up" and (text := _damage_fix(project, each.name)):
-                say(f"\n{text}")
         if text := settings.rules_elsewhere(rendered):
             say(text)
         sound = report.show(texts, say)
@@ -325,8 +310,8 @@ def _start(project: Engine, say: Say) -> str:
         failed = lifecycle.wait_for_parts(services, looks, say, ends, pause=1)
     for name, reason in failed.items():
         whole = f"{reason} ({services[name].summary or services[name].state})"
-        where, fix = f"`docker compose logs {name}`", _damage_fix(project, name)
-        for line in lifecycle.failure_lines(name, whole, where, project.log(name, 5), fix):
+        where = f"`docker compose logs {name}`"
+        for line in lifecycle.failure_lines(name, whole, where, project.log(name, 5)):
             say(line)
     if code and not failed:
         return "docker compose up failed; its message is above"
@@ -393,35 +378,3 @@ def _row(
         state.value if state else "-",
         f"http://{addresses[service.name]}" if service.name in addresses else "-",
     )
-
-
-def _damage_fix(project: Engine, service: str) -> str:
-    """The message about a damaged file that keeps a container from starting; empty without one."""
-    found = _damaged(project, service)
-    return found.fix(_VOLUME.format(service, _FOLDERS[service])) if found else ""
-
-
-def _repair(project: Engine, say: Say) -> bool:
-    """Move aside files that keep containers from starting; return whether there were any.
-
-    Raises:
-        EngineError: It cannot be moved.
-    """
-    failing = [each.name for each in project.services() if each.name in _FOLDERS and each.status != "up"]
-    found = list(filter(None, (_damaged(project, name) for name in failing)))
-    for each in found:
-        folder = _FOLDERS[each.part]
-        aside = f"{folder}/{lifecycle.DAMAGED}/{lifecycle.damage_stamp()}"
-        project.run("stop", each.part)
-        # In a container of the same image and user, since no other one sees the volume.
-        container = ("run", "--rm", "--no-deps", "-T", "--entrypoint", "sh", each.part)
-        project.run(*container, "-c", _MOVE, "sh", aside, f"{folder}/{each.name}")
-        place = _VOLUME.format(each.part, folder)
-        say(f"Moved {place}/{each.name} to {aside} there. Nothing was deleted.")
-    return bool(found)
-
-
-def _damaged(project: Engine, service: str) -> Damage | None:
-    if service not in _FOLDERS:
-        return None
-    return lifecycle.find_damage(service, project.log(service, lifecycle.LOG_LINES))

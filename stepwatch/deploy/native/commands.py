@@ -27,7 +27,6 @@ from stepwatch.system.terminal import Say, table
 
 SIMULATIONS = ("demo", "gpu")
 
-_ORPHAN_GRACE = 10
 _UNSCRAPED_SECONDS = 20
 """Longer than the interval of the slowest scrape, that of the GPUs."""
 
@@ -44,13 +43,12 @@ class Processes:
     say: Say
     as_service: bool = False
 
-    def up(self, runs: Path | None, *, demo: bool, repair: bool) -> int:
+    def up(self, runs: Path | None, *, demo: bool) -> int:
         """Render the configuration and run the stack with it.
 
         Args:
             runs: The folder or glob to read runs from, in place of the file's `runs.path`.
             demo: Whether simulated runs and GPUs are part of it; those of an earlier time go.
-            repair: Whether to move damaged files aside that keep a part from starting.
 
         Returns:
             0 when every part is ready, 1 when some are not.
@@ -80,9 +78,8 @@ class Processes:
                 say(f"Reading simulated runs from {planned.simulated}/demo")
             if outcome.warning:
                 say(outcome.warning)
-            watched = [*parts, stack.guardian(place, planned.log)]
-            fresh = start(watched, place, say, as_service=self.as_service)
-        if settle(watched, fresh, place, say, repair=repair):
+            fresh = start(parts, place, say, as_service=self.as_service)
+        if settle(parts, fresh, place, say):
             return 1  # the last line says which parts failed
         if not demo and planned.simulated.exists():
             shutil.rmtree(planned.simulated, ignore_errors=True)
@@ -94,10 +91,10 @@ class Processes:
         return 0
 
     def down(self) -> int:
-        """Stop every process of the stack, supervised or orphaned. The caller holds the lock.
+        """Stop every process of the stack. The caller holds the lock.
 
         Returns:
-            0 when nothing of it runs any more, 1 when some process could not be ended.
+            0 when nothing of it runs any more, 1 when supervisord could not be ended.
         """
         place, say = self.place, self.say
         ran = self.exists
@@ -106,7 +103,7 @@ class Processes:
             parts = stack.load(place.parts)
         place.parts.unlink(missing_ok=True)  # first: so an `up` that waits for its parts notices
         place.give_up()
-        processes.resume(place.mark)
+        supervisord.rouse(place, say)
         addresses = {each.name: each.address for each in parts}
         with supervisord.connected(place) as server:
             if server and "demo" in addresses:
@@ -117,18 +114,18 @@ class Processes:
         service.stop(place)
         with supervisord.connected(place) as server:
             if server:
-                server.shut_down(place.mark)
-        left = processes.stop(place.mark, grace=_ORPHAN_GRACE)
+                server.shut_down()
+        if not supervisord.kill(place):
+            say(f"supervisord (pid {supervisord.living(place)}) does not end.")
+            return 1
         place.forget()
-        if left:
-            say(f"These processes do not end: {', '.join(str(process.pid) for process in left)}.")
-        elif ran:
+        if ran:
             say(f"Stepwatch is down. Data and logs stay in {place.folder}.")
         else:
             say("Stepwatch is not running.")
         if self.as_service:
             service.remove(place, say)
-        return 1 if left else 0
+        return 0
 
     def status(self) -> int:
         """Show the state of each process."""
@@ -179,8 +176,8 @@ class Processes:
 
     @property
     def exists(self) -> bool:
-        """Whether any process of it lives."""
-        return bool(processes.marked(self.place.mark))
+        """Whether it runs."""
+        return bool(supervisord.living(self.place))
 
     def _conclude(self, config: Config, parts: Sequence[Part]) -> None:
         """Print the addresses of the pages and notes about the running stack."""
@@ -252,15 +249,15 @@ def start(parts: Sequence[Part], place: State, say: Say, *, as_service: bool = F
         service.install(place, say)
     supervisord.configure(place, parts)
     stack.save(parts, place.parts)
+    supervisord.rouse(place, say)
     with supervisord.connected(place) as server:
         if server and as_service and not service.runs(place):
             say("Stepwatch moves below systemd: all parts restart.")
-            server.shut_down(place.mark)
+            server.shut_down()
         elif server:
             fresh = server.apply() | server.restart_down()
             say(f"Stepwatch is running; restarted: {', '.join(sorted(fresh)) or 'nothing'}.")
             return fresh
-    processes.stop(place.mark, grace=10)  # orphans of a supervisord that was killed
     if service.installed(place):
         service.start(place)
     else:
@@ -268,18 +265,16 @@ def start(parts: Sequence[Part], place: State, say: Say, *, as_service: bool = F
     return {part.name for part in parts}
 
 
-def settle(parts: Sequence[Part], fresh: set[str], place: State, say: Say, *, repair: bool = False) -> int:
+def settle(parts: Sequence[Part], fresh: set[str], place: State, say: Say) -> int:
     """Wait until the parts are ready; reload the settings of those that were not restarted.
 
-    `make down` may end this, so the lock must not be held. With ``repair``, damaged files that keep a part
-    from starting are moved aside. The output ends with the failed parts and the reasons.
+    `make down` may end this, so the lock must not be held. The output ends with the failed parts and the
+    reasons.
 
     Returns:
         0 when every part is ready and runs with the current settings, 1 when some are not.
     """
     failed = wait_ready(parts, place, say)
-    if repair:
-        failed = _repair(parts, failed, place, say)
     if not place.parts.exists():
         say("`make down` took the stack down meanwhile.")
         return 1
@@ -303,7 +298,7 @@ def require_ports(parts: Iterable[Part], place: State) -> None:
     """
 
     def ours(owner: processes.Owner | None) -> bool:
-        return owner is not None and processes.belongs(owner.pid, place.mark)
+        return owner is not None and supervisord.owns(place, owner.pid)
 
     webs = [part.web for part in parts if part.web]
     problems = [
@@ -323,7 +318,7 @@ def wait_ready(parts: Sequence[Part], place: State, say: Say) -> dict[str, str]:
         with supervisord.connected(place) as server:
             reports = server.reports() if server else {}
         ends = supervisord.exits(place)
-        alive = place.parts.exists() and processes.marked(place.mark)
+        alive = place.parts.exists() and supervisord.living(place)
 
         def ready(name: str) -> bool:
             if by_name[name].web:
@@ -350,38 +345,8 @@ def explain(failed: Mapping[str, str], place: State, say: Say) -> None:
         ends = supervisord.exits(place).get(name, [])
         whole = f"{reason} (last: {ends[-1]})" if ends else reason
         log = place.log(name)
-        found = place.damage(name)
-        fix = found.fix(str(place.data(name))) if found else ""
-        for line in lifecycle.failure_lines(name, whole, str(log), last_lines(log, 5), fix):
+        for line in lifecycle.failure_lines(name, whole, str(log), last_lines(log, 5)):
             say(line)
-
-
-def _repair(parts: Sequence[Part], failed: dict[str, str], place: State, say: Say) -> dict[str, str]:
-    """Move damaged files aside until none keeps a part from starting; return what still fails, and why."""
-    moved = False
-    while found := list(filter(None, (place.damage(name) for name in sorted(failed)))):
-        explain({each.part: failed[each.part] for each in found}, place, say)
-        with place.lock("`make up`", say), supervisord.connected(place) as server:
-            if server is None:
-                return failed
-            for each in found:
-                server.stop(each.part)
-                data = place.data(each.part)
-                try:
-                    aside = lifecycle.move_aside(each, data)
-                except OSError as problem:
-                    raise StackError(
-                        f"{data / each.name}: cannot be moved to {data / lifecycle.DAMAGED}: "
-                        f"{problem.strerror}. Fix: check permissions and space, or move it by hand, "
-                        "then run `make up`."
-                    ) from None
-                say(f"Moved {data / each.name} to {aside}. Nothing was deleted.")
-                moved = True
-            server.restart_down()
-        failed = wait_ready([part for part in parts if part.name in failed], place, say)
-    if not moved:
-        say(lifecycle.NO_DAMAGE)
-    return failed
 
 
 def _reload(part: Part, settings: Settings, place: State, say: Say) -> bool:

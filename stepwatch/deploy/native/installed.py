@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepwatch.config import Config
+from stepwatch.deploy.native import supervisord
 from stepwatch.deploy.native.state import StackError, State
 from stepwatch.system import http_client, processes
 from stepwatch.system.programs import Program, read_version, written
@@ -111,7 +112,7 @@ def serves_already(config: Config, place: State) -> bool:
     if not processes.port_taken(config.listen, config.ports.node):
         return False
     owner = processes.port_owner(config.ports.node)
-    if owner and processes.belongs(owner.pid, place.mark):
+    if owner and supervisord.owns(place, owner.pid):
         return False
     # It waits five seconds itself for a file system that hangs, and may be slower on a busy machine.
     page = http_client.read(f"http://{config.address('node')}/metrics", timeout=20)

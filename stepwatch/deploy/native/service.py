@@ -12,25 +12,21 @@ from __future__ import annotations
 import os
 import pwd
 import subprocess
-import time
 from pathlib import Path
 
 from exporter.installation import adapt
-from stepwatch.deploy.native import guardian, state, supervisord
+from stepwatch.deploy.native import state, supervisord
 from stepwatch.deploy.native.state import StackError, State
-from stepwatch.system import processes
 from stepwatch.system.terminal import Say
 
 NAME = "stepwatch.service"
 
 _LINGERING = Path("/var/lib/systemd/linger")
-_START_SECONDS = 30
 _INHERITED = ("PATH", "LD_LIBRARY_PATH", "TZ", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 
-# When supervisord dies, systemd ends the other processes and restarts all: SIGTERM first, so that
-# Alertmanager
-# saves what it sent. When the kernel kills one part for memory, the others run on.
+# When supervisord dies, its parts die with it, and systemd starts it again. When the kernel kills one part
+# for memory, the others run on.
 _UNIT = """\
 # Written by `make up SERVICE=1`; `make down SERVICE=1` removes it.
 [Unit]
@@ -42,7 +38,6 @@ StartLimitIntervalSec=0
 Type=exec
 ExecStart={command}
 WorkingDirectory={folder}
-Environment={environment}
 EnvironmentFile=-{file}
 Restart=always
 RestartSec=1
@@ -120,19 +115,14 @@ def start(place: State) -> None:
         name: value
         for name, value in os.environ.items()
         if name in _INHERITED or name.lower() in _PROXIES or name.startswith("STEPWATCH_")
-        if name not in (processes.MARK, guardian.SERVICE) and "\n" not in value
+        if "\n" not in value
     }
     lines = (f"{name}={_quoted(value)}\n" for name, value in inherited.items())
     state.write(place.environment, "".join(lines))
     place.environment.chmod(0o600)
     _order("start", NAME)
-    deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline:
-        with supervisord.connected(place) as server:
-            if server:
-                return
-        time.sleep(0.1)
-    raise StackError(f"supervisord did not start. systemd says: {_shown('status', '--lines=5', NAME)}")
+    if not supervisord.answers_soon(place):
+        raise StackError(f"supervisord did not start. systemd says: {_shown('status', '--lines=5', NAME)}")
 
 
 def stop(place: State) -> None:
@@ -166,13 +156,11 @@ def report(place: State) -> list[str]:
 def unit(place: State) -> str:
     """The text of the unit's file."""
     root = os.geteuid() == 0
-    variables = (f"{processes.MARK}={place.mark}", f"{guardian.SERVICE}=1")
     return adapt(_UNIT).format(
         folder=_plain(place.folder),
         config=_plain(place.supervisor_config),
         file=_plain(place.environment),
         command=" ".join(map(_word, [*supervisord.command(place), "--nodaemon"])).replace("$", "$$"),
-        environment=" ".join(map(_word, variables)),
         after=f"After=network.target\nRequiresMountsFor={_word(str(place.folder))}\n" if root else "",
         target="multi-user.target" if root else "default.target",
     )

@@ -110,17 +110,6 @@ def load(path: Path) -> list[Part]:
         raise DamagedStateError(path) from None
 
 
-def guardian(place: State, log: Iterable[str] = ()) -> Part:
-    """The process that starts supervisord again; ``log`` are its flags about logging."""
-    module = "stepwatch.deploy.native.guardian"
-    return Part(
-        "guardian",
-        (sys.executable, "-m", module, str(place.folder), *log),
-        "restarts supervisord, rotates logs",
-        environment=_OURS,
-    )
-
-
 @dataclass(frozen=True)
 class Stack:
     """What the parts are made from.
@@ -142,7 +131,7 @@ class Stack:
         dashboards: Grafana | None = None,
         node_exporter: Path | None = None,
     ) -> list[Part]:
-        """Every process but the guardian, in the order in which data flows; not those of an agent."""
+        """Every process, in the order in which data flows; not those of an agent."""
         return [
             *([self.trainers()] if self.demo else []),
             self.exporter(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,8 +15,7 @@ from exporter.door import backend_access
 from stepwatch.config import Config
 from stepwatch.config.deployment import DISCOVERED, OnThisMachine
 from stepwatch.schema.errors import Refused
-from stepwatch.services.lifecycle import LOG_LINES, Damage, damage_stamp, find_damage
-from stepwatch.system.files import last_lines, lock
+from stepwatch.system.files import lock
 from stepwatch.system.terminal import Say
 
 VARIABLE = "STEPWATCH_STATE"
@@ -59,7 +59,6 @@ class State:
     supervisor_config = _Below("supervisord.conf")
     socket = _Below("supervisor.sock")
     environment = _Below("service.env")  # the variables that systemd gives to supervisord, mode 0600
-    restarted = _Below("restarted")  # one line of the guardian: when and why it last started all parts
     parts = _Below("parts.json")  # for `status` and `down`, which read no config.yaml
     _arguments = _Below("remembered.json")  # of the last `make up`
 
@@ -79,11 +78,6 @@ class State:
         return cls(folder)
 
     @property
-    def mark(self) -> str:
-        """What the processes of this stack carry in their environment."""
-        return str(self.folder)
-
-    @property
     def wanted(self) -> bool:
         """Whether the stack should run: started, and not stopped since then."""
         return self.supervisor_config.exists()
@@ -91,10 +85,6 @@ class State:
     def log(self, part: str) -> Path:
         """The log file of a part."""
         return self.logs / f"{part}.log"
-
-    def damage(self, part: str) -> Damage | None:
-        """The damaged file that keeps a part from starting, if it is one."""
-        return find_damage(part, last_lines(self.log(part), LOG_LINES), self.data(part))
 
     def data(self, part: str) -> Path:
         """What a part stores; it outlives `down`."""
@@ -138,7 +128,9 @@ class State:
             known: dict[str, str] = read(self._arguments, dict) or {}
             if all(isinstance(text, str) for text in known.values()):
                 return known
-        aside = self._arguments.with_name(f"{self._arguments.name}.damaged-{damage_stamp()}")
+        aside = self._arguments.with_name(
+            f"{self._arguments.name}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+        )
         try:
             self._arguments.replace(aside)
             result = f"moved to {aside.name}"
@@ -185,14 +177,14 @@ class State:
             ) from None
 
     def give_up(self) -> None:
-        """Prevent any restart of the stack by the guardian, systemd or a reboot."""
+        """Prevent any restart of the stack by systemd or a reboot."""
         self.supervisor_config.unlink(missing_ok=True)
 
     def forget(self) -> None:
         """Remove what only a running stack needs; data and logs stay."""
         self.give_up()
         pid = self.folder / "supervisord.pid"
-        for leftover in (self.environment, self.socket, self.parts, self.restarted, pid):
+        for leftover in (self.environment, self.socket, self.parts, pid):
             leftover.unlink(missing_ok=True)
 
     @contextmanager

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from stepwatch.deploy.native import service, stack, supervisord
 from stepwatch.deploy.native.stack import Part
 from stepwatch.deploy.native.state import DamagedStateError, State
+from stepwatch.deploy.native.supervisord import Report
 from stepwatch.services import settings
 from stepwatch.services.agent import Sender
 from stepwatch.services.health_report import HealthReport
@@ -24,11 +24,14 @@ UP, DEGRADED, NOT_RUNNING = 0, 1, 3
 _HEADINGS = ("part", "state", "pid", "up for", "restarts", "settings", "page", "log")
 _WORDS = {"BACKOFF": "dies at start", "FATAL": "given up", "RUNNING": "not ready"}
 _UNSUPERVISED = "unsupervised"
-_WITHOUT_GUARDIAN = (
-    "supervisord and the guardian are dead. Running parts continue, but a part that dies is not restarted. "
-    "Fix: `make up`, which restarts everything."
+_DIED = (
+    "Stepwatch is not running, although no `make down` stopped it: supervisord died, and its parts with it, "
+    "or the machine restarted. Fix: `make up`; with SERVICE=1, systemd restarts it."
 )
-_WITHOUT_SUPERVISOR = "supervisord does not answer. The guardian restarts it within 30 s."
+_HUNG = (
+    "supervisord (pid {pid}) does not answer: a part that dies is not restarted, and one that logs much "
+    "waits for it. Fix: `make up`, which restarts everything if that lasts another 20 s."
+)
 _YOUNG = 60
 """Seconds: what runs for less, and had to be started again, is shown with its last log lines."""
 
@@ -68,11 +71,9 @@ class Line:
         restarted = bool(self.ends) and self.uptime < _YOUNG
         if restarted or (self.ends and not self.pid):
             yield f"\n{name} died: {self.ends[-1]}."
-        if self.state != _UNSUPERVISED and (self.state != "up" or restarted):
-            if log := last_lines(place.log(name), 5):
-                yield "\n  ".join([f"\nThe log of {name} ends with:", *log])
-            if found := place.damage(name):
-                yield f"\n{found.fix(str(place.data(name)))}"
+        troubled = self.state not in (_UNSUPERVISED, "up") or restarted
+        if troubled and (log := last_lines(place.log(name), 5)):
+            yield "\n  ".join([f"\nThe log of {name} ends with:", *log])
         if self.state == "suspended":
             yield f"\nA signal suspended {name}. Fix: kill -CONT {self.pid}"
         if self.settings is SettingsState.CHANGED:
@@ -87,34 +88,40 @@ def status(place: State, say: Say) -> int:
     Returns:
         0 all parts are up, 1 some are not, run other settings or cannot alert, 3 the stack is not running.
     """
-    running = processes.marked(place.mark)
-    if not running:
-        say("Stepwatch is not running. `make up` starts it.")
+    pid = supervisord.living(place)
+    if not pid:
+        say(_DIED if place.wanted else "Stepwatch is not running. `make up` starts it.")
         if service.installed(place):
             say("\n" + "\n".join(service.report(place)))
         return NOT_RUNNING
+    with supervisord.connected(place) as server:
+        reports = server.reports() if server else None
+    if reports is None:
+        say(_HUNG.format(pid=pid))
     try:
         parts = stack.load(place.parts)
     except DamagedStateError as damage:
         say(str(damage))
         parts = []
-    if not parts:
-        say(f"These processes of the stack run, but {place.folder} no longer describes them:")
-        for process in running:
-            say(f"  {process.pid}  {processes.command(process.pid)}")
-        say("Fix: run `make down` to stop them, or `make up` to replace them.")
-        return DEGRADED
+    if parts:
+        return _show(parts, reports, place, say)
+    say(f"These processes of the stack run, but {place.folder} no longer describes them:")
+    for each in (reports or {}).values():
+        say(f"  {each.pid}  {each.name}  {each.state.lower()}")
+    say("Fix: run `make up` to describe them again, or `make down` to stop them.")
+    return DEGRADED
+
+
+def _show(parts: Sequence[Part], reports: dict[str, Report] | None, place: State, say: Say) -> int:
     report = health(parts, place)
     own = [each.ready for each in parts if each.web] + [each.metrics for each in parts if each.settings]
     texts = read_all([*own, *report.pages])
-    lines = list(_lines(parts, texts, place, say))
+    lines = list(_lines(parts, reports, texts, place))
     for row in table([_HEADINGS, *(line.row(place) for line in lines)]):
         say(row)
     for line in lines:
         for remark in line.remarks(place):
             say(remark)
-    with suppress(OSError):  # the file exists only after the guardian restarted all parts
-        say(f"\n{place.restarted.read_text(encoding='utf-8', errors='replace').strip()}")
     say("\n" + "\n".join(service.report(place)))
     if text := settings.rules_elsewhere(place.rendered):
         say(text)
@@ -151,26 +158,17 @@ def health(parts: Sequence[Part], place: State) -> HealthReport:
     )
 
 
-def _lines(parts: Sequence[Part], texts: Texts, place: State, say: Say) -> Iterator[Line]:
-    with supervisord.connected(place) as server:
-        reports = server.reports() if server else None
-    living, ends = processes.named(place.mark), supervisord.exits(place)
-    if reports is None:
-        say(_WITHOUT_GUARDIAN if "guardian" not in living else _WITHOUT_SUPERVISOR)
+def _lines(
+    parts: Sequence[Part], reports: dict[str, Report] | None, texts: Texts, place: State
+) -> Iterator[Line]:
+    ends = supervisord.exits(place)
     for part in parts:
         answers = not part.web or texts[part.ready] is not None
-        report = (reports or {}).get(part.name)
-        pid, since = 0, 0.0
-        if report:
-            pid, since = report.pid, report.since
-        elif process := living.get(part.name):  # its mark is all that is known
-            pid, since = process.pid, process.create_time()
-        if processes.suspended(pid):
-            state = "suspended"
-        elif report is None and not pid:
-            state = "gone"
-        elif report is None:
+        report = (reports or {}).get(part.name) or Report(part.name, "gone", 0, 0)
+        if reports is None:
             state = _UNSUPERVISED if answers else "not ready"
+        elif processes.suspended(report.pid):
+            state = "suspended"
         elif answers and report.state in ("RUNNING", "STARTING"):
             state = "up"
         else:
@@ -178,8 +176,8 @@ def _lines(parts: Sequence[Part], texts: Texts, place: State, say: Say) -> Itera
         yield Line(
             part,
             state,
-            pid,
-            time.time() - since if pid else 0,
+            report.pid,
+            time.time() - report.since if report.pid else 0,
             ends.get(part.name, []),
             settings.state_of(part.settings, texts[part.metrics]) if part.settings else None,
         )
