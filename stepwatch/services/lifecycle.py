@@ -1,7 +1,4 @@
-"""What starting, stopping and resetting a stack share, whatever it runs in.
-
-Waiting for parts, and when to give one up; the folder of runs; the alerts of the demo.
-"""
+"""What starting, stopping and resetting a stack share: waits for parts, the runs' folder, the demo's end."""
 
 from __future__ import annotations
 
@@ -27,6 +24,15 @@ _BUSY_PATIENCE = 600
 _NEWS_SECONDS = 10
 ENDS = 3
 """Ends of a part before its first success after which it is given up."""
+_DEMO_PATIENCE = 60
+
+ANSWERS = "vector(1)"
+"""A query with a result as soon as Prometheus answers."""
+DEMO_GONE = f'absent(rl_step{{run=~"{RUNS}.+"}})'
+"""With a result once it has no run of the demo any more."""
+UNSCRAPED = 'absent(up{job=~"runs|gpu"} == 1)'
+"""Once it has ended the series of the exporters of runs and GPUs, which were stopped. Started again within
+five minutes, it would go on with their last samples, and with the demo's alerts."""
 
 _REPLAY = re.compile(
     r"WAL segment loaded\W.*?\bsegment=(?P<segment>\d+) maxSegment=(?P<last>\d+)"
@@ -69,10 +75,15 @@ def wait_for_parts(
         for name, look in looked.items():
             if look.busy != waiting[name][0]:
                 waiting[name] = (look.busy, now)
+            unchanged = now - waiting[name][1]
             if look.ready:
                 say(f"  {name} is ready ({now - begun:.1f} s)")
-            elif reason := _give_up_reason(look, look.ends - ended.get(name, 0), now - waiting[name][1]):
-                failed[name] = reason
+            elif look.gone:
+                failed[name] = "was stopped, by `make down` or a kill of the whole stack"
+            elif (ends := look.ends - ended.get(name, 0)) >= ENDS:
+                failed[name] = f"ended {ends} times while it started"
+            elif unchanged > (_BUSY_PATIENCE if look.busy else PATIENCE):
+                failed[name] = f"did not answer within {unchanged:.0f} s"
             else:
                 continue
             del waiting[name]
@@ -85,23 +96,12 @@ def wait_for_parts(
         time.sleep(pause)
 
 
-def _give_up_reason(look: Look, ends: int, unchanged: float) -> str:
-    """Why to give up a part after this number of ends and seconds without a change; empty to continue."""
-    if look.gone:
-        return "was stopped, by `make down` or a kill of the whole stack"
-    if ends >= ENDS:
-        return f"ended {ends} times while it started"
-    patience = _BUSY_PATIENCE if look.busy else PATIENCE
-    return f"did not answer within {unchanged:.0f} s" if unchanged > patience else ""
-
-
-def failure_lines(name: str, reason: str, log: str, lines: Iterable[str]) -> list[str]:
-    """The message about a part that was given up; ``log`` is where its log is, ``lines`` its last ones."""
-    return [
-        f"  {name} failed: it {reason}. Its log, {log}, ends with:",
-        *(f"    {line}" for line in lines),
-        f"  Fix: correct what the log of {name} says, then run `make up` again. `make down` stops the rest.",
-    ]
+def explain(name: str, reason: str, log: str, lines: Iterable[str], say: Say) -> None:
+    """Say why a part was given up; ``log`` is where its log is, ``lines`` its last ones."""
+    say(f"  {name} failed: it {reason}. Its log, {log}, ends with:")
+    for line in lines:
+        say(f"    {line}")
+    say(f"  Fix: correct what the log of {name} says, then run `make up` again. `make down` stops the rest.")
 
 
 def failure_summary(failed: Collection[str], count: int) -> str:
@@ -118,15 +118,10 @@ def replay_progress(lines: Iterable[str]) -> str:
     return f"replays its write-ahead log{f', segment {segment} of {last}' if segment else ''}"
 
 
-_DEMO_PATIENCE = 60
-
-
 def end_demo_alerts(alertmanager: str, gpus: str) -> int:
-    """Resolve the alerts of the demo in Alertmanager; returns how many there were.
+    """Resolve the demo's alerts, those about the ``instance`` ``gpus`` too; return how many there were.
 
     Prometheus would do so only minutes later, if at all: it forgets them when it restarts.
-
-    ``alertmanager`` is its base URL, ``gpus`` the ``instance`` of the simulated GPUs.
     """
     alerts = json.loads(http_client.read(f"{alertmanager}/api/v2/alerts") or "[]")
     now = datetime.now(timezone.utc).isoformat()
@@ -141,32 +136,12 @@ def end_demo_alerts(alertmanager: str, gpus: str) -> int:
 
 def wait_demo_started(prometheus: str, after: float) -> bool:
     """Wait until Prometheus has seen that every run of the demo restarted after this Unix time."""
-    return _wait(
-        prometheus, f'min(rl_run_start_timestamp_seconds{{run=~"{RUNS}.+"}}) > {after:.3f}', _DEMO_PATIENCE
-    )
+    started = f'min(rl_run_start_timestamp_seconds{{run=~"{RUNS}.+"}}) > {after:.3f}'
+    return wait(prometheus, started)
 
 
-def wait_demo_gone(prometheus: str) -> bool:
-    """Wait until Prometheus has no run of the demo any more."""
-    return _wait(prometheus, f'absent(rl_step{{run=~"{RUNS}.+"}})', _DEMO_PATIENCE)
-
-
-def wait_unscraped(prometheus: str, seconds: float) -> bool:
-    """Wait until Prometheus has ended the series of the exporters of runs and GPUs, which were stopped.
-
-    Stopped before, it would go on with their last samples, and with the demo's alerts, when it is started
-    again within five minutes.
-    """
-    return _wait(prometheus, 'absent(up{job=~"runs|gpu"} == 1)', seconds)
-
-
-def wait_prometheus_ready(prometheus: str) -> bool:
-    """Wait until Prometheus, started again, answers queries."""
-    return _wait(prometheus, "vector(1)", _DEMO_PATIENCE)
-
-
-def _wait(prometheus: str, promql: str, seconds: float) -> bool:
-    """Wait until a query has a result, no longer than these seconds."""
+def wait(prometheus: str, promql: str, seconds: float = _DEMO_PATIENCE) -> bool:
+    """Wait until a query to Prometheus has a result, no longer than these seconds; return whether it has."""
     deadline = time.monotonic() + seconds
     url = f"{prometheus}/api/v1/query?query={urllib.parse.quote(promql)}"
     while time.monotonic() < deadline:
@@ -177,11 +152,7 @@ def _wait(prometheus: str, promql: str, seconds: float) -> bool:
 
 
 def make_folder(runs: Path) -> bool:
-    """Make the folder if it is missing and no glob; returns whether it was missing.
-
-    Raises:
-        Refused: it cannot be made.
-    """
+    """Make the folder if it is missing and no glob; return whether it was missing."""
     if any(sign in str(runs) for sign in "*?[") or runs.is_dir():
         return False
     try:
@@ -198,9 +169,5 @@ def folder_remark(*, made: bool, remembered: bool) -> str:
     """What is worth knowing about the folder, as the rest of a sentence that ends with its path."""
     if made:
         return ", which did not exist and was created empty. To read another folder: `make up RUNS=folder`"
-    if remembered:
-        return (
-            ", set by the last `make up RUNS=folder` (to change it, use RUNS=folder again, or runs.path "
-            "in config.yaml)"
-        )
-    return ""
+    change = "to change it, use RUNS=folder again, or runs.path in config.yaml"
+    return f", set by the last `make up RUNS=folder` ({change})" if remembered else ""

@@ -16,11 +16,10 @@ import subprocess
 import sys
 import time
 import xmlrpc.client
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepwatch.deploy.native import launcher, state
 from stepwatch.deploy.native.state import StackError, State
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 _GREETING_SECONDS = 5
 _HUNG_SECONDS = 20
 """It answers within milliseconds, and while it stops parts, too."""
-_START_SECONDS = 30
 _ORDER_SECONDS = 100
 """Longer than it takes to stop a part, which supervisord does before it answers."""
 _KILL_SECONDS = 60
@@ -73,14 +71,16 @@ stdout_logfile_maxbytes = 10MB
 stdout_logfile_backups = 3
 """
 
+_FAULTS = (OSError, http.client.HTTPException, xmlrpc.client.Fault)
+"""No answer, or the fault of one that shuts down."""
+
 _DIED = re.compile(
     r"^(\S+ [\d:]+)\S* \w+ exited: (\S+) \((?:terminated by (SIG[A-Z]+)|([^;)]*))", re.MULTILINE
 )
 
 
-@dataclass(frozen=True)
-class Report:
-    """supervisord's state of a part; ``since`` is a Unix time, 0 when it does not run."""
+class Report(NamedTuple):
+    """supervisord's state of a part: ``pid`` is 0 when it does not run, ``since`` its start (Unix time)."""
 
     name: str
     state: str
@@ -89,11 +89,7 @@ class Report:
 
 
 def configure(place: State, parts: Iterable[Part]) -> None:
-    """Write the configuration for supervisord, now or at its next start.
-
-    Raises:
-        StackError: A command cannot be written in it.
-    """
+    """Write the configuration for supervisord, now or at its next start."""
     # As root it warns unless this is set.
     text = _HEAD.format(user="user = 0\n" if os.geteuid() == 0 else "")
     for part in parts:
@@ -115,33 +111,30 @@ def command(place: State) -> list[str]:
 
 
 def start(place: State) -> None:
-    """Start supervisord in the background.
-
-    Raises:
-        StackError: it did not start; the message holds what it said.
-    """
-    done = subprocess.run(
-        command(place),
-        cwd=place.folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    """Start supervisord in the background."""
+    words, none = command(place), subprocess.DEVNULL
+    done = subprocess.run(words, cwd=place.folder, stdin=none, capture_output=True, text=True, check=False)
     if done.returncode or not answers_soon(place):
         said = (done.stderr or done.stdout).strip() or f"see {place.log('supervisord')}"
         raise StackError(f"supervisord did not start: {said}")
 
 
 def answers_soon(place: State) -> bool:
-    """Wait until supervisord, which was just started, answers; return whether it does."""
-    deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline:
-        with connected(place) as server:
-            if server:
-                return True
-        time.sleep(0.1)
-    return False
+    """Wait until supervisord answers; return whether it does."""
+    return _wait(lambda: _answers(place), 30)
+
+
+def _answers(place: State) -> bool:
+    with connected(place) as server:
+        return server is not None
+
+
+def _wait(fact: Callable[[], bool], seconds: float) -> bool:
+    """Wait until something is so; return whether it is."""
+    deadline = time.monotonic() + seconds
+    while not (so := fact()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return so
 
 
 def living(place: State) -> int:
@@ -169,43 +162,32 @@ def owns(place: State, pid: int) -> bool:
 
 
 def rouse(place: State, say: Say) -> None:
-    """Have a suspended supervisord go on, and kill one that hangs: its parts die with it.
-
-    Raises:
-        StackError: It does not even end when it is killed.
-    """
+    """Have a suspended supervisord go on, and kill one that hangs: its parts die with it."""
     if not (pid := living(place)):
         return
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGCONT)
-    deadline = time.monotonic() + _HUNG_SECONDS
-    while living(place) == pid:
-        with connected(place) as server:
-            if server:
-                return
-        if time.monotonic() > deadline:
-            say(f"supervisord (pid {pid}) has not answered for {_HUNG_SECONDS} s; killing it and its parts.")
-            if not kill(place):
-                raise StackError(
-                    f"supervisord (pid {pid}) does not end when it is killed, as on a disk that does not "
-                    f"answer. Fix: repair the disk of {place.folder}, or restart the machine."
-                )
-        time.sleep(0.1)
+    if _wait(lambda: _answers(place) or living(place) != pid, _HUNG_SECONDS):
+        return
+    say(f"supervisord (pid {pid}) has not answered for {_HUNG_SECONDS} s; killing it and its parts.")
+    if not kill(place):
+        raise StackError(
+            f"supervisord (pid {pid}) does not end when it is killed, as on a disk that does not answer. "
+            f"Fix: repair the disk of {place.folder}, or restart the machine."
+        )
 
 
 def kill(place: State) -> bool:
     """Kill the stack's supervisord, and so its parts, if it lives; return whether it is dead."""
-    if pid := living(place):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-        _wait_end(pid, 10)
-    return not living(place)
+    if not (pid := living(place)):
+        return True
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    return _wait_end(pid, 10)
 
 
-def _wait_end(pid: int, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while processes.SUPERVISORD in processes.words(pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
+def _wait_end(pid: int, seconds: float) -> bool:
+    return _wait(lambda: processes.SUPERVISORD not in processes.words(pid), seconds)
 
 
 @contextmanager
@@ -217,8 +199,13 @@ def connected(place: State) -> Iterator[Supervisord | None]:
     folder = os.open(place.folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         path = f"/proc/self/fd/{folder}/{place.socket.name}"
+        with _server(path, _GREETING_SECONDS) as server:
+            try:
+                known: Any = server.supervisor.getState()
+            except _FAULTS:
+                known = {"statename": "UNKNOWN"}
         with _server(path, _ORDER_SECONDS) as server:
-            yield Supervisord(server) if _answers(path) else None
+            yield Supervisord(server) if known["statename"] == "RUNNING" else None
     finally:
         os.close(folder)
 
@@ -240,14 +227,11 @@ class Supervisord:
     def reports(self) -> dict[str, Report]:
         """The supervised parts, by name; none once `make down` has begun."""
         try:
-            return {
-                info["name"]: Report(
-                    info["name"], info["statename"], info["pid"], info["start"] if info["pid"] else 0
-                )
-                for info in self._call("getAllProcessInfo")
-            }
-        except (xmlrpc.client.Fault, OSError, http.client.HTTPException):
+            infos = self._call("getAllProcessInfo")
+        except _FAULTS:
             return {}
+        parts = [Report(each["name"], each["statename"], each["pid"], each["start"]) for each in infos]
+        return {each.name: each for each in parts}
 
     def apply(self) -> set[str]:
         """Read the configuration again; restart only what it changed, and return those names."""
@@ -261,8 +245,7 @@ class Supervisord:
 
     def restart_down(self) -> set[str]:
         """Start parts that wait for a retry or are fatal; returns their names."""
-        reports = self.reports().items()
-        down = {name for name, report in reports if report.state not in ("RUNNING", "STARTING")}
+        down = {each.name for each in self.reports().values() if each.state not in ("RUNNING", "STARTING")}
         for name in down:
             self.restart(name)
         return down
@@ -302,15 +285,6 @@ def exits(place: State) -> dict[str, list[str]]:
         end = f"killed by signal {signal.Signals[killed].value} ({killed})" if killed else reason
         ends.setdefault(name, []).append(f"{end} at {at}")
     return ends
-
-
-def _answers(path: str) -> bool:
-    with _server(path, _GREETING_SECONDS) as server:
-        try:
-            state: Any = server.supervisor.getState()
-        except (OSError, http.client.HTTPException, xmlrpc.client.Fault):  # a fault while it shuts down
-            return False
-    return bool(state["statename"] == "RUNNING")
 
 
 def _server(path: str, timeout: float) -> xmlrpc.client.ServerProxy:
