@@ -471,6 +471,21 @@ def test_two_stacks_live_side_by_side(stack: StandInStack, tmp_path: Path) -> No
         other.down()
 
 
+def test_down_leaves_a_supervisor_of_another_stack_alone(stack: StandInStack, tmp_path: Path) -> None:
+    other = StandInStack(tmp_path / "other")
+    try:
+        other.up(other.part("one"))
+        stack.place.create()
+        (stack.place.folder / "supervisord.pid").write_text(str(supervisor_pid(other)))
+
+        assert stack.status() == 3
+        assert stack.down() == 0
+
+        assert other.status() == 0
+    finally:
+        other.down()
+
+
 def test_the_state_folder_is_closed_to_other_users(stack: StandInStack) -> None:
     stack.up(stack.part("one"))
 
