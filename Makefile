@@ -21,14 +21,14 @@ required = $(if $(value $(1)),,$(error Usage: make $@ $(2)))
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
-	@echo "  RUNS=folder DEMO=1 NATIVE=1 SERVICE=1 REPAIR=1 for up, SERVICE=1 for down, TO=receiver for test-alert, RUN=name for mark, silence, alerts and evidence,"
+	@echo "  RUNS=folder DEMO=1 NATIVE=1 SERVICE=1 for up, SERVICE=1 for down, TO=receiver for test-alert, RUN=name for mark, silence, alerts and evidence,"
 	@echo "  TO=folder for tensorboard, OUT=folder for evidence, NODE=name for agent,"
 	@echo "  FOR=time for silence and gpu-release,"
 	@echo "  CONFIG=file for all of these, ARGS='-k name' for tests and bench,"
 	@echo "  ARGS=--suggest for backtest, JOBS=number for test"
 
 up: runtime ## Start the stack, or apply config.yaml to the running one; containers if Docker answers
-	@$(STEPWATCH) up $(WITH) $${RUNS:+--runs "$$RUNS"} $(if $(DEMO),--demo) $(if $(NATIVE),--native) $(if $(SERVICE),--service) $(if $(REPAIR),--repair)
+	@$(STEPWATCH) up $(WITH) $${RUNS:+--runs "$$RUNS"} $(if $(DEMO),--demo) $(if $(NATIVE),--native) $(if $(SERVICE),--service)
 
 down: runtime ## Stop the stack; data and logs stay
 	@$(STEPWATCH) down $(WITH) $(if $(SERVICE),--service)

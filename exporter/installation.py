@@ -42,7 +42,7 @@ _COMMANDS = {
 are arguments there; all other variables are options."""
 
 _OPTIONS = {"KEY": "--explain", "KILL": "--kill-switch"}
-_SWITCHES = ("DEMO", "NATIVE", "REPAIR", "RENEW", "REVOKE", "SERVICE", "FOLLOW")
+_SWITCHES = ("DEMO", "NATIVE", "RENEW", "REVOKE", "SERVICE", "FOLLOW")
 
 
 def adapt(text: str) -> str:

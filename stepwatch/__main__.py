@@ -109,9 +109,6 @@ def _add_stack(command: Command) -> None:
         starting.add_argument("--runs", type=Path, help="overrides runs.path of the file")
         starting.add_argument("--demo", action="store_true", help="with simulated trainers and GPUs")
         starting.add_argument("--native", action="store_true", help="as processes even if Docker answers")
-        starting.add_argument(
-            "--repair", action="store_true", help="move aside damaged files that keep a part from starting"
-        )
         starting.add_argument("--service", action="store_true", help="also start it at boot, with systemd")
     starting.set_defaults(demo=True)
     ending = command("down", "stop the stack", _stack)
@@ -216,7 +213,7 @@ def _up(options: argparse.Namespace) -> int:
         layout.write_config(_say)
     file = options.config or layout.CONFIG
     stack = backend.to_start(file, place, _say, native=options.native, as_service=options.service)
-    if code := stack.up(options.runs, demo=options.demo, repair=options.repair):
+    if code := stack.up(options.runs, demo=options.demo):
         return code
     for remark in _unmatched(file):
         _say(remark)

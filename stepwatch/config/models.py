@@ -245,7 +245,7 @@ class Config(Section):
     )
     log: Log = default(
         Log(),
-        "What the exporters, the door, the watchdog, the guardian and the demo log. All except the last two "
+        "What the exporters, the door, the watchdog and the demo log. All except the demo "
         "apply a change without a restart.",
     )
     listen: ListenAddress = default(

@@ -442,7 +442,7 @@ class Retention(Section):
 
 
 class Log(Section):
-    """What the programs of Stepwatch log: exporters, door, watchdog, guardian and the demo."""
+    """What the programs of Stepwatch log: exporters, door, watchdog and the demo."""
 
     level: LogLevel = default(
         "info",

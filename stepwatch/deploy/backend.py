@@ -20,19 +20,19 @@ from stepwatch.system.terminal import Say
 
 
 class Stack(Protocol):
-    """The interface of both kinds of stack."""
+    """The interface of both kinds of stack; numbers that it returns are exit codes."""
 
-    def up(self, runs: Path | None, *, demo: bool, repair: bool) -> int:
-        """Start or update it; ``repair`` moves aside damaged files that keep a part from starting."""
+    def up(self, runs: Path | None, *, demo: bool) -> int:
+        """Start or update it: 0 all is ready, 1 something is not."""
 
     def down(self) -> int:
         """Stop it."""
 
     def status(self) -> int:
-        """Show its state."""
+        """Show its state: 0 all is well, 1 something is not, 3 it does not run."""
 
     def demo_reset(self) -> int:
-        """Restart the demo from the beginning."""
+        """Restart the demo from the beginning: 0, or 1 if it does not run or come up again."""
 
     def journal(self, part: str) -> Callable[[], str]:
         """Return a function that reads new log lines of a part."""

@@ -1,4 +1,4 @@
-"""What users can do with a stack of containers; damaged files in volumes are named and moved aside."""
+"""What users can do with a stack of containers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stepwatch.render.generator import containers, generate
 from stepwatch.render.variables import of_config, of_machine, published
 from stepwatch.services import agent, lifecycle, settings
 from stepwatch.services.health_report import HealthReport
-from stepwatch.services.lifecycle import Damage, Look, folder_remark, make_folder
+from stepwatch.services.lifecycle import Look
 from stepwatch.services.settings import SettingsState, reload
 from stepwatch.system import processes
 from stepwatch.system.environment import CHECKOUT
@@ -26,12 +26,6 @@ from stepwatch.system.http_client import read_all
 from stepwatch.system.terminal import Say, duration, table
 
 _HEADINGS = ("service", "state", "up for", "restarts", "settings", "page")
-
-_FOLDERS = {"prometheus": "/prometheus", "alertmanager": "/alertmanager"}
-"""Where compose.yaml mounts their volumes."""
-
-_MOVE = 'mkdir -p "$1" && mv "$2" "$1/"'
-_VOLUME = "the volume {0}-data: {1}"
 
 _RUNS = "/runs"
 """Where the exporter's container sees the run folder."""
@@ -72,25 +66,13 @@ class Containers:
     place: State
     say: Say
 
-    def up(self, runs: Path | None, *, demo: bool, repair: bool) -> int:
-        """Render the configuration and run it in containers.
-
-        Args:
-            runs: The folder to read runs from, in place of the file's `runs.path`.
-            demo: Whether to run the simulated trainers and GPUs.
-            repair: Whether to move damaged files aside that keep a container from starting.
-
-        Returns:
-            0 when every container is healthy, 1 when some are not.
-
-        Raises:
-            Refused: The configuration is wrong or a port is in use; the running stack was not changed.
-        """
+    def up(self, runs: Path | None, *, demo: bool) -> int:
+        """Render the configuration and run it in containers; return 1 if some are not healthy, else 0."""
         self.place.create()
         with self.place.lock("`make up`", self.say):  # to its end: Compose starts one after the other
-            return self._up(runs, demo=demo, repair=repair)
+            return self._up(runs, demo=demo)
 
-    def _up(self, runs: Path | None, *, demo: bool, repair: bool) -> int:
+    def _up(self, runs: Path | None, *, demo: bool) -> int:
         out, say = self.rendered, self.say
         output.recover(out)
         config = load(self.config)
@@ -100,12 +82,11 @@ class Containers:
         given = named != Path()
         folder = _require_folder((named if given else last or config.runs.path).absolute())
         _require_ports(config)
-        made = make_folder(folder)
+        made = lifecycle.make_folder(folder)
         outcome = generate(self.config, out)
         self.place.remember(self.config, runs, config.runs.path, say)
-        say(
-            f"Reading runs from {folder}{folder_remark(made=made, remembered=not given and last is not None)}"
-        )
+        remark = lifecycle.folder_remark(made=made, remembered=not given and last is not None)
+        say(f"Reading runs from {folder}{remark}")
         if demo:
             say("Reading simulated runs from the Docker volume demo-runs")
         if outcome.warning:
@@ -122,12 +103,7 @@ class Containers:
             project.run("rm", "--stop", "--force", *there)
         profiles = (*(("demo",) if demo else ()), *optional)
         wanted = replace(project, files=(*_FILES[config.role], *access), profiles=profiles)
-        moved = False
-        while (verdict := _start(wanted, say)) and repair and _repair(wanted, say):
-            moved = True
-        if repair and not moved:
-            say(lifecycle.NO_DAMAGE)
-        if verdict:
+        if verdict := _start(wanted, say):
             say(verdict)
             return 1
         if not config.is_agent:
@@ -139,11 +115,7 @@ class Containers:
         return 0
 
     def down(self) -> int:
-        """Remove every container of the stack; volumes, with data, silences and the password, stay.
-
-        Returns:
-            0 when all containers were removed, else the exit code of Compose.
-        """
+        """Remove every container; volumes, with data, silences and the password, stay."""
         services = self._project.services()
         if not services:
             self.say("Stepwatch is not running.")
@@ -151,21 +123,16 @@ class Containers:
         running = {service.name for service in services if service.state == "running"}
         if running.issuperset(SIMULATIONS) and (prometheus := addresses(services).get("prometheus")):
             self._project.run("stop", "exporter", "demo-gpu")
-            self.say(
-                f"Waiting until Prometheus has seen the end of the demo: at most {_UNSCRAPED_SECONDS} s."
-            )
-            lifecycle.wait_unscraped(f"http://{prometheus}", _UNSCRAPED_SECONDS)
+            limit = f"at most {_UNSCRAPED_SECONDS} s"
+            self.say(f"Waiting until Prometheus has seen the end of the demo: {limit}.")
+            lifecycle.wait(f"http://{prometheus}", lifecycle.UNSCRAPED, _UNSCRAPED_SECONDS)
         if code := self._project.show("down", "--remove-orphans"):
             return code
         self.say("Stepwatch is down. Its data stays in Docker's volumes (`docker volume ls`).")
         return 0
 
     def status(self) -> int:
-        """Show a table of the containers, what is wrong with them, and what fires.
-
-        Returns:
-            0 all are well, 1 some are not, run other settings or cannot alert, 3 the stack is not running.
-        """
+        """Show a table of the containers, what is wrong with them, and what fires."""
         project, rendered, say = self._project, self.rendered, self.say
         services = [each for each in project.services() if not each.done]
         if not services:
@@ -185,13 +152,8 @@ class Containers:
         for line in table([_HEADINGS, *(_row(each, states, reached) for each in services)]):
             say(line)
         for name, state in states.items():
-            if state is SettingsState.CHANGED:
-                say(f"\n{name} runs with outdated settings. Fix: `make up`.")
-            if state is SettingsState.REFUSED:
-                say(f"\n{name} refused its settings; `docker compose logs {name}` says why.")
-        for each in services:
-            if each.status != "up" and (text := _damage_fix(project, each.name)):
-                say(f"\n{text}")
+            for remark in settings.remarks(name, state, self.log(name)):
+                say(remark)
         if text := settings.rules_elsewhere(rendered):
             say(text)
         sound = report.show(texts, say)
@@ -199,13 +161,7 @@ class Containers:
         return UP if well and set(states.values()) <= {SettingsState.CURRENT} else DEGRADED
 
     def demo_reset(self) -> int:
-        """Restart the simulated runs and GPUs, and end their alerts.
-
-        Prometheus restarts too, with its history: otherwise it would keep those alerts.
-
-        Returns:
-            0 when the demo was restarted, 1 when it does not run.
-        """
+        """Restart the simulated runs and GPUs, and end their alerts, for which Prometheus restarts too."""
         config = load(self.config)
         running = {service.name for service in self._project.services() if service.state == "running"}
         if not running.issuperset(SIMULATIONS):
@@ -226,7 +182,7 @@ class Containers:
 
     def log(self, part: str) -> str:
         """Where people read the log of a part."""
-        return f"`docker compose logs {part}`"
+        return _log(part)
 
     def deployment(self, config: Config) -> Deployment:
         """What files are rendered for."""
@@ -247,9 +203,8 @@ class Containers:
         """Print the addresses of the pages and notes about the running stack."""
         say = self.say
         say("")
-        for line in table(
-            [(part, config.link(part) + _PAGES.get(part, ""), _SHOWS[part]) for part in published(config)]
-        ):
+        parts = published(config)
+        for line in table([(part, config.link(part) + _PAGES.get(part, ""), _SHOWS[part]) for part in parts]):
             say(f"  {line}")
         if config.is_agent:
             say(f"\n{agent.where(config)}")
@@ -258,12 +213,16 @@ class Containers:
         if config.is_hub:
             say(agent.on_hub(config))
         say("Logs: docker compose logs. `make status` shows its state, `make down` stops it.")
-        known = {part: config.address(part) for part in published(config)}
+        known = {part: config.address(part) for part in parts}
         health(known, folder, demo=demo).show_after_start(say)
 
     @property
     def _project(self) -> Engine:
         return Engine(CHECKOUT, profiles=ALL)
+
+
+def _log(part: str) -> str:
+    return f"`docker compose logs {part}`"
 
 
 def _require_folder(folder: Path) -> Path:
@@ -285,11 +244,8 @@ def _require_ports(config: Config) -> None:
         **dict.fromkeys(published(config), config.listen),
         **({"agents": config.agents.listen} if config.is_hub else {}),
     }
-    problems = [
-        processes.port_conflict(part, address, getattr(config.ports, part), may_be_docker)
-        for part, address in listening.items()
-    ]
-    if found := list(filter(None, problems)):
+    asked = [(part, address, getattr(config.ports, part)) for part, address in listening.items()]
+    if found := list(filter(None, (processes.port_conflict(*each, may_be_docker) for each in asked))):
         raise EngineError("\n".join(found))
 
 
@@ -306,16 +262,14 @@ def _start(project: Engine, say: Say) -> str:
 
     def looks(names: Iterable[str]) -> dict[str, Look]:
         now = {service.name: service for service in project.services()}
-        return {
-            name: Look(
-                ready=now[name].status == "up" or now[name].done,
-                ends=now[name].restarts,
-                busy=lifecycle.replay_progress(project.log(name, 50)) if name == "prometheus" else "",
-            )
-            if name in now
-            else Look(ready=False, gone=True)
-            for name in names
-        }
+
+        def look(name: str) -> Look:
+            if not (service := now.get(name)):
+                return Look(ready=False, gone=True)
+            busy = lifecycle.replay_progress(project.log(name, 50)) if name == "prometheus" else ""
+            return Look(service.status == "up" or service.done, service.restarts, busy)
+
+        return {name: look(name) for name in names}
 
     if code:
         waited = [name for name, service in services.items() if service.status != "up" and not service.done]
@@ -325,9 +279,7 @@ def _start(project: Engine, say: Say) -> str:
         failed = lifecycle.wait_for_parts(services, looks, say, ends, pause=1)
     for name, reason in failed.items():
         whole = f"{reason} ({services[name].summary or services[name].state})"
-        where, fix = f"`docker compose logs {name}`", _damage_fix(project, name)
-        for line in lifecycle.failure_lines(name, whole, where, project.log(name, 5), fix):
-            say(line)
+        lifecycle.explain(name, whole, _log(name), project.log(name, 5), say)
     if code and not failed:
         return "docker compose up failed; its message is above"
     return lifecycle.failure_summary(failed, len(services)) if failed else ""
@@ -344,23 +296,20 @@ def _remove_demo(project: Engine) -> bool:
         project.run("restart", "exporter")
         # A Prometheus that is replaced before it saw them go would go on with them for five minutes.
         if prometheus := addresses(services).get("prometheus"):
-            lifecycle.wait_demo_gone(f"http://{prometheus}")
+            lifecycle.wait(f"http://{prometheus}", lifecycle.DEMO_GONE)
     return bool(names)
 
 
 def _end_alerts(project: Engine, config: Config) -> int:
     """End the alerts that the demo raised; returns how many there were."""
     project.run("restart", "prometheus")
-    lifecycle.wait_prometheus_ready(f"http://{config.address('prometheus')}")
+    lifecycle.wait(f"http://{config.address('prometheus')}", lifecycle.ANSWERS)
     alertmanager = f"http://{config.address('alertmanager')}"
     return lifecycle.end_demo_alerts(alertmanager, f"demo-gpu:{CONTAINER_PORTS['gpu']}")
 
 
 def health(addresses: Mapping[str, str], runs: Path | str, *, demo: bool = False) -> HealthReport:
-    """The report on runs and alerts, asked of the parts at these addresses.
-
-    ``runs`` is the folder that containers see as /runs; ``demo``: whether there are simulated runs besides.
-    """
+    """The report by the parts at these addresses; ``runs`` is the folder that containers see as /runs."""
     log = f"`docker compose logs exporter` (where {_RUNS} is {runs})"
     parts = {part: addresses.get(part, "") for part in ("exporter", "alertmanager", "watchdog")}
     simulated = " and the Docker volume demo-runs" if demo else ""
@@ -385,43 +334,6 @@ def _row(
     state, up = states.get(service.name), "-"
     if service.state == "running" and service.started:
         up = duration(time.time() - service.started.timestamp())
-    return (
-        service.name,
-        service.status,
-        up,
-        str(service.restarts),
-        state.value if state else "-",
-        f"http://{addresses[service.name]}" if service.name in addresses else "-",
-    )
-
-
-def _damage_fix(project: Engine, service: str) -> str:
-    """The message about a damaged file that keeps a container from starting; empty without one."""
-    found = _damaged(project, service)
-    return found.fix(_VOLUME.format(service, _FOLDERS[service])) if found else ""
-
-
-def _repair(project: Engine, say: Say) -> bool:
-    """Move aside files that keep containers from starting; return whether there were any.
-
-    Raises:
-        EngineError: It cannot be moved.
-    """
-    failing = [each.name for each in project.services() if each.name in _FOLDERS and each.status != "up"]
-    found = list(filter(None, (_damaged(project, name) for name in failing)))
-    for each in found:
-        folder = _FOLDERS[each.part]
-        aside = f"{folder}/{lifecycle.DAMAGED}/{lifecycle.damage_stamp()}"
-        project.run("stop", each.part)
-        # In a container of the same image and user, since no other one sees the volume.
-        container = ("run", "--rm", "--no-deps", "-T", "--entrypoint", "sh", each.part)
-        project.run(*container, "-c", _MOVE, "sh", aside, f"{folder}/{each.name}")
-        place = _VOLUME.format(each.part, folder)
-        say(f"Moved {place}/{each.name} to {aside} there. Nothing was deleted.")
-    return bool(found)
-
-
-def _damaged(project: Engine, service: str) -> Damage | None:
-    if service not in _FOLDERS:
-        return None
-    return lifecycle.find_damage(service, project.log(service, lifecycle.LOG_LINES))
+    page = f"http://{addresses[service.name]}" if service.name in addresses else "-"
+    current = state.value if state else "-"
+    return (service.name, service.status, up, str(service.restarts), current, page)

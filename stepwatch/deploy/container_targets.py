@@ -19,13 +19,13 @@ from pydantic import PlainValidator, ValidationError
 
 from stepwatch.config import deployment, reference
 from stepwatch.config.deployment import DISCOVERED, HOST, TARGETS
+from stepwatch.deploy.native import supervisord
 from stepwatch.deploy.native.state import State
 from stepwatch.render import output
 from stepwatch.schema.errors import Fault, Problem, Refused
 from stepwatch.schema.path_types import MetricsPath
 from stepwatch.schema.scalars import JobName, Role
 from stepwatch.schema.section import Section
-from stepwatch.system import processes
 from stepwatch.system.environment import CHECKOUT
 
 PREFIX = "stepwatch."
@@ -291,7 +291,7 @@ def discover(place: State) -> tuple[Path, Found]:
 
 def _prometheus(place: State, answer: Answer) -> tuple[Path, Reach]:
     """The folder in which the running Prometheus looks for discovered targets, and what it reaches."""
-    if processes.marked(place.mark):
+    if supervisord.living(place):
         return place.discovered, FromMachine(answer.networks)
     for container in answer.containers:
         checkout = container.labels.get("com.docker.compose.project.working_dir", "")

@@ -46,7 +46,6 @@ class Service:
     """
 
     name: str
-    container: str
     state: str
     health: str
     exit_code: int
@@ -88,10 +87,7 @@ class Service:
 
 @dataclass(frozen=True)
 class Engine:
-    """Commands to Compose about the project in one checkout.
-
-    ``variables`` are those that compose.yaml asks for, ``files`` and ``profiles`` what of it counts.
-    """
+    """Commands to Compose; ``variables`` are those of compose.yaml, ``files`` and ``profiles`` its parts."""
 
     checkout: Path
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -103,11 +99,7 @@ class Engine:
         return self._compose(words).returncode
 
     def run(self, *words: str) -> str:
-        """Run a command; return what it prints.
-
-        Raises:
-            EngineError: it failed.
-        """
+        """Run a command; return what it prints, or raise an EngineError with it."""
         done = self._compose(words, capture_output=True)
         if done.returncode:
             raise EngineError(f"docker compose {words[0]} failed. It says: {done.stderr.strip()}")
@@ -124,7 +116,6 @@ class Engine:
         return [
             Service(
                 name=each["Service"],
-                container=each["ID"],
                 state=each["State"],
                 health=each["Health"],
                 exit_code=each["ExitCode"],
@@ -143,9 +134,8 @@ class Engine:
         files = [f"--file={self.checkout / name}" for name in self.files]
         profiles = [f"--profile={name}" for name in self.profiles]
         command = ["docker", "compose", *files, *profiles, *words]
-        return subprocess.run(
-            command, env={**os.environ, **self.variables}, text=True, check=False, **options
-        )
+        environment = {**os.environ, **self.variables}
+        return subprocess.run(command, env=environment, text=True, check=False, **options)
 
 
 def _time(text: str) -> datetime:
@@ -169,11 +159,7 @@ def _published(publishers: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, s
 
 
 def require() -> None:
-    """Check that a Docker daemon answers, and that its Compose is not too old.
-
-    Raises:
-        NoEngineError: what is missing.
-    """
+    """Raise a NoEngineError if no Docker daemon answers, or its Compose is too old."""
     if INSTALLED:
         raise NoEngineError("those are built in a checkout of the repository")
     if not shutil.which("docker"):
@@ -185,29 +171,24 @@ def require() -> None:
         raise NoEngineError("docker has no Compose plugin (docker-compose v1 does not work)")
     number = re.search(r"(\d+)\.(\d+)", compose)
     if not number or (int(number[1]), int(number[2])) < LEAST_COMPOSE:
-        raise NoEngineError(
-            f"Docker Compose is {compose.strip()}; needed: {'.'.join(map(str, LEAST_COMPOSE))}"
-        )
+        needed = ".".join(map(str, LEAST_COMPOSE))
+        raise NoEngineError(f"Docker Compose is {compose.strip()}; needed: {needed}")
 
 
 def gpu_files(*, processes: bool, device: Path = _NVIDIA) -> tuple[str, ...]:
     """The files that belong beside compose.yaml; none without a GPU, since a reservation would be fatal.
 
     NVIDIA's runtime comes first: a CDI specification is of the driver that was there when it was made, and
-    after an upgrade the whole stack would not start.
-
-    Args:
-        processes: Whether to name processes on the GPUs.
-        device: What is there if a driver is.
+    after an upgrade the whole stack would not start. ``processes``: name those on the GPUs.
     """
-    known: dict[str, Any] = {}
-    if device.exists():
-        known = json.loads(_output("docker", "info", "--format={{json .}}") or "{}")
+    known = json.loads((device.exists() and _output("docker", "info", "--format={{json .}}")) or "{}")
     if "nvidia" in (known.get("Runtimes") or {}):
-        access = ["compose.gpu.yaml"]
+        access = "compose.gpu.yaml"
+    elif any(CDI_KIND in name for name in _cdi(known)):
+        access = "compose.gpu.cdi.yaml"
     else:
-        access = ["compose.gpu.cdi.yaml"] if any(CDI_KIND in name for name in _cdi(known)) else []
-    return (*access, *(["compose.processes.yaml"] if access and processes else []))
+        return ()
+    return (access, "compose.processes.yaml") if processes else (access,)
 
 
 def _cdi(info: Mapping[str, Any]) -> Iterator[str]:

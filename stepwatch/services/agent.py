@@ -34,15 +34,10 @@ _LATE = 60
 """Seconds: four of the slower scrapes."""
 _PATIENCE = 20
 """Seconds in which a sender that works has sent something."""
-_LINES = 200
 
 
 def require_no_demo(config: Config, *, demo: bool) -> None:
-    """Check that no simulated runs would be sent to a hub.
-
-    Raises:
-        Refused: This machine is an agent, and the demo was requested.
-    """
+    """Refuse the demo on an agent, which would send simulated runs to a hub."""
     if demo and config.is_agent:
         raise Refused(
             "DEMO=1: this machine is an agent and would send simulated runs to the hub. Expected: role: all. "
@@ -51,11 +46,7 @@ def require_no_demo(config: Config, *, demo: bool) -> None:
 
 
 def require_hub(config: Config, command: str) -> None:
-    """Check that a command which asks Prometheus or Alertmanager has them here.
-
-    Raises:
-        Refused: This machine is an agent.
-    """
+    """Refuse on an agent a command which asks Prometheus or Alertmanager: they are on the hub."""
     if config.is_agent:
         raise Refused(
             f"make {command}: this machine is an agent of the hub {config.hub_url}. Expected: role: hub or "
@@ -90,19 +81,13 @@ class Sender:
 
     def closing(self) -> Iterator[str]:
         """Yield what `up` says of it when it has just started: whether the hub takes its samples."""
-        deadline = time.monotonic() + _PATIENCE
-        while not (page := http_client.read(self.metrics)) or not _value(_SENT, page):
-            if time.monotonic() > deadline:
-                break
+        deadline, page = time.monotonic() + _PATIENCE, None
+        while time.monotonic() < deadline and not _value(_SENT, page := http_client.read(self.metrics) or ""):
             time.sleep(0.2)
         yield next(self.faults(page or ""), "The hub accepts its samples.")
 
     def faults(self, page: str | None) -> Iterator[str]:
-        """Yield which samples the hub does not accept, and why.
-
-        Args:
-            page: What its metrics were a moment ago, None if it did not answer.
-        """
+        """Yield which samples the hub does not accept, and why; ``page`` are its metrics, if it answered."""
         if page is None:
             return
         sent = _value(_SENT, page)
@@ -135,7 +120,7 @@ class Sender:
         return refused > before
 
     def _reason(self) -> str:
-        found = [match[1] for line in last_lines(self.log, _LINES) if (match := _REASON.search(line))]
+        found = [match[1] for line in last_lines(self.log, 200) if (match := _REASON.search(line))]
         if not found:
             return f"{self.log} says why."
         reason = found[-1].replace('\\"', '"').replace("\\n", " ").strip().rstrip(".")

@@ -15,15 +15,13 @@ from stepwatch.system.http_client import Texts, metric
 from stepwatch.system.terminal import Say, ago, duration
 
 ALERTS, SILENCES = "/api/v2/alerts?active=true", "/api/v2/silences"
-"""Pages of Alertmanager."""
-
 _PATHS = {
     "exporter": ("/metrics",),
     "alertmanager": ("/api/v2/receivers", ALERTS, SILENCES, "/metrics", "/"),
     "watchdog": ("/api/v1/findings",),
 }
 
-_SEVERITIES = ("critical", "warning", "info")
+_RANKS = {"critical": 0, "warning": 1, "info": 2}
 
 # Of what config.yaml names; pages that are registered come and go.
 _DOWN = r'^stepwatch_target_up\{name="([^"]+)",source="(?:mlflow|prometheus_page)"\} 0\.0$'
@@ -71,36 +69,29 @@ class HealthReport:
     @property
     def pages(self) -> list[str]:
         """What ``show`` needs to have read."""
-        return [
-            self._url(part, path) for part, paths in _PATHS.items() if getattr(self, part) for path in paths
-        ]
+        asked = [part for part in _PATHS if getattr(self, part)]
+        return [self._url(part, path) for part in asked for path in _PATHS[part]]
 
     def show(self, texts: Texts, say: Say) -> bool:
-        """Report runs, unreadable files, receivers, alerts, and faults of alerting.
-
-        ``texts`` was read of ``pages``. Return whether the watchdog found no fault.
-        """
+        """Report by ``texts``, read of ``pages``; return whether the watchdog found no fault."""
         if self.exporter:
             page = texts[self._url("exporter", "/metrics")]
-            say(f"\n{self.shows[:1].upper()}{self.shows[1:]}: {_runs(page)}.")
+            states = re.findall(r'^stepwatch_runs\{state="(\w+)"\} ([1-9]\d*)\.0$', page or "", re.MULTILINE)
+            runs = ", ".join(f"{count} {state}" for state, count in states) or "none yet"
+            if page is None:
+                runs = "unknown, because the exporter does not answer"
+            say(f"\n{self.shows[:1].upper()}{self.shows[1:]}: {runs}.")
             for line in self._unread(page or ""):
                 say(line)
         if self.alertmanager:
-            self._show_alerts(
-                {path: texts[self._url("alertmanager", path)] for path in _PATHS["alertmanager"]},
-                self._ended(texts),
-                say,
-            )
+            self._show_alerts(texts, say)
         if not self.watchdog:
             return True
         found = texts[self._url("watchdog", "/api/v1/findings")]
         return _show_findings(found, say)
 
     def show_after_start(self, say: Say) -> None:
-        """Report unreadable files and faults of alerting of a stack that just started.
-
-        Findings from before the parts were ready do not count: this waits for the next check.
-        """
+        """Report on a stack that just started, after the watchdog's next check: not by older findings."""
         begun, deadline = time.time(), time.monotonic() + _FIRST_LOOK
         while True:
             page = http_client.read(self._url("exporter", "/metrics"), timeout=1) or ""
@@ -121,12 +112,6 @@ class HealthReport:
             answer = http_client.read(findings)
         if _show_findings(answer, say) and waits:
             say("The fault is over.")
-
-    def _ended(self, texts: Texts) -> dict[str, str]:
-        """The states of the runs that are not running, by name."""
-        page = texts[self._url("exporter", "/metrics")] if self.exporter else None
-        states = re.findall(_STATE, page or "", re.MULTILINE)
-        return {_unescaped(run): state for run, state in states if state != "running"}
 
     def _url(self, part: str, path: str) -> str:
         return f"http://{getattr(self, part)}{path}"
@@ -159,7 +144,11 @@ class HealthReport:
                 "up`."
             )
 
-    def _show_alerts(self, pages: Texts, over: Mapping[str, str], say: Say) -> None:
+    def _show_alerts(self, texts: Texts, say: Say) -> None:
+        pages = {path: texts[self._url("alertmanager", path)] for path in _PATHS["alertmanager"]}
+        runs = texts[self._url("exporter", "/metrics")] if self.exporter else None
+        states = re.findall(_STATE, runs or "", re.MULTILINE)
+        over = {_unescaped(run): state for run, state in states if state != "running"}
         say(f"Receivers: {_receivers(pages['/api/v2/receivers'])}.")
         _show_lacking_page(pages["/"], say)
         if pages[ALERTS] is None:
@@ -178,7 +167,7 @@ class HealthReport:
 
 
 def firing(alerts: str | None, silences: str | None, over: Mapping[str, str] | None = None) -> list[str]:
-    """A text for each alert on these two pages, the worst first, each followed by those it mutes; or none.
+    """A text for each alert on these two pages, the worst first, each followed by those it mutes.
 
     ``over`` has the states of the runs that have ended: alerts about them go on until the run is forgotten.
     """
@@ -187,8 +176,7 @@ def firing(alerts: str | None, silences: str | None, over: Mapping[str, str] | N
     names = {alert["fingerprint"]: alert["labels"]["alertname"] for alert in found}
 
     def order(alert: dict[str, Any]) -> tuple[bool, int, str]:
-        severity = alert["labels"].get("severity", "info")
-        rank = _SEVERITIES.index(severity) if severity in _SEVERITIES else len(_SEVERITIES)
+        rank = _RANKS.get(alert["labels"].get("severity", "info"), len(_RANKS))
         return bool(alert["status"]["inhibitedBy"]), rank, alert["startsAt"]
 
     found.sort(key=order)
@@ -204,10 +192,8 @@ def firing(alerts: str | None, silences: str | None, over: Mapping[str, str] | N
         fired = f"fired at {_time(alert['startsAt']):%H:%M}"
         run, name = labels.get("run", ""), labels["alertname"]
         ended = (over or {}).get(run, "") if not name.startswith("Run") else ""
-        words = (
-            *(labels.get("severity", ""), name, run, fired),
-            f"the run has ended ({ended})" if ended else "",
-        )
+        end = f"the run has ended ({ended})" if ended else ""
+        words = (labels.get("severity", ""), name, run, fired, end)
         muted = _muted(alert["status"], names, ends)
         action = f"\n    First: {notes['action']}." if "action" in notes and not ended else ""
         texts.append(f"{'  '.join(filter(None, words))}{muted}: {notes.get('description', '')}{action}")
@@ -234,14 +220,6 @@ def _time(text: str) -> datetime:
 def _unescaped(label: str) -> str:
     """The value of a label on a metrics page."""
     return re.sub(r"\\(.)", lambda sign: {"n": "\n"}.get(sign[1], sign[1]), label)
-
-
-def _runs(page: str | None) -> str:
-    """How many runs there are, by their states."""
-    if page is None:
-        return "unknown, because the exporter does not answer"
-    found = re.findall(r'^stepwatch_runs\{state="(\w+)"\} ([1-9]\d*)\.0$', page, re.MULTILINE)
-    return ", ".join(f"{count} {state}" for state, count in found) or "none yet"
 
 
 def _receivers(page: str | None) -> str:
@@ -280,10 +258,7 @@ def _stale(findings: str | None, begun: float) -> bool:
 
 
 def known_runs(exporter: str) -> dict[str, set[str]] | None:
-    """The names of all runs that an exporter (host:port) shows, each with the nodes whose agents read it.
-
-    ``None`` without an answer.
-    """
+    """The runs that an exporter (host:port) shows, with the nodes that read each; ``None`` if it hangs."""
     answer = http_client.read(f"http://{exporter}/api/v1/runs")
     if answer is None:
         return None

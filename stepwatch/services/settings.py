@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import NamedTuple
 
 from stepwatch.schema.errors import Refused
 from stepwatch.system import http_client
@@ -64,10 +66,6 @@ def by_part(rendered: Path) -> dict[str, Settings]:
     }
 
 
-RULES_ELSEWHERE = "rule_files: []"
-"""The line of Prometheus' settings with which it evaluates no rules (`rules: none`)."""
-
-
 def rules_elsewhere(rendered: Path) -> str:
     """Return what `status` says where a central ruler evaluates the rules; empty where none does."""
     folder = rendered / "prometheus/generated"
@@ -75,13 +73,20 @@ def rules_elsewhere(rendered: Path) -> str:
         lines = (folder / "prometheus.yml").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return ""
-    if RULES_ELSEWHERE not in lines:
+    if "rule_files: []" not in lines:
         return ""
     return f"\nNo rules are evaluated here (`rules: none`): a central ruler must evaluate {folder / 'rules'}."
 
 
-@dataclass(frozen=True)
-class Loaded:
+def remarks(part: str, state: SettingsState | None, log: str) -> Iterator[str]:
+    """What `status` says about settings of a part that it does not run; ``log`` says why it refused them."""
+    if state is SettingsState.CHANGED:
+        yield f"\n{part} runs with outdated settings. Fix: `make up`."
+    if state is SettingsState.REFUSED:
+        yield f"\n{part} refused its settings; {log} says why."
+
+
+class Loaded(NamedTuple):
     """What a part last loaded: whether that went well, and when it last did (Unix seconds)."""
 
     successful: bool
@@ -124,10 +129,7 @@ class ReloadError(Refused):
 
 
 def reload(alertmanager: str, settings: Path) -> str:
-    """Have Alertmanager, at this base URL, read its settings again; returns how that went, in words.
-
-    ``settings`` is the file that it should run now. Raises ``ReloadError`` when it refuses them.
-    """
+    """Have the Alertmanager at this base URL read its ``settings`` again; return how that went, in words."""
     answer = http_client.order(f"{alertmanager}/-/reload")
     if answer is None:
         return f"No Alertmanager answers at {alertmanager}; it reads its settings when it starts."
@@ -136,15 +138,14 @@ def reload(alertmanager: str, settings: Path) -> str:
             f"Alertmanager rejected the new settings and keeps the old ones. It says: {answer} "
             "Fix: correct what it names in config.yaml and generate again."
         )
-    if not alertmanager_runs(http_client.read(f"{alertmanager}/metrics"), settings.read_bytes()):
-        return (
-            f"The Alertmanager at {alertmanager} reads other files than these: `make up` applies config.yaml."
-        )
-    return "Alertmanager loaded the new settings; Prometheus loads its own within seconds."
+    if alertmanager_runs(http_client.read(f"{alertmanager}/metrics"), settings.read_bytes()):
+        return "Alertmanager loaded the new settings; Prometheus loads its own within seconds."
+    return f"The Alertmanager at {alertmanager} reads other files than these: `make up` applies config.yaml."
 
 
 def alertmanager_runs(page: str | None, settings: bytes) -> bool:
     """Whether Alertmanager, by its metrics page, runs these settings: it tells 6 bytes of their MD5."""
     digest = hashlib.md5(settings, usedforsecurity=False).digest()[:6]
-    running = http_client.metric(page or "", "alertmanager_config_hash")
-    return running == float(int.from_bytes(digest, "little"))
+    return http_client.metric(page or "", "alertmanager_config_hash") == float(
+        int.from_bytes(digest, "little")
+    )

@@ -1,102 +1,19 @@
-"""The processes of one stack, whatever their parent is now, and who listens on a port.
-
-Each process of a stack carries its mark in the environment, which it inherited from supervisord. So they
-are found even after supervisord was killed, and a stranger that got an old process id never is.
-"""
+"""Processes by /proc: who listens on a port, which command line is theirs, whether one is suspended."""
 
 from __future__ import annotations
 
 import errno
 import os
-import signal
 import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
+from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]
-
-MARK = "STEPWATCH_STACK"
-NAME = "SUPERVISOR_PROCESS_NAME"
-"""Set by supervisord in the environment of each part."""
-
-
-def marked(mark: str) -> list[psutil.Process]:
-    """The living processes of the stack with this mark, other than the one that asks."""
-    found = []
-    for pid in psutil.pids():
-        with suppress(psutil.Error):  # it ended just now, or is another user's
-            process = psutil.Process(pid)
-            if pid != os.getpid() and process.environ().get(MARK) == mark:
-                found.append(process)
-    return found
-
-
-def named(mark: str) -> dict[str, psutil.Process]:
-    """The living parts of the stack with this mark, by name: what supervisord started, not their children."""
-    found = {}
-    for process in marked(mark):
-        with suppress(OSError, psutil.Error):
-            if os.getpgid(process.pid) == process.pid and (name := process.environ().get(NAME)):
-                found[name] = process
-    return found
-
-
-def belongs(pid: int, mark: str) -> bool:
-    """Whether a process is of the stack with this mark."""
-    with suppress(psutil.Error):
-        return bool(psutil.Process(pid).environ().get(MARK) == mark)
-    return False
-
-
-def stop(mark: str, *, grace: float) -> list[psutil.Process]:
-    """End all processes of a stack: SIGTERM, wait, SIGKILL; return those that remain."""
-    _signal_all(mark, signal.SIGTERM)
-    resume(mark)
-    left = wait(mark, grace)
-    if left:
-        _signal_all(mark, signal.SIGKILL)
-        left = wait(mark, 10)
-    return left
-
-
-def resume(mark: str) -> None:
-    """Have the processes of a stack go on that a signal suspended: they could not end otherwise."""
-    _signal_all(mark, signal.SIGCONT)
-
-
-def wait(mark: str, timeout: float) -> list[psutil.Process]:
-    """Wait until all processes of a stack have ended; return those that remain after the timeout."""
-    deadline = time.monotonic() + timeout
-    while (left := marked(mark)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return left
-
-
-def suspended(pid: int) -> bool:
-    """Whether a signal, such as SIGSTOP, has stopped a process."""
-    with suppress(psutil.Error):
-        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
-    return False
-
-
-def command(pid: int) -> str:
-    """The first words of a process's command line, enough to identify it.
-
-    The long options behind them are left out: people put secrets there.
-    """
-    with suppress(psutil.Error):
-        return " ".join(takewhile(lambda word: not word.startswith("--"), psutil.Process(pid).cmdline()[:3]))
-    return ""
-
-
-def _signal_all(mark: str, number: signal.Signals) -> None:
-    for process in marked(mark):
-        with suppress(psutil.Error):
-            process.send_signal(number)
-
+SUPERVISORD = "supervisor.supervisord"
+"""The module that keeps a native stack running."""
 
 _SETTLE_SECONDS = 2
 """A part that starts itself again, as the exporter does with new settings, has no socket for less."""
@@ -112,11 +29,37 @@ class Owner:
     def __str__(self) -> str:
         return f"pid {self.pid} ({self.command})"
 
+    @property
+    def supervisor(self) -> str:
+        """How to stop a part of another stack, which supervisord would start again; empty for others."""
+        with suppress(OSError):
+            leader = os.getsid(self.pid)
+            return f" (kill {leader})" if SUPERVISORD in words(leader) else ""
+        return ""
+
+
+def words(pid: int) -> list[str]:
+    """The command line of a process; empty if it has ended or is not shown to us."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")[:-1]
+    return []
+
+
+def command(pid: int) -> str:
+    """The first words of it; the long options behind them are left out, since people put secrets there."""
+    return " ".join(takewhile(lambda word: not word.startswith("--"), words(pid)[:3]))
+
+
+def suspended(pid: int) -> bool:
+    """Whether a signal, such as SIGSTOP, has stopped a process."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    return False
+
 
 def port_taken(listen: str, port: int) -> bool:
     """Whether a server of ours could not listen there."""
-    family = socket.AF_INET6 if ":" in listen else socket.AF_INET
-    with socket.socket(family) as probe:
+    with socket.socket(socket.AF_INET6 if ":" in listen else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((listen, port))
@@ -141,9 +84,10 @@ def port_conflict(part: str, listen: str, port: int, ours: Callable[[Owner | Non
     deadline = time.monotonic() + _SETTLE_SECONDS
     while port_taken(listen, port) and not ours(holder := port_owner(port)):
         if holder or time.monotonic() > deadline:
+            stop = f"stop that process{holder.supervisor if holder else ''}"
             return (
                 f"ports.{part}: {port} is in use by {holder or 'a process of another user'}. "
-                f"Fix: stop that process, or set ports.{part} in config.yaml to a free port."
+                f"Fix: {stop}, or set ports.{part} in config.yaml to a free port."
             )
         time.sleep(0.05)
     return None
@@ -151,7 +95,16 @@ def port_conflict(part: str, listen: str, port: int, ours: Callable[[Owner | Non
 
 def port_owner(port: int) -> Owner | None:
     """The process that listens on a port, if /proc shows it to us."""
-    for connection in psutil.net_connections("tcp"):
-        if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
-            return Owner(connection.pid, command(connection.pid))
+    sockets = set()
+    for table in ("tcp", "tcp6"):
+        with suppress(OSError):  # a kernel without IPv6
+            for row in map(str.split, Path(f"/proc/net/{table}").read_text().splitlines()[1:]):
+                if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port:
+                    sockets.add(f"socket:[{row[9]}]")
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it ended just now, or is another user's
+            for link in (process / "fd").iterdir():
+                with suppress(OSError):  # it was closed just now
+                    if str(link.readlink()) in sockets:
+                        return Owner(int(process.name), command(int(process.name)))
     return None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stepwatch.system.processes import SUPERVISORD, suspended
 from tests.chaos.native import Native
 from tests.chaos.schedule import Fault
 from tests.chaos.stack import WEBHOOK, Stack, run
@@ -50,7 +51,8 @@ def _kill(fault: Fault, stack: Stack) -> Struck:
     process = stack.processes().get(fault.target)
     if not process or not stack.signal(process, signal.SIGKILL):
         return Struck(f"{fault.target} was not running")
-    return Struck(f"killed {fault.target}, pid {process.pid}")
+    done = f"killed {fault.target}, pid {process.pid}"
+    return _all_dead(done, stack) if fault.target == SUPERVISORD else Struck(done)
 
 
 def _freeze(fault: Fault, stack: Stack) -> Struck:
@@ -61,8 +63,8 @@ def _freeze(fault: Fault, stack: Stack) -> Struck:
         f"stopped {fault.target}, pid {process.pid}",
         lambda: stack.signal(process, signal.SIGCONT),
         stack.row(fault.target),
-        # A supervisor may have replaced it.
-        lasts=lambda: process in stack.processes().values(),
+        # A supervisor may have replaced it, or `make up` have it go on.
+        lasts=lambda: process in stack.processes().values() and suspended(process.pid),
     )
 
 
@@ -148,8 +150,13 @@ def _power(fault: Fault, stack: Native) -> Struck:
     while running := stack.processes():
         for process in running.values():
             stack.signal(process, signal.SIGKILL)
+    return _all_dead("killed every process", stack)
+
+
+def _all_dead(done: str, stack: Stack) -> Struck:
+    """Return a fault that only `make up` ends, since nothing is left that would restart anything."""
     return Struck(
-        "killed every process",
+        done,
         stack.repair,
         "not running",
         needs_up=True,

@@ -83,7 +83,7 @@ def configure(agent: Installation, hub: Hub) -> None:
 
 
 def parts(agent: Installation) -> set[str]:
-    return {each["name"] for each in json.loads((agent.state / "parts.json").read_text())} - {"guardian"}
+    return {each["name"] for each in json.loads((agent.state / "parts.json").read_text())}
 
 
 def _what_only_a_hub_can_answer_is_refused(agent: Installation, hub: Hub) -> None:
@@ -132,6 +132,6 @@ def _another_role_replaces_the_parts(agent: Installation, hub: Hub) -> None:
     done = agent.up()
     assert done.returncode == 0, done.stderr + done.stdout
     assert parts(agent) == {"exporter", "gpu", "sender"}
-    assert len(agent.parts()) == 4
+    assert len(agent.parts()) == 3
     assert agent.run("down").returncode == 0
     assert agent.pids() == set()

@@ -51,7 +51,7 @@ def test_a_container_whose_present_process_was_not_probed_is_not_up_whatever_com
     }
 
     def status(health: str) -> str:
-        return Service("node", "4f", "running", health, 0, "Up", {}, known).status
+        return Service("node", "running", health, 0, "Up", {}, known).status
 
     assert status("healthy") == "starting"
     assert status("") == "starting"  # between two starts

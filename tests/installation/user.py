@@ -10,14 +10,12 @@ import venv
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
-
 from stepwatch.config.sections import Ports
-from stepwatch.system import processes
 from stepwatch.system.environment import CHECKOUT
 from tests.real import alertmanager, free_port, prometheus
 from tests.real.copies import copy_checkout
 from tests.real.tools import unavailable
+from tests.real.working import working_in
 
 _SDIST = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
 _READ_ONLY = 'mount --bind -o ro "$0" "$0" && exec "$@"'
@@ -87,9 +85,9 @@ class User:
         with self.config.open("a") as file:
             file.write("".join(["ports:\n", *(f"  {name}: {port}\n" for name, port in self.ports.items())]))
 
-    def processes(self) -> list[psutil.Process]:
+    def processes(self) -> set[int]:
         """Those of this user's stack."""
-        return processes.marked(str(self.state))
+        return working_in(self.state)
 
     def _read_only(self) -> list[str]:
         """What makes the environment read-only: a mount for root, whom modes do not stop."""

@@ -8,12 +8,13 @@ import pytest
 
 from stepwatch.deploy.native import commands
 from stepwatch.deploy.native.commands import Processes
-from stepwatch.deploy.native.stack import Part, Web, guardian
+from stepwatch.deploy.native.stack import Part, Web
 from stepwatch.deploy.native.state import State
 from stepwatch.deploy.native.status import status
 from stepwatch.services import lifecycle
 from stepwatch.services.settings import Settings
 from tests.real import free_port
+from tests.real.working import working_in
 
 STANDIN = Path(__file__).with_name("standin.py")
 
@@ -42,9 +43,8 @@ class StandInStack:
     def up(self, *parts: Part) -> int:
         self.said.clear()
         self.place.create()
-        watched = [*parts, guardian(self.place)]
-        fresh = commands.start(watched, self.place, self.said.append)
-        return commands.settle(watched, fresh, self.place, self.said.append)
+        fresh = commands.start(parts, self.place, self.said.append)
+        return commands.settle(parts, fresh, self.place, self.said.append)
 
     def status(self) -> int:
         self.said.clear()
@@ -53,6 +53,10 @@ class StandInStack:
     def down(self) -> int:
         self.said.clear()
         return Processes(Path("no config"), self.place, self.said.append).down()
+
+    def pids(self) -> set[int]:
+        """Of every process, those that parts started included."""
+        return working_in(self.place.folder)
 
     @property
     def words(self) -> str:

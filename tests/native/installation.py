@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import pytest
 
 from stepwatch.config.sections import Ports
 from stepwatch.system import processes
 from stepwatch.system.environment import CHECKOUT
 from tests.real import alertmanager, free_port, prometheus
+from tests.real.working import working_in
 
 VERSIONS = {"oldest": ("2.42", "0.25"), "newest": ("3.13", "0.31")}
 MAINLY_NEWEST = [pytest.param("oldest", marks=pytest.mark.world), "newest"]
@@ -25,10 +24,8 @@ PORTS = tuple(Ports.model_fields)
 
 def python_module(pid: int) -> str:
     """The name of the module that a Python process runs, empty for another process."""
-    with suppress(psutil.Error):
-        words = psutil.Process(pid).cmdline()
-        return words[2] if words[1:2] == ["-m"] else ""
-    return ""
+    words = processes.words(pid)
+    return words[2] if words[1:2] == ["-m"] else ""
 
 
 @dataclass
@@ -73,7 +70,7 @@ class Installation:
 
     def pids(self) -> set[int]:
         """Of every process, those that parts started included."""
-        return {process.pid for process in processes.marked(str(self.state))}
+        return working_in(self.state)
 
     def parts(self) -> set[int]:
         """The ids of the parts themselves, and of nothing that they start and end as they like."""

@@ -13,9 +13,9 @@ import pytest
 
 from exporter.door import backend_access
 from stepwatch.deploy.native.state import State
-from stepwatch.system import http_client, processes
+from stepwatch.system import http_client
 from tests.door.conftest import ask
-from tests.native.installation import MAINLY_NEWEST, Installation, made
+from tests.native.installation import MAINLY_NEWEST, Installation, made, python_module
 from tests.real import Received, WebhookSink
 from tests.real.waiting import eventually
 from tests.runs.lines import append, measured, verl_json
@@ -31,11 +31,7 @@ def _installation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[In
 
 
 def door(installation: Installation) -> int:
-    (found,) = (
-        process.pid
-        for process in processes.marked(str(installation.state))
-        if b"exporter.door" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
-    )
+    (found,) = (pid for pid in installation.pids() if python_module(pid) == "exporter.door")
     return found
 
 

@@ -13,13 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.system import http_client, processes
+from stepwatch.system import http_client
+from stepwatch.system.processes import SUPERVISORD
 from tests.native.installation import MAINLY_NEWEST, Installation, made, python_module
 from tests.real.waiting import eventually, in_time
 
 pytestmark = pytest.mark.e2e
 
 PROMISED_SECONDS = 15
+ENDED_SECONDS = 5
 NOTE = "kept over kills"
 
 
@@ -33,10 +35,10 @@ def _installation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[In
 def running(installation: Installation) -> dict[str, int]:
     """Every process of the stack by what it runs, the GPU exporter's worker included."""
     named = {}
-    for process in processes.marked(str(installation.state)):
+    for pid in installation.pids():
         with suppress(FileNotFoundError):  # it ended just now
-            program = Path(f"/proc/{process.pid}/exe").readlink().name
-            named[python_module(process.pid) or program] = process.pid
+            program = Path(f"/proc/{pid}/exe").readlink().name
+            named[python_module(pid) or program] = pid
     return named
 
 
@@ -72,14 +74,19 @@ def test_every_part_answers_again_after_any_single_process_was_killed(installati
     assert done.returncode == 0, done.stdout + done.stderr
     _silence(installation)
     before = running(installation)
-    assert {"supervisor.supervisord", "stepwatch.deploy.native.guardian", "exporter.gpu.worker"} <= set(
-        before
-    )
+    assert {SUPERVISORD, "exporter.gpu.worker"} <= set(before)
 
     for name in before:
         old = running(installation)
         os.kill(old[name], signal.SIGKILL)
         begun = time.monotonic()
+        if name == SUPERVISORD:
+            eventually(lambda: not installation.pids())
+            assert in_time(time.monotonic() - begun, ENDED_SECONDS)
+            assert installation.run("status").returncode == 3
+            done = installation.up("--demo")
+            assert done.returncode == 0, done.stdout + done.stderr
+            begun = time.monotonic()
         eventually(lambda name=name, old=old: running(installation).get(name) not in (None, old[name]))
         eventually(lambda: answering(installation))
         took = time.monotonic() - begun

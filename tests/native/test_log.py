@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stepwatch.config import Config
-from stepwatch.deploy.native.stack import Part, Stack, guardian
+from stepwatch.deploy.native.stack import Part, Stack
 from stepwatch.deploy.native.state import State
 
 CONFIG = Config.model_validate({"log": {"level": "debug", "format": "json"}})
@@ -34,10 +34,3 @@ def logged(part: Part) -> str:
 def test_the_demo_s_trainers_log_as_config_yaml_says(stack: Stack) -> None:
     assert json.loads(logged(stack.trainers()))["level"] == "INFO"
     assert "--log.level=debug" in stack.trainers().command
-
-
-def test_the_guardian_logs_as_config_yaml_says(stack: Stack) -> None:
-    stack.place.create()
-    stack.place.supervisor_config.write_text("[no configuration")  # of a stack whose supervisord is gone
-
-    assert json.loads(logged(guardian(stack.place, stack.log)))["level"] == "ERROR"

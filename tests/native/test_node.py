@@ -10,7 +10,6 @@ import pytest
 from stepwatch.config import Config
 from stepwatch.deploy.native.installed import node_exporter, serves_already
 from stepwatch.deploy.native.state import State
-from stepwatch.system import processes
 from tests.real import Server, free_port
 from tests.real.answering import Answering
 
@@ -33,12 +32,11 @@ def _config() -> Config:
 
 
 def serving(
-    config: Config, page: str, mark: str = "", *, program: str = sys.executable, status: int = 200
+    config: Config, page: str, *, program: str = sys.executable, status: int = 200
 ) -> Iterator[Server]:
     port = config.ports.node
     command = [program, "-c", PAGES, str(port), page, str(status)]
-    env = {**os.environ, processes.MARK: mark}
-    with Server(command, f"http://127.0.0.1:{port}", env=env) as server:
+    with Server(command, f"http://127.0.0.1:{port}") as server:
         yield server
 
 
@@ -75,7 +73,8 @@ def test_one_that_is_too_busy_to_answer_is_recognised_by_its_name(
 
 
 def test_our_own_is_not_taken_for_someone_else_s(config: Config, tmp_path: Path) -> None:
-    for _ in serving(config, OF_NODE_EXPORTER, mark=State(tmp_path).mark):
+    (tmp_path / "supervisord.pid").write_text(str(os.getsid(0)))  # it leads the parts' session
+    for _ in serving(config, OF_NODE_EXPORTER):
         assert not serves_already(config, State(tmp_path))
 
 

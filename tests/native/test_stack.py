@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.deploy.native.state import State
-from stepwatch.system import http_client, processes
+from stepwatch.system import http_client
 from tests.native.installation import MAINLY_NEWEST, PORTS, Installation, made
 from tests.native.release import unpacked_release
 from tests.real import Server, free_port, query
@@ -217,7 +216,7 @@ def test_status_and_down_need_no_readable_configuration(installation: Installati
 
     assert installation.run("status").returncode == 0
     assert installation.run("down").returncode == 0
-    assert processes.marked(State(installation.state).mark) == []
+    assert installation.pids() == set()
 
 
 def test_a_grafana_on_path_is_started_and_up_reports_how_to_get_in(

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from stepwatch.deploy.native import launcher, supervisord
 from stepwatch.deploy.native import stack as parts
-from stepwatch.deploy.native import supervisord
 from stepwatch.deploy.native.state import StackError, State
 from stepwatch.services import lifecycle
 from stepwatch.system import processes
@@ -63,7 +63,7 @@ def test_up_restarts_only_parts_whose_command_changed_and_ends_removed_ones(stac
     assert pid_of(stack, "kept") == pid
     with supervisord.connected(stack.place) as server:
         assert server is not None
-        assert set(server.reports()) == {"kept", "moved", "new", "guardian"}
+        assert set(server.reports()) == {"kept", "moved", "new"}
 
 
 def test_a_supervisor_that_shuts_down_no_longer_answers_and_that_is_not_an_error(stack: StandInStack) -> None:
@@ -82,7 +82,7 @@ def test_down_leaves_no_process_and_no_socket_but_keeps_data_and_logs(stack: Sta
     stack.place.data("one").mkdir(parents=True)
 
     assert stack.down() == 0
-    assert processes.marked(stack.place.mark) == []
+    assert stack.pids() == set()
     assert sorted(path.name for path in stack.place.folder.iterdir()) == ["data", "discovered", "logs"]
     assert part.web
     assert not processes.port_taken("127.0.0.1", part.web.ports["one"])
@@ -115,7 +115,7 @@ def test_a_part_that_cannot_start_fails_up_with_its_last_words_and_degrades_stat
     assert stack.up(stack.part("well"), stack.part("sick", die=True)) == 1
     assert "sick failed: it ended 3 times while it started (last: exit status 1 at 20" in stack.words
     assert "no such database" in stack.words
-    assert stack.said[-1] == "1 of 3 parts failed: sick"
+    assert stack.said[-1] == "1 of 2 parts failed: sick"
     assert stack.said[-2].startswith("  Fix: ")
 
     assert stack.status() == 1
@@ -163,51 +163,141 @@ def test_a_mended_part_that_was_given_up_is_started_by_the_next_up(
     assert stack.status() == 0
 
 
-@pytest.mark.parametrize("command", ["down", "up"])
-def test_orphans_of_a_killed_supervisor_are_found(stack: StandInStack, command: str) -> None:
-    part = stack.part("one")
-    stack.up(part)
-    orphan, guardian = pid_of(stack, "one"), pid_of(stack, "guardian")
-    os.kill(guardian, signal.SIGSTOP)  # one that is killed alone comes back
-    os.kill(supervisor_pid(stack), signal.SIGKILL)
-    os.kill(guardian, signal.SIGKILL)
-    eventually(lambda: [process.pid for process in processes.marked(stack.place.mark)] == [orphan])
+@pytest.mark.parametrize("command", ["down", "up", "status"])
+def test_parts_die_with_a_killed_supervisor_and_up_brings_everything_back(
+    stack: StandInStack, command: str
+) -> None:
+    deaf = parts.Part("deaf", ("sh", "-c", "trap '' TERM; sleep 99 & wait"), "nothing at all")
+    one = stack.part("one")
+    assert stack.up(one, deaf) == 0
+    os.kill(pid_of(stack, "one"), signal.SIGSTOP)
+    died = {supervisor_pid(stack), pid_of(stack, "one"), pid_of(stack, "deaf")}
 
-    assert stack.status() == 1
-    assert "supervisord and the guardian are dead" in stack.words
-    assert "Fix: `make up`, which restarts everything." in stack.words
-    rows = {
-        line.split()[0]: line.split()[1:4] for line in stack.said if line.startswith(("one ", "guardian "))
-    }
-    assert rows["one"][:2] == ["unsupervised", str(orphan)]
-    assert re.fullmatch(r"\d+[sm]", rows["one"][2])
-    assert rows["guardian"] == ["gone", "-", "-"]
+    os.kill(supervisor_pid(stack), signal.SIGKILL)
+    begun = time.monotonic()
+    eventually(lambda: not died & stack.pids())
+    assert in_time(time.monotonic() - begun, 3)
+
+    assert stack.status() == 3
+    assert "not running, although no `make down` stopped it: supervisord died" in stack.words
+    assert "Fix: `make up`" in stack.words
     if command == "down":
         assert stack.down() == 0
-        assert processes.marked(stack.place.mark) == []
+        assert stack.status() == 3
+        assert stack.words == "Stepwatch is not running. `make up` starts it."
+    if command == "up":
+        assert stack.up(one) == 0
+        assert stack.status() == 0
+        assert pid_of(stack, "one") not in died
+
+
+def test_a_part_that_starts_after_supervisord_died_ends_at_once(tmp_path: Path) -> None:
+    """Between fork and prctl: as if adopted, by a parent that does not lead the session."""
+    begun = tmp_path / "begun"
+    command = [sys.executable, "-I", "-S", launcher.__file__, "touch", str(begun)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "supervisord is dead.\n"
+    assert not begun.exists()
+
+    leader = f"import os, subprocess; os.setsid(); subprocess.run({command!r}, check=True)"
+    subprocess.run([sys.executable, "-c", leader], check=True)
+    assert begun.exists()
+
+
+def test_a_program_that_is_missing_is_named_in_the_log_of_its_part(stack: StandInStack) -> None:
+    assert stack.up(parts.Part("lost", ("/no/such/program",), "nothing at all")) == 1
+    assert "    /no/such/program: No such file or directory" in stack.said
+
+
+def test_the_log_of_a_part_is_bounded(stack: StandInStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = supervisord._PROGRAM.replace("10MB", "1KB")
+    assert small != supervisord._PROGRAM
+    monkeypatch.setattr(supervisord, "_PROGRAM", small)
+    assert stack.up(parts.Part("loud", ("sh", "-c", "while echo loud; do sleep 0.001; done"), "")) == 0
+    log = stack.place.log("loud")
+
+    eventually(log.with_name("loud.log.3").exists)
+
+    sizes = [file.stat().st_size for file in stack.place.logs.glob("loud.log*")]
+    assert len(sizes) <= 5  # of which one is about to be renamed
+    assert max(sizes) < 100_000
+
+
+@pytest.mark.parametrize("command", ["down", "up"])
+def test_a_suspended_supervisor_is_named_by_status_and_goes_on(stack: StandInStack, command: str) -> None:
+    part = stack.part("one")
+    stack.up(part)
+    supervisor, pid = supervisor_pid(stack), pid_of(stack, "one")
+    os.kill(supervisor, signal.SIGSTOP)
+
+    assert stack.status() == 1
+    assert f"supervisord (pid {supervisor}) does not answer" in stack.words
+    assert "Fix: `make up`" in stack.words
+    row = next(line for line in stack.said if line.startswith("one "))
+    assert row.split()[1:3] == ["unsupervised", "-"]
+    if command == "down":
+        assert stack.down() == 0
+        assert stack.pids() == set()
     else:
         assert stack.up(part) == 0
-        assert orphan not in {process.pid for process in processes.marked(stack.place.mark)}
+        assert (supervisor_pid(stack), pid_of(stack, "one")) == (supervisor, pid)
         assert stack.status() == 0
 
 
 @pytest.mark.parametrize("command", ["down", "up"])
-def test_a_stack_whose_state_folder_was_deleted_is_still_found(stack: StandInStack, command: str) -> None:
+def test_a_supervisor_that_hangs_is_killed_after_a_while(
+    stack: StandInStack, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr(supervisord, "_GREETING_SECONDS", 0.5)
+    monkeypatch.setattr(supervisord, "_HUNG_SECONDS", 2)
     part = stack.part("one")
     stack.up(part)
-    before = {process.pid for process in processes.marked(stack.place.mark)}
+    before = stack.pids()
+    hung = supervisor_pid(stack)
+    os.kill(hung, signal.SIGSTOP)
+    # Nothing wakes it, as where the kernel holds it.
+    kill = os.kill
+    monkeypatch.setattr(os, "kill", lambda pid, number: number == signal.SIGCONT or kill(pid, number))
+
+    assert (stack.down() if command == "down" else stack.up(part)) == 0
+
+    assert f"supervisord (pid {hung}) has not answered for 2 s; killing it and its parts." in stack.words
+    assert not before & stack.pids()
+    assert stack.status() == (3 if command == "down" else 0)
+
+
+def test_a_stack_whose_state_folder_was_deleted_keeps_its_ports_and_its_supervisor_is_named(
+    stack: StandInStack,
+) -> None:
+    part = stack.part("one")
+    stack.up(part)
+    supervisor = supervisor_pid(stack)
     shutil.rmtree(stack.place.folder)
 
-    assert stack.status() == 1
-    assert all(str(pid) in stack.words for pid in before)
-    assert "make down" in stack.words
-    if command == "down":
+    assert stack.status() == 3
+    with pytest.raises(StackError, match=rf"Fix: stop that process \(kill {supervisor}\), or set ports\.one"):
+        stack.up(part)
+
+    os.kill(supervisor, signal.SIGTERM)
+    eventually(lambda: not stack.pids())
+    assert stack.up(part) == 0
+
+
+@pytest.mark.parametrize("recorded", ["own", "shell", "garbage", ""])
+def test_down_touches_no_process_that_got_the_id_of_a_supervisor(stack: StandInStack, recorded: str) -> None:
+    stack.place.create()
+    words = ["sleep", "60"] if recorded == "shell" else [sys.executable, "-c", "input()"]
+    cwd = stack.place.folder if recorded == "shell" else None
+    with subprocess.Popen(words, cwd=cwd, stdin=subprocess.PIPE) as stranger:
+        text = str(stranger.pid) if recorded in ("own", "shell") else recorded
+        (stack.place.folder / "supervisord.pid").write_text(text)
+
+        assert stack.status() == 3
         assert stack.down() == 0
-        assert "not running" not in stack.words
-    else:
-        assert stack.up(part) == 0
-        assert stack.status() == 0
-    assert before.isdisjoint(process.pid for process in processes.marked(stack.place.mark))
+
+        assert stranger.poll() is None
+        stranger.kill()
 
 
 @pytest.mark.parametrize("content", ["", "{", "null", "7", '[{"name": "one"}]', '["one"]'])
@@ -262,17 +352,6 @@ def test_damaged_arguments_of_the_last_up_stop_no_command(tmp_path: Path, comman
     assert not (tmp_path / "remembered.json").exists()
 
 
-def test_a_living_part_without_supervisor_and_pages_is_shown_with_its_process(stack: StandInStack) -> None:
-    stack.up(silent("exec sleep 60"))
-    pid = pid_of(stack, "silent")
-    os.kill(pid_of(stack, "guardian"), signal.SIGSTOP)
-    os.kill(supervisor_pid(stack), signal.SIGKILL)
-
-    assert stack.status() == 1
-    row = next(line for line in stack.said if line.startswith("silent "))
-    assert row.split()[1:3] == ["unsupervised", str(pid)]
-
-
 def test_down_stops_all_parts_at_the_same_time(stack: StandInStack, tmp_path: Path) -> None:
     asked = tmp_path / "asked"
     asked.mkdir()
@@ -309,30 +388,6 @@ def test_status_waits_for_parts_that_hang_only_once(stack: StandInStack, tmp_pat
     assert all(f"A signal suspended {name}." in stack.words for name in names)
 
 
-def test_a_stopped_supervisor_is_taken_down_by_force(
-    stack: StandInStack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(supervisord, "_GREETING_SECONDS", 0.5)
-    monkeypatch.setattr("stepwatch.deploy.native.commands._ORPHAN_GRACE", 0.5)
-    stack.up(stack.part("one"))
-    os.kill(supervisor_pid(stack), signal.SIGSTOP)
-
-    assert stack.down() == 0
-    assert processes.marked(stack.place.mark) == []
-
-
-def test_processes_without_the_mark_are_never_touched(stack: StandInStack) -> None:
-    mark = {**os.environ, processes.MARK: f"{stack.place.mark}-another"}
-    stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env=mark)
-    try:
-        stack.up(stack.part("one"))
-        stack.down()
-        assert stranger.poll() is None
-    finally:
-        stranger.kill()
-        stranger.wait()
-
-
 def test_a_port_in_use_is_named_with_its_owner_before_anything_is_touched(stack: StandInStack) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -341,7 +396,7 @@ def test_a_port_in_use_is_named_with_its_owner_before_anything_is_touched(stack:
 
     assert str(refusal.value).startswith(f"ports.prometheus: {port} is in use by pid {os.getpid()} (")
     assert "Fix:" in str(refusal.value)
-    assert processes.marked(stack.place.mark) == []
+    assert stack.pids() == set()
     assert not stack.place.supervisor_config.exists()
 
 
@@ -383,7 +438,7 @@ def test_refused_settings_fail_up_and_show_in_status(
 
     assert stack.up(part) == 1
     assert "one refused its settings" in stack.words
-    assert stack.said[-1] == "1 of 2 parts failed: one"
+    assert stack.said[-1] == "1 of 1 parts failed: one"
     assert stack.status() == 1
     assert "one refused its settings; its log says why" in stack.words
 
@@ -400,7 +455,7 @@ def test_a_deep_folder_with_odd_characters_works(tmp_path: Path) -> None:
         assert stack.status() == 0
     finally:
         assert stack.down() == 0
-    assert processes.marked(stack.place.mark) == []
+    assert stack.pids() == set()
 
 
 def test_two_stacks_live_side_by_side(stack: StandInStack, tmp_path: Path) -> None:
@@ -410,6 +465,21 @@ def test_two_stacks_live_side_by_side(stack: StandInStack, tmp_path: Path) -> No
         assert other.up(other.part("one")) == 0
 
         stack.down()
+
+        assert other.status() == 0
+    finally:
+        other.down()
+
+
+def test_down_leaves_a_supervisor_of_another_stack_alone(stack: StandInStack, tmp_path: Path) -> None:
+    other = StandInStack(tmp_path / "other")
+    try:
+        other.up(other.part("one"))
+        stack.place.create()
+        (stack.place.folder / "supervisord.pid").write_text(str(supervisor_pid(other)))
+
+        assert stack.status() == 3
+        assert stack.down() == 0
 
         assert other.status() == 0
     finally:
@@ -458,6 +528,18 @@ def test_environment_reaches_the_part(stack: StandInStack, tmp_path: Path) -> No
 def _created(place: State) -> State:
     place.create()
     return place
+
+
+def test_a_suspended_part_is_named_by_status(stack: StandInStack) -> None:
+    stack.up(stack.part("one"))
+    pid = pid_of(stack, "one")
+    os.kill(pid, signal.SIGSTOP)
+
+    assert stack.status() == 1
+    assert f"A signal suspended one. Fix: kill -CONT {pid}" in stack.words
+    begun = time.monotonic()
+    assert stack.down() == 0
+    assert in_time(time.monotonic() - begun, 30)  # and does not wait for it to be killed
 
 
 def test_a_supervisor_that_refuses_to_start_says_why(stack: StandInStack) -> None:

@@ -291,7 +291,7 @@ def test_in_containers_the_run_folder_is_what_is_mounted(
     exporter = serve({"/metrics": [RUNS + UNREADABLE.format(1)]})
     mounts = {"/state": "/var/lib/x", "/runs": "/data/my runs"}
     found = [{"Source": source, "Destination": place} for place, source in mounts.items()]
-    service = engine.Service("exporter", "4f", "running", "", 0, "Up", {9410: exporter}, {"Mounts": found})
+    service = engine.Service("exporter", "running", "", 0, "Up", {9410: exporter}, {"Mounts": found})
 
     class Project:
         def services(self) -> list[engine.Service]:

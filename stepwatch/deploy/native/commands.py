@@ -18,7 +18,7 @@ from stepwatch.deploy.native.state import DamagedStateError, StackError, State
 from stepwatch.render import output
 from stepwatch.render.generator import generate
 from stepwatch.services import agent, lifecycle
-from stepwatch.services.lifecycle import Look, folder_remark, make_folder
+from stepwatch.services.lifecycle import Look
 from stepwatch.services.settings import Settings, loaded, wait_loaded
 from stepwatch.system import files, http_client, processes
 from stepwatch.system.files import last_lines
@@ -27,9 +27,9 @@ from stepwatch.system.terminal import Say, table
 
 SIMULATIONS = ("demo", "gpu")
 
-_ORPHAN_GRACE = 10
 _UNSCRAPED_SECONDS = 20
 """Longer than the interval of the slowest scrape, that of the GPUs."""
+_RELOAD_SECONDS = 15
 
 
 @dataclass(frozen=True)
@@ -44,20 +44,11 @@ class Processes:
     say: Say
     as_service: bool = False
 
-    def up(self, runs: Path | None, *, demo: bool, repair: bool) -> int:
-        """Render the configuration and run the stack with it.
+    def up(self, runs: Path | None, *, demo: bool) -> int:
+        """Render the configuration and run the stack with it; return 1 if some part is not ready, else 0.
 
-        Args:
-            runs: The folder or glob to read runs from, in place of the file's `runs.path`.
-            demo: Whether simulated runs and GPUs are part of it; those of an earlier time go.
-            repair: Whether to move damaged files aside that keep a part from starting.
-
-        Returns:
-            0 when every part is ready, 1 when some are not.
-
-        Raises:
-            Refused: The configuration is wrong, a program is missing, a port is in use; a running stack was
-            not changed.
+        ``runs`` replaces the file's `runs.path`. Without ``demo``, simulated runs of an earlier time go. A
+        refusal leaves a running stack as it is.
         """
         place, say = self.place, self.say
         place.create()
@@ -70,65 +61,60 @@ class Processes:
             planned = Stack(config, place, read, demo, self.config)
             parts, targets = _parts(planned, say)
             require_ports(parts, place)
-            made = make_folder(planned.runs)
+            made = lifecycle.make_folder(planned.runs)
             outcome = generate(self.config, place.rendered, place=partial(place.deployment, parts=targets))
             place.remember(self.config, runs, config.runs.path, say)
             place.make_password()
-            remark = folder_remark(made=made, remembered=bool(remembered))
+            remark = lifecycle.folder_remark(made=made, remembered=bool(remembered))
             say(f"Reading runs from {planned.runs}{remark}")
             if demo:
                 say(f"Reading simulated runs from {planned.simulated}/demo")
             if outcome.warning:
                 say(outcome.warning)
-            watched = [*parts, stack.guardian(place, planned.log)]
-            fresh = start(watched, place, say, as_service=self.as_service)
-        if settle(watched, fresh, place, say, repair=repair):
+            fresh = start(parts, place, say, as_service=self.as_service)
+        if settle(parts, fresh, place, say):
             return 1  # the last line says which parts failed
         if not demo and planned.simulated.exists():
             shutil.rmtree(planned.simulated, ignore_errors=True)
             if not config.is_agent:  # else the alerts of the demo ended with Prometheus and Alertmanager
                 with place.lock("`make up`", say):
-                    self._end_demo()
+                    by_name = {each.name: each for each in stack.load(place.parts)}
+                    lifecycle.wait(f"http://{by_name['prometheus'].address}", lifecycle.DEMO_GONE)
+                    say(f"The demo was removed; {self._end_alerts(by_name)[0]} of its alerts have ended.")
         self._conclude(config, parts)
         status.health(parts, place).show_after_start(say)
         return 0
 
     def down(self) -> int:
-        """Stop every process of the stack, supervised or orphaned. The caller holds the lock.
-
-        Returns:
-            0 when nothing of it runs any more, 1 when some process could not be ended.
-        """
-        place, say = self.place, self.say
-        ran = self.exists
+        """Stop the whole stack; return 1 if supervisord does not end, else 0. The caller holds the lock."""
+        place, say, ran = self.place, self.say, self.exists
         parts: list[Part] = []
         with suppress(DamagedStateError):
             parts = stack.load(place.parts)
         place.parts.unlink(missing_ok=True)  # first: so an `up` that waits for its parts notices
         place.give_up()
-        processes.resume(place.mark)
+        supervisord.rouse(place, say)
         addresses = {each.name: each.address for each in parts}
         with supervisord.connected(place) as server:
             if server and "demo" in addresses:
                 for name in ("exporter", "gpu"):
                     server.stop(name)
                 say(f"Waiting until Prometheus has seen the end of the demo: at most {_UNSCRAPED_SECONDS} s.")
-                lifecycle.wait_unscraped(f"http://{addresses['prometheus']}", _UNSCRAPED_SECONDS)
+                prometheus = f"http://{addresses['prometheus']}"
+                lifecycle.wait(prometheus, lifecycle.UNSCRAPED, _UNSCRAPED_SECONDS)
         service.stop(place)
         with supervisord.connected(place) as server:
             if server:
-                server.shut_down(place.mark)
-        left = processes.stop(place.mark, grace=_ORPHAN_GRACE)
+                server.shut_down()
+        if not supervisord.kill(place):
+            say(f"supervisord (pid {supervisord.living(place)}) does not end.")
+            return 1
         place.forget()
-        if left:
-            say(f"These processes do not end: {', '.join(str(process.pid) for process in left)}.")
-        elif ran:
-            say(f"Stepwatch is down. Data and logs stay in {place.folder}.")
-        else:
-            say("Stepwatch is not running.")
+        kept = f"Stepwatch is down. Data and logs stay in {place.folder}."
+        say(kept if ran else "Stepwatch is not running.")
         if self.as_service:
             service.remove(place, say)
-        return 1 if left else 0
+        return 0
 
     def status(self) -> int:
         """Show the state of each process."""
@@ -138,9 +124,6 @@ class Processes:
         """Restart the simulated runs and GPUs, and end their alerts. The caller holds the lock.
 
         Prometheus restarts too, with its history: otherwise it would keep those alerts.
-
-        Returns:
-            0 when the demo was restarted, 1 when it does not run, or a part does not come up again.
         """
         place, say = self.place, self.say
         parts = {each.name: each for each in stack.load(place.parts)}
@@ -179,8 +162,8 @@ class Processes:
 
     @property
     def exists(self) -> bool:
-        """Whether any process of it lives."""
-        return bool(processes.marked(self.place.mark))
+        """Whether it runs."""
+        return bool(supervisord.living(self.place))
 
     def _conclude(self, config: Config, parts: Sequence[Part]) -> None:
         """Print the addresses of the pages and notes about the running stack."""
@@ -200,15 +183,8 @@ class Processes:
             say(agent.on_hub(config))
         say(f"Logs are in {place.logs}. `make status` shows its state, `make down` stops it.")
 
-    def _end_demo(self) -> None:
-        """End the alerts of the demo, after its processes ended. The caller holds the lock."""
-        parts = {each.name: each for each in stack.load(self.place.parts)}
-        lifecycle.wait_demo_gone(f"http://{parts['prometheus'].address}")
-        count, _ = self._end_alerts(parts)
-        self.say(f"The demo was removed; {count} of its alerts have ended.")
-
     def _end_alerts(self, parts: Mapping[str, Part]) -> tuple[int, bool]:
-        """How many alerts were ended, and whether Prometheus is up again."""
+        """End the demo's alerts; return how many there were, and whether Prometheus is up again."""
         with supervisord.connected(self.place) as server:
             if server:
                 server.restart("prometheus")
@@ -234,61 +210,40 @@ def _parts(planned: Stack, say: Say) -> tuple[list[Part], frozenset[str]]:
     return parts, frozenset({part.name for part in parts} | ({"node"} if served else set()))
 
 
-_RELOAD_SECONDS = 15
-_REPLAY_LINES = 50
-
-
 def start(parts: Sequence[Part], place: State, say: Say, *, as_service: bool = False) -> set[str]:
     """Start what does not run and restart what changed; return those names. The caller holds the lock.
 
-    ``as_service``: whether systemd starts the stack from now on.
-
-    Raises:
-        StackError: a port is in use, systemd does not answer, or supervisord does not start; nothing was
-            touched.
+    Before anything is touched, a port in use or a systemd that does not answer raises StackError.
     """
     require_ports(parts, place)
     if as_service:
         service.install(place, say)
     supervisord.configure(place, parts)
     stack.save(parts, place.parts)
+    supervisord.rouse(place, say)
     with supervisord.connected(place) as server:
         if server and as_service and not service.runs(place):
             say("Stepwatch moves below systemd: all parts restart.")
-            server.shut_down(place.mark)
+            server.shut_down()
         elif server:
             fresh = server.apply() | server.restart_down()
             say(f"Stepwatch is running; restarted: {', '.join(sorted(fresh)) or 'nothing'}.")
             return fresh
-    processes.stop(place.mark, grace=10)  # orphans of a supervisord that was killed
-    if service.installed(place):
-        service.start(place)
-    else:
-        supervisord.start(place)
+    (service if service.installed(place) else supervisord).start(place)
     return {part.name for part in parts}
 
 
-def settle(parts: Sequence[Part], fresh: set[str], place: State, say: Say, *, repair: bool = False) -> int:
-    """Wait until the parts are ready; reload the settings of those that were not restarted.
+def settle(parts: Sequence[Part], fresh: set[str], place: State, say: Say) -> int:
+    """Wait until the parts are ready, and reload the others' settings; return 1 if some are not well, else 0.
 
-    `make down` may end this, so the lock must not be held. With ``repair``, damaged files that keep a part
-    from starting are moved aside. The output ends with the failed parts and the reasons.
-
-    Returns:
-        0 when every part is ready and runs with the current settings, 1 when some are not.
+    `make down` may end this, so the lock must not be held.
     """
     failed = wait_ready(parts, place, say)
-    if repair:
-        failed = _repair(parts, failed, place, say)
     if not place.parts.exists():
         say("`make down` took the stack down meanwhile.")
         return 1
-    refused = [
-        part.name
-        for part in parts
-        if part.settings and part.name not in fresh | failed.keys()
-        if not _reload(part, part.settings, place, say)
-    ]
+    kept = [part for part in parts if part.name not in fresh | failed.keys()]
+    refused = [each.name for each in kept if each.settings and not _reload(each, each.settings, place, say)]
     explain(failed, place, say)
     if failed or refused:
         say(lifecycle.failure_summary([*failed, *refused], len(parts)))
@@ -296,22 +251,14 @@ def settle(parts: Sequence[Part], fresh: set[str], place: State, say: Say, *, re
 
 
 def require_ports(parts: Iterable[Part], place: State) -> None:
-    """Check that no other process uses a port of the stack.
-
-    Raises:
-        StackError: names each such port and its owner.
-    """
+    """Raise a StackError that names each port of the stack that another process uses, and its owner."""
 
     def ours(owner: processes.Owner | None) -> bool:
-        return owner is not None and processes.belongs(owner.pid, place.mark)
+        return owner is not None and supervisord.owns(place, owner.pid)
 
     webs = [part.web for part in parts if part.web]
-    problems = [
-        processes.port_conflict(key, web.listen, port, ours)
-        for web in webs
-        for key, port in web.ports.items()
-    ]
-    if found := list(filter(None, problems)):
+    listening = [(key, web.listen, port) for web in webs for key, port in web.ports.items()]
+    if found := list(filter(None, (processes.port_conflict(*each, ours) for each in listening))):
         raise StackError("\n".join(found))
 
 
@@ -323,22 +270,18 @@ def wait_ready(parts: Sequence[Part], place: State, say: Say) -> dict[str, str]:
         with supervisord.connected(place) as server:
             reports = server.reports() if server else {}
         ends = supervisord.exits(place)
-        alive = place.parts.exists() and processes.marked(place.mark)
+        gone = not place.parts.exists() or not supervisord.living(place)
 
         def ready(name: str) -> bool:
             if by_name[name].web:
                 return http_client.read(by_name[name].ready) is not None
             return name in reports and reports[name].state == "RUNNING"
 
-        return {
-            name: Look(
-                ready=ready(name),
-                ends=len(ends.get(name, [])),
-                busy=lifecycle.replay_progress(last_lines(place.log(name), _REPLAY_LINES)),
-                gone=not alive,
-            )
-            for name in names
-        }
+        def look(name: str) -> Look:
+            busy = lifecycle.replay_progress(last_lines(place.log(name), 50))
+            return Look(ready(name), len(ends.get(name, [])), busy, gone)
+
+        return {name: look(name) for name in names}
 
     ended = {name: len(each) for name, each in supervisord.exits(place).items()}
     return lifecycle.wait_for_parts(by_name, looks, say, ended)
@@ -347,41 +290,9 @@ def wait_ready(parts: Sequence[Part], place: State, say: Say) -> dict[str, str]:
 def explain(failed: Mapping[str, str], place: State, say: Say) -> None:
     """Print for each part that was given up the reason, the end of its log, and the fix."""
     for name, reason in failed.items():
-        ends = supervisord.exits(place).get(name, [])
+        ends, log = supervisord.exits(place).get(name, []), place.log(name)
         whole = f"{reason} (last: {ends[-1]})" if ends else reason
-        log = place.log(name)
-        found = place.damage(name)
-        fix = found.fix(str(place.data(name))) if found else ""
-        for line in lifecycle.failure_lines(name, whole, str(log), last_lines(log, 5), fix):
-            say(line)
-
-
-def _repair(parts: Sequence[Part], failed: dict[str, str], place: State, say: Say) -> dict[str, str]:
-    """Move damaged files aside until none keeps a part from starting; return what still fails, and why."""
-    moved = False
-    while found := list(filter(None, (place.damage(name) for name in sorted(failed)))):
-        explain({each.part: failed[each.part] for each in found}, place, say)
-        with place.lock("`make up`", say), supervisord.connected(place) as server:
-            if server is None:
-                return failed
-            for each in found:
-                server.stop(each.part)
-                data = place.data(each.part)
-                try:
-                    aside = lifecycle.move_aside(each, data)
-                except OSError as problem:
-                    raise StackError(
-                        f"{data / each.name}: cannot be moved to {data / lifecycle.DAMAGED}: "
-                        f"{problem.strerror}. Fix: check permissions and space, or move it by hand, "
-                        "then run `make up`."
-                    ) from None
-                say(f"Moved {data / each.name} to {aside}. Nothing was deleted.")
-                moved = True
-            server.restart_down()
-        failed = wait_ready([part for part in parts if part.name in failed], place, say)
-    if not moved:
-        say(lifecycle.NO_DAMAGE)
-    return failed
+        lifecycle.explain(name, whole, str(log), last_lines(log, 5), say)
 
 
 def _reload(part: Part, settings: Settings, place: State, say: Say) -> bool:

@@ -1,7 +1,4 @@
-"""What this machine has already: Grafana, node_exporter, and an Alertmanager that may be too old.
-
-A stack without Grafana has every alert and no dashboards.
-"""
+"""What this machine has already: Grafana, node_exporter, and an Alertmanager that may be too old."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepwatch.config import Config
+from stepwatch.deploy.native import supervisord
 from stepwatch.deploy.native.state import StackError, State
 from stepwatch.system import http_client, processes
 from stepwatch.system.programs import Program, read_version, written
@@ -23,6 +21,9 @@ class Grafana:
 
     command: tuple[str, ...]
     home: Path
+
+
+_NODE_EXPORTER = ("node_exporter", "prometheus-node-exporter")
 
 
 def find_grafana() -> Grafana | None:
@@ -79,11 +80,7 @@ def grafana_password(data: Path) -> Path:
 
 
 def require_bare(config: Config, alertmanager: Program) -> None:
-    """Check that mail passwords have nothing around them, if this Alertmanager would send that along.
-
-    Raises:
-        StackError: names the first file that has.
-    """
+    """Refuse mail passwords with white space around them, if this Alertmanager would send that along."""
     if alertmanager.version >= (0, 27, 0):
         return
     for receiver in config.receivers:
@@ -98,12 +95,9 @@ def require_bare(config: Config, alertmanager: Program) -> None:
             )
 
 
-_NODE_EXPORTER = ("node_exporter", "prometheus-node-exporter")
-
-
 def node_exporter() -> Path | None:
     """node_exporter from PATH, ``None`` if there is none; it is never downloaded."""
-    return next((Path(path) for path in map(shutil.which, _NODE_EXPORTER) if path), None)
+    return next(map(Path, filter(None, map(shutil.which, _NODE_EXPORTER))), None)
 
 
 def serves_already(config: Config, place: State) -> bool:
@@ -111,10 +105,9 @@ def serves_already(config: Config, place: State) -> bool:
     if not processes.port_taken(config.listen, config.ports.node):
         return False
     owner = processes.port_owner(config.ports.node)
-    if owner and processes.belongs(owner.pid, place.mark):
+    if owner and supervisord.owns(place, owner.pid):
         return False
     # It waits five seconds itself for a file system that hangs, and may be slower on a busy machine.
-    page = http_client.read(f"http://{config.address('node')}/metrics", timeout=20)
-    if page is None:
-        return owner is not None and Path(owner.command.partition(" ")[0]).name in _NODE_EXPORTER
-    return "\nnode_exporter_build_info{" in page
+    if page := http_client.read(f"http://{config.address('node')}/metrics", timeout=20):
+        return "\nnode_exporter_build_info{" in page
+    return owner is not None and Path(owner.command.partition(" ")[0]).name in _NODE_EXPORTER

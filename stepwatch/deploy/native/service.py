@@ -12,25 +12,22 @@ from __future__ import annotations
 import os
 import pwd
 import subprocess
-import time
 from pathlib import Path
 
 from exporter.installation import adapt
-from stepwatch.deploy.native import guardian, state, supervisord
+from stepwatch.deploy.native import state, supervisord
 from stepwatch.deploy.native.state import StackError, State
-from stepwatch.system import processes
 from stepwatch.system.terminal import Say
 
 NAME = "stepwatch.service"
 
 _LINGERING = Path("/var/lib/systemd/linger")
-_START_SECONDS = 30
 _INHERITED = ("PATH", "LD_LIBRARY_PATH", "TZ", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR")
+_NO_COMMAND = 127
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 
-# When supervisord dies, systemd ends the other processes and restarts all: SIGTERM first, so that
-# Alertmanager
-# saves what it sent. When the kernel kills one part for memory, the others run on.
+# When supervisord dies, its parts die with it, and systemd starts it again. When the kernel kills one part
+# for memory, the others run on.
 _UNIT = """\
 # Written by `make up SERVICE=1`; `make down SERVICE=1` removes it.
 [Unit]
@@ -42,7 +39,6 @@ StartLimitIntervalSec=0
 Type=exec
 ExecStart={command}
 WorkingDirectory={folder}
-Environment={environment}
 EnvironmentFile=-{file}
 Restart=always
 RestartSec=1
@@ -67,11 +63,7 @@ def installed(place: State) -> bool:
 
 
 def install(place: State, say: Say) -> None:
-    """Write the unit, and have systemd start it at boot, or at login where lingering is off.
-
-    Raises:
-        StackError: no systemd answers, or the unit is that of another state folder.
-    """
+    """Write the unit, and have systemd start it at boot, or at login where lingering is off."""
     _require_systemd()
     old = _text()
     if old and _mark(place) not in old:
@@ -80,20 +72,17 @@ def install(place: State, say: Say) -> None:
             f"{path()} runs the stack in {folder}. Expected: no unit, or one for {place.folder}. "
             f"Fix: `make down SERVICE=1` with {state.VARIABLE}={folder}, or `make up` alone here."
         )
-    text = unit(place)
-    if text != old:
-        try:
-            path().parent.mkdir(parents=True, exist_ok=True)
-            state.write(path(), text)
-        except OSError as problem:
-            raise StackError(
-                f"{path()}: {problem.strerror}. Expected: a unit file that can be written. "
-                "Fix: permit that, or run `make up` alone."
-            ) from None
+    try:
+        path().parent.mkdir(parents=True, exist_ok=True)
+        state.write(path(), unit(place))
+    except OSError as problem:
+        raise StackError(
+            f"{path()}: {problem.strerror}. Expected: a unit file that can be written. "
+            "Fix: permit that, or run `make up` alone."
+        ) from None
     _order("daemon-reload")
     _order("enable", NAME)
-    say(f"systemd starts Stepwatch from now on: {path()}")
-    for line in _remarks():
+    for line in (f"systemd starts Stepwatch from now on: {path()}", *_remarks()):
         say(line)
 
 
@@ -109,30 +98,21 @@ def remove(place: State, say: Say) -> None:
 
 
 def start(place: State) -> None:
-    """Have systemd start supervisord.
-
-    Raises:
-        StackError: it does not start.
-    """
+    """Have systemd start supervisord."""
     _require_systemd()
     # What parts take from the shell of `make up`: programs, libraries, proxies, our own settings.
     inherited = {
         name: value
         for name, value in os.environ.items()
         if name in _INHERITED or name.lower() in _PROXIES or name.startswith("STEPWATCH_")
-        if name not in (processes.MARK, guardian.SERVICE) and "\n" not in value
+        if "\n" not in value
     }
     lines = (f"{name}={_quoted(value)}\n" for name, value in inherited.items())
     state.write(place.environment, "".join(lines))
     place.environment.chmod(0o600)
     _order("start", NAME)
-    deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline:
-        with supervisord.connected(place) as server:
-            if server:
-                return
-        time.sleep(0.1)
-    raise StackError(f"supervisord did not start. systemd says: {_shown('status', '--lines=5', NAME)}")
+    if not supervisord.answers_soon(place):
+        raise StackError(f"supervisord did not start. systemd says: {_shown('status', '--lines=5', NAME)}")
 
 
 def stop(place: State) -> None:
@@ -150,10 +130,9 @@ def report(place: State) -> list[str]:
     """The text of `status` about the unit."""
     if not installed(place):
         return ["Service: none, so a reboot stops Stepwatch. `make up SERVICE=1` has systemd start it again."]
-    answer = _ask("is-active", NAME)
-    if answer is None:
+    if _ask("is-active", NAME).returncode == _NO_COMMAND:
         return [f"Service: {path()} is in place, but systemctl is not on PATH."]
-    words = f"{_shown('is-enabled', NAME) or 'unknown'} and {answer.stdout.strip() or 'unknown'}"
+    words = f"{_shown('is-enabled', NAME) or 'unknown'} and {_shown('is-active', NAME) or 'unknown'}"
     lines = [f"Service: {NAME} is {words} ({path()})."]
     if (restarts := _shown("show", "--property=NRestarts", "--value", NAME)) not in ("", "0"):
         since = _shown("show", "--property=ActiveEnterTimestamp", "--value", NAME)
@@ -166,13 +145,11 @@ def report(place: State) -> list[str]:
 def unit(place: State) -> str:
     """The text of the unit's file."""
     root = os.geteuid() == 0
-    variables = (f"{processes.MARK}={place.mark}", f"{guardian.SERVICE}=1")
     return adapt(_UNIT).format(
         folder=_plain(place.folder),
         config=_plain(place.supervisor_config),
         file=_plain(place.environment),
         command=" ".join(map(_word, [*supervisord.command(place), "--nodaemon"])).replace("$", "$$"),
-        environment=" ".join(map(_word, variables)),
         after=f"After=network.target\nRequiresMountsFor={_word(str(place.folder))}\n" if root else "",
         target="multi-user.target" if root else "default.target",
     )
@@ -216,9 +193,9 @@ def _remarks() -> list[str]:
 
 def _require_systemd() -> None:
     if problem := _refusal("show", "--property=Version"):
-        root = os.geteuid() == 0
-        manager = "systemd" if root else "systemd user manager"
-        fix = "" if root else "log in as this user (not by su or sudo), or "
+        user = os.geteuid() != 0
+        manager = "systemd user manager" if user else "systemd"
+        fix = "log in as this user (not by su or sudo), or " if user else ""
         raise StackError(
             f"`make up SERVICE=1`: no {manager} answers here ({problem}). "
             f"Expected: a machine that systemd runs. Fix: {fix}run `make up` alone and "
@@ -234,20 +211,17 @@ def _order(*words: str) -> None:
 def _refusal(*words: str) -> str:
     """The error of a systemctl command; empty on success."""
     answer = _ask(*words)
-    if answer is None:
-        return "systemctl is not on PATH"
     return answer.stderr.strip() or f"exit code {answer.returncode}" if answer.returncode else ""
 
 
 def _shown(*words: str) -> str:
-    answer = _ask(*words)
-    return answer.stdout.strip() if answer else ""
+    return _ask(*words).stdout.strip()
 
 
-def _ask(*words: str) -> subprocess.CompletedProcess[str] | None:
-    """Ask systemd, ``None`` where there is no such command."""
+def _ask(*words: str) -> subprocess.CompletedProcess[str]:
+    """Ask systemd; the exit code is that of a shell where there is no such command."""
     command = ("systemctl", *(() if os.geteuid() == 0 else ("--user",)), "--no-pager", *words)
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:
-        return None
+        return subprocess.CompletedProcess(command, _NO_COMMAND, "", "systemctl is not on PATH")

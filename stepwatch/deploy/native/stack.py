@@ -98,26 +98,11 @@ def save(parts: Iterable[Part], path: Path) -> None:
 
 
 def load(path: Path) -> list[Part]:
-    """Load them; none when nothing was started.
-
-    Raises:
-        DamagedStateError: the file does not hold what ``save`` wrote.
-    """
+    """Load them; none when nothing was started."""
     try:
         return _PARTS.validate_python(state.read(path, list) or [])
     except ValidationError:
         raise DamagedStateError(path) from None
-
-
-def guardian(place: State, log: Iterable[str] = ()) -> Part:
-    """The process that starts supervisord again; ``log`` are its flags about logging."""
-    module = "stepwatch.deploy.native.guardian"
-    return Part(
-        "guardian",
-        (sys.executable, "-m", module, str(place.folder), *log),
-        "restarts supervisord, rotates logs",
-        environment=_OURS,
-    )
 
 
 @dataclass(frozen=True)
@@ -141,7 +126,7 @@ class Stack:
         dashboards: Grafana | None = None,
         node_exporter: Path | None = None,
     ) -> list[Part]:
-        """Every process but the guardian, in the order in which data flows; not those of an agent."""
+        """Every process, in the order in which data flows; not those of an agent."""
         return [
             *([self.trainers()] if self.demo else []),
             self.exporter(),
@@ -162,18 +147,14 @@ class Stack:
         return [self.exporter(), self.gpu(), *node, self.sender(prometheus)]
 
     @property
-    def log(self) -> tuple[str, ...]:
-        """The flags about logging of parts without a file of settings."""
-        return (f"--log.level={self.config.log.level}", f"--log.format={self.config.log.format}")
-
-    @property
     def simulated(self) -> Path:
         """The folder with the logs of the demo's runs."""
         return self.place.data("demo-runs")
 
     def trainers(self) -> Part:
         """The demo's simulated trainers."""
-        command = (sys.executable, "-m", "demo", f"--path={self.simulated}", *self.log)
+        log = (f"--log.level={self.config.log.level}", f"--log.format={self.config.log.format}")
+        command = (sys.executable, "-m", "demo", f"--path={self.simulated}", *log)
         return Part("demo", command, f"simulated runs, in {self.simulated}/demo", environment=_OURS)
 
     def exporter(self) -> Part:
@@ -181,31 +162,18 @@ class Stack:
         paths = [str(self.runs), *([str(self.simulated)] if self.demo else [])]
         listed = f"--discovery-lists={self.simulated}/.ray/prom_metrics_service_discovery.json"
         flags = (
-            *self._listen("exporter"),
             f"--state-dir={self.place.data('exporter')}",
             *([listed] if self.demo else []),
-            *("--path", *paths),
+            "--path",
+            *paths,
         )
-        return self._part(
-            "exporter",
-            self._ours("exporter.runs", "runs", *flags),
-            ready="/-/healthy",
-            page="/",
-            shows=f"the runs in {' and '.join(paths)}",
-            environment=_OURS,
-        )
+        return self._module("exporter", f"the runs in {' and '.join(paths)}", *flags, module="runs")
 
     def gpu(self) -> Part:
         """The GPU exporter, which says so where there is no GPU."""
         simulated = ("--backend=demo", "--sick=5", "--expected=0") if self.demo else ()
-        return self._part(
-            "gpu",
-            self._ours("exporter.gpu", "gpu", *self._listen("gpu"), *simulated),
-            ready="/-/healthy",
-            page="/metrics",
-            shows="simulated GPUs" if self.demo else "the GPUs of this machine",
-            environment=_OURS,
-        )
+        shows = "simulated GPUs" if self.demo else "the GPUs of this machine"
+        return self._module("gpu", shows, *simulated, page="/metrics")
 
     def node(self, program: Path) -> Part:
         """node_exporter, which reads this machine's memory, disks and load."""
@@ -330,58 +298,39 @@ class Stack:
 
     def actions(self) -> Part:
         """The circuit breaker, the only part that acts on runs."""
-        folders = (
+        flags = (
             f"--state-dir={self.place.data('actions')}",
             f"--evidence-dir={self.place.folder / 'evidence'}",
             *([f"--config-yaml={self.file.absolute()}"] if self.file else []),
         )
-        flags = (*self._listen("actions"), *folders, "--path", str(self.runs))
-        return self._part(
-            "actions",
-            self._ours("exporter.actions", "actions", *flags),
-            ready="/-/healthy",
-            page="/",
-            shows="actions on runs; vetoes" + " (dry run)" * self.config.actions.dry_run,
-            environment=_OURS,
-        )
+        shows = "actions on runs; vetoes" + " (dry run)" * self.config.actions.dry_run
+        return self._module("actions", shows, *flags, "--path", str(self.runs))
 
     def notifier(self) -> Part:
         """The notifier, which delivers to robots of chats and by Apprise."""
         names = ", ".join(receiver.name for receiver in self.config.receivers if receiver.robot)
-        return self._part(
-            "notifier",
-            self._ours(
-                "exporter.notifier",
-                "notifier",
-                *self._listen("notifier"),
-                f"--state-dir={self.place.data('notifier')}",
-            ),
-            ready="/-/healthy",
-            page="/",
-            shows=f"messages to {names} and their answers",
-            environment=_OURS,
-        )
+        flag = f"--state-dir={self.place.data('notifier')}"
+        return self._module("notifier", f"messages to {names} and their answers", flag)
 
     def watchdog(self, watched: tuple[str, ...]) -> Part:
         """The watchdog, which finds what keeps Prometheus from alerting; ``watched`` are parts with state."""
         folders = (f"{name}={self.place.data(name)}" for name in watched)
         supervisor = f"--supervisor={self.place.socket.name}"  # relative to supervisord's working directory
-        flags = (*self._listen("watchdog"), supervisor, "--state", *folders)
-        return self._part(
-            "watchdog",
-            self._ours("exporter.watchdog", "watchdog", *flags),
-            ready="/-/healthy",
-            page="/api/v1/findings",
-            shows="faults that keep the stack from alerting",
-            environment=_OURS,
-        )
+        shows = "faults that keep the stack from alerting"
+        return self._module("watchdog", shows, supervisor, "--state", *folders, page="/api/v1/findings")
+
+    def _listen(self, name: str) -> tuple[str, str]:
+        return (f"--listen={self.config.listen}", f"--port={getattr(self.config.ports, name)}")
+
+    def _module(self, name: str, shows: str, *flags: str, page: str = "/", module: str = "") -> Part:
+        """A part that is ours, with a file of settings: ``exporter.<module>``, by default its name."""
+        module = module or name
+        command = self._ours(f"exporter.{module}", module, *self._listen(name), *flags)
+        return self._part(name, command, ready="/-/healthy", page=page, shows=shows, environment=_OURS)
 
     def _ours(self, module: str, settings_file: str, *flags: str) -> tuple[str, ...]:
         file = self.place.rendered / exporters.FOLDER / f"{settings_file}.json"
         return (sys.executable, "-m", module, f"--config.file={file}", *flags)
-
-    def _listen(self, name: str) -> tuple[str, str]:
-        return (f"--listen={self.config.listen}", f"--port={getattr(self.config.ports, name)}")
 
     def _behind_door(self, name: str, program: Program, options: Iterable[str]) -> tuple[str, ...]:
         return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,8 +15,7 @@ from exporter.door import backend_access
 from stepwatch.config import Config
 from stepwatch.config.deployment import DISCOVERED, OnThisMachine
 from stepwatch.schema.errors import Refused
-from stepwatch.services.lifecycle import LOG_LINES, Damage, damage_stamp, find_damage
-from stepwatch.system.files import last_lines, lock
+from stepwatch.system.files import lock
 from stepwatch.system.terminal import Say
 
 VARIABLE = "STEPWATCH_STATE"
@@ -29,10 +29,8 @@ class DamagedStateError(StackError):
     """Raised when a file that an earlier `make up` wrote cannot be understood."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(
-            f"{path}: the file is damaged. Expected: what the last `make up` wrote. "
-            "Fix: run `make up`, which writes it again."
-        )
+        fix = "Expected: what the last `make up` wrote. Fix: run `make up`, which writes it again."
+        super().__init__(f"{path}: the file is damaged. {fix}")
 
 
 class _Below:
@@ -59,17 +57,12 @@ class State:
     supervisor_config = _Below("supervisord.conf")
     socket = _Below("supervisor.sock")
     environment = _Below("service.env")  # the variables that systemd gives to supervisord, mode 0600
-    restarted = _Below("restarted")  # one line of the guardian: when and why it last started all parts
     parts = _Below("parts.json")  # for `status` and `down`, which read no config.yaml
     _arguments = _Below("remembered.json")  # of the last `make up`
 
     @classmethod
     def chosen(cls, usual: Path) -> State:
-        """The folder that the variable names, else the usual one.
-
-        Raises:
-            StackError: it is another user's.
-        """
+        """The folder that the variable names, else the usual one; another user's is refused."""
         folder = Path(os.environ.get(VARIABLE) or usual).resolve()
         if folder.exists() and os.geteuid() not in (0, folder.stat().st_uid):
             raise StackError(
@@ -79,11 +72,6 @@ class State:
         return cls(folder)
 
     @property
-    def mark(self) -> str:
-        """What the processes of this stack carry in their environment."""
-        return str(self.folder)
-
-    @property
     def wanted(self) -> bool:
         """Whether the stack should run: started, and not stopped since then."""
         return self.supervisor_config.exists()
@@ -91,10 +79,6 @@ class State:
     def log(self, part: str) -> Path:
         """The log file of a part."""
         return self.logs / f"{part}.log"
-
-    def damage(self, part: str) -> Damage | None:
-        """The damaged file that keeps a part from starting, if it is one."""
-        return find_damage(part, last_lines(self.log(part), LOG_LINES), self.data(part))
 
     def data(self, part: str) -> Path:
         """What a part stores; it outlives `down`."""
@@ -117,10 +101,7 @@ class State:
         return Path(known["runs"]) if known.get("instead_of") == str(configured) else None
 
     def log_folders(self, configured: Path, say: Say) -> tuple[str, ...]:
-        """Return the folders or globs of logs that the stack of this machine watches, as absolute paths.
-
-        ``configured`` is `runs.path` of config.yaml; ``say`` gets a line if another one was lost.
-        """
+        """Return the folders or globs of logs that the stack watches; ``configured`` is `runs.path`."""
         simulated = self.data("demo-runs")
         watched = [self.runs(configured, say) or configured, *([simulated] if simulated.is_dir() else [])]
         return tuple(str(path.absolute()) for path in watched)
@@ -138,7 +119,8 @@ class State:
             known: dict[str, str] = read(self._arguments, dict) or {}
             if all(isinstance(text, str) for text in known.values()):
                 return known
-        aside = self._arguments.with_name(f"{self._arguments.name}.damaged-{damage_stamp()}")
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        aside = self._arguments.with_name(f"{self._arguments.name}.damaged-{stamp}")
         try:
             self._arguments.replace(aside)
             result = f"moved to {aside.name}"
@@ -154,21 +136,15 @@ class State:
         return {}
 
     def create(self) -> None:
-        """Make the folder, closed to other users.
-
-        Raises:
-            StackError: it cannot be made.
-        """
+        """Make the folder, closed to other users."""
         try:
             self.logs.mkdir(parents=True, exist_ok=True)
             # Prometheus sees new files at once only in a folder that was there before.
             self.discovered.mkdir(exist_ok=True)
             self.folder.chmod(0o700)
         except OSError as problem:
-            raise StackError(
-                f"{self.folder}: {problem.strerror}. Expected: a folder to write to. "
-                f"Fix: set {VARIABLE} to one."
-            ) from None
+            expected = f"Expected: a folder to write to. Fix: set {VARIABLE} to one."
+            raise StackError(f"{self.folder}: {problem.strerror}. {expected}") from None
 
     def make_password(self) -> None:
         """Create the credentials of the parts behind the door, unless they exist.
@@ -185,22 +161,19 @@ class State:
             ) from None
 
     def give_up(self) -> None:
-        """Prevent any restart of the stack by the guardian, systemd or a reboot."""
+        """Prevent any restart of the stack by systemd or a reboot."""
         self.supervisor_config.unlink(missing_ok=True)
 
     def forget(self) -> None:
         """Remove what only a running stack needs; data and logs stay."""
         self.give_up()
         pid = self.folder / "supervisord.pid"
-        for leftover in (self.environment, self.socket, self.parts, self.restarted, pid):
+        for leftover in (self.environment, self.socket, self.parts, pid):
             leftover.unlink(missing_ok=True)
 
     @contextmanager
     def lock(self, command: str, say: Say) -> Iterator[None]:
-        """Lock the stack against other commands that change it, and say which one holds the lock.
-
-        Without a state folder there is nothing to lock.
-        """
+        """Lock the stack, if there is one, against other commands that change it; say which one holds it."""
         if not self.folder.is_dir():
             yield
             return
@@ -241,11 +214,7 @@ def write(path: Path, text: str) -> None:
 
 
 def read(path: Path, kind: type) -> Any:
-    """Return the JSON value of a file of the state folder, ``None`` if there is no such file.
-
-    Raises:
-        DamagedStateError: it holds no JSON value of that kind.
-    """
+    """Return the JSON value of that kind in a file of the state folder, ``None`` if there is no such file."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from stepwatch.deploy.native import service, stack, supervisord
 from stepwatch.deploy.native.stack import Part
 from stepwatch.deploy.native.state import DamagedStateError, State
+from stepwatch.deploy.native.supervisord import Report
 from stepwatch.services import settings
 from stepwatch.services.agent import Sender
 from stepwatch.services.health_report import HealthReport
 from stepwatch.services.settings import SettingsState
 from stepwatch.system import processes
 from stepwatch.system.files import last_lines
-from stepwatch.system.http_client import Texts, read_all
+from stepwatch.system.http_client import read_all
 from stepwatch.system.terminal import Say, duration, table
 
 UP, DEGRADED, NOT_RUNNING = 0, 1, 3
@@ -24,115 +23,91 @@ UP, DEGRADED, NOT_RUNNING = 0, 1, 3
 _HEADINGS = ("part", "state", "pid", "up for", "restarts", "settings", "page", "log")
 _WORDS = {"BACKOFF": "dies at start", "FATAL": "given up", "RUNNING": "not ready"}
 _UNSUPERVISED = "unsupervised"
-_WITHOUT_GUARDIAN = (
-    "supervisord and the guardian are dead. Running parts continue, but a part that dies is not restarted. "
-    "Fix: `make up`, which restarts everything."
+_DIED = (
+    "Stepwatch is not running, although no `make down` stopped it: supervisord died, and its parts with it, "
+    "or the machine restarted. Fix: `make up`; with SERVICE=1, systemd restarts it."
 )
-_WITHOUT_SUPERVISOR = "supervisord does not answer. The guardian restarts it within 30 s."
+_HUNG = (
+    "supervisord (pid {pid}) does not answer: a part that dies is not restarted, and one that logs much "
+    "waits for it. Fix: `make up`, which restarts everything if that lasts another 20 s."
+)
 _YOUNG = 60
 """Seconds: what runs for less, and had to be started again, is shown with its last log lines."""
 
 
-@dataclass(frozen=True)
-class Line:
-    """What `status` shows of one part; ``ends`` is how and when it died since supervisord started."""
-
-    part: Part
-    state: str
-    pid: int
-    uptime: float
-    ends: Sequence[str]
-    settings: SettingsState | None
-
-    @property
-    def well(self) -> bool:
-        """Whether it works and runs the settings that were rendered."""
-        return self.state == "up" and self.settings in (None, SettingsState.CURRENT)
-
-    def row(self, place: State) -> tuple[str, ...]:
-        """Its cells, in the order of the headings."""
-        return (
-            self.part.name,
-            self.state,
-            str(self.pid or "-"),
-            duration(self.uptime) if self.pid else "-",
-            str(len(self.ends)),
-            self.settings.value if self.settings else "-",
-            self.part.url,
-            str(place.log(self.part.name)),
-        )
-
-    def remarks(self, place: State) -> Iterator[str]:
-        """What is wrong with it, and the fix."""
-        name = self.part.name
-        restarted = bool(self.ends) and self.uptime < _YOUNG
-        if restarted or (self.ends and not self.pid):
-            yield f"\n{name} died: {self.ends[-1]}."
-        if self.state != _UNSUPERVISED and (self.state != "up" or restarted):
-            if log := last_lines(place.log(name), 5):
-                yield "\n  ".join([f"\nThe log of {name} ends with:", *log])
-            if found := place.damage(name):
-                yield f"\n{found.fix(str(place.data(name)))}"
-        if self.state == "suspended":
-            yield f"\nA signal suspended {name}. Fix: kill -CONT {self.pid}"
-        if self.settings is SettingsState.CHANGED:
-            yield f"\n{name} runs with outdated settings. Fix: `make up`."
-        if self.settings is SettingsState.REFUSED:
-            yield f"\n{name} refused its settings; its log says why."
-
-
 def status(place: State, say: Say) -> int:
-    """Show a table of the parts, the last log lines of those in trouble, and what fires.
-
-    Returns:
-        0 all parts are up, 1 some are not, run other settings or cannot alert, 3 the stack is not running.
-    """
-    running = processes.marked(place.mark)
-    if not running:
-        say("Stepwatch is not running. `make up` starts it.")
+    """Show a table of the parts, the last log lines of those in trouble, and what fires."""
+    pid = supervisord.living(place)
+    if not pid:
+        say(_DIED if place.wanted else "Stepwatch is not running. `make up` starts it.")
         if service.installed(place):
             say("\n" + "\n".join(service.report(place)))
         return NOT_RUNNING
+    with supervisord.connected(place) as server:
+        reports = server.reports() if server else None
+    if reports is None:
+        say(_HUNG.format(pid=pid))
     try:
         parts = stack.load(place.parts)
     except DamagedStateError as damage:
         say(str(damage))
         parts = []
-    if not parts:
-        say(f"These processes of the stack run, but {place.folder} no longer describes them:")
-        for process in running:
-            say(f"  {process.pid}  {processes.command(process.pid)}")
-        say("Fix: run `make down` to stop them, or `make up` to replace them.")
-        return DEGRADED
-    report = health(parts, place)
+    if parts:
+        return _show(parts, reports, place, say)
+    say(f"These processes of the stack run, but {place.folder} no longer describes them:")
+    for each in (reports or {}).values():
+        say(f"  {each.pid}  {each.name}  {each.state.lower()}")
+    say("Fix: run `make up` to describe them again, or `make down` to stop them.")
+    return DEGRADED
+
+
+def _show(parts: Sequence[Part], reports: dict[str, Report] | None, place: State, say: Say) -> int:
+    report, ends = health(parts, place), supervisord.exits(place)
     own = [each.ready for each in parts if each.web] + [each.metrics for each in parts if each.settings]
     texts = read_all([*own, *report.pages])
-    lines = list(_lines(parts, texts, place, say))
-    for row in table([_HEADINGS, *(line.row(place) for line in lines)]):
-        say(row)
-    for line in lines:
-        for remark in line.remarks(place):
-            say(remark)
-    with suppress(OSError):  # the file exists only after the guardian restarted all parts
-        say(f"\n{place.restarted.read_text(encoding='utf-8', errors='replace').strip()}")
-    say("\n" + "\n".join(service.report(place)))
+    rows, remarks, well = [_HEADINGS], list[str](), True
+    for part in parts:
+        answers = not part.web or texts[part.ready] is not None
+        if reports is None:
+            known = Report(part.name, _UNSUPERVISED if answers else "not ready", 0, 0)
+        else:
+            known = reports.get(part.name) or Report(part.name, "gone", 0, 0)
+        loaded = settings.state_of(part.settings, texts[part.metrics]) if part.settings else None
+        state, age, died = _state(known, answers=answers), time.time() - known.since, ends.get(part.name, [])
+        pid, up = (str(known.pid), duration(age)) if known.pid else ("-", "-")
+        log = place.log(part.name)
+        current = loaded.value if loaded else "-"
+        rows.append((part.name, state, pid, up, str(len(died)), current, part.url, str(log)))
+        if died and (age < _YOUNG or not known.pid):
+            remarks.append(f"\n{part.name} died: {died[-1]}.")
+        troubled = state not in (_UNSUPERVISED, "up") or (died and age < _YOUNG)
+        if troubled and (lines := last_lines(log, 5)):
+            remarks.append("\n  ".join([f"\nThe log of {part.name} ends with:", *lines]))
+        if state == "suspended":
+            remarks.append(f"\nA signal suspended {part.name}. Fix: kill -CONT {pid}")
+        remarks += settings.remarks(part.name, loaded, "its log")
+        well &= state == "up" and loaded in (None, SettingsState.CURRENT)
+    for line in (*table(rows), *remarks, "\n" + "\n".join(service.report(place))):
+        say(line)
     if text := settings.rules_elsewhere(place.rendered):
         say(text)
     sound = report.show(texts, say)
-    sound &= _all_sent(parts, texts, place, say)
-    return UP if sound and all(line.well for line in lines) else DEGRADED
-
-
-def _all_sent(parts: Sequence[Part], texts: Texts, place: State, say: Say) -> bool:
-    """Report whether the hub accepts the samples; returns whether it accepts all."""
-    sound = True
     for sender in senders(parts, place):
         page = texts[sender.metrics]
         faults = list(sender.faults(page))
         for line in faults or ([sender.taken(page)] if page else []):
             say(f"\n{line}")
         sound &= not faults
-    return sound
+    return UP if sound and well else DEGRADED
+
+
+def _state(known: Report, *, answers: bool) -> str:
+    """The word for how a part is, of which supervisord reports this."""
+    if processes.suspended(known.pid):
+        return "suspended"
+    if answers and known.state in ("RUNNING", "STARTING"):
+        return "up"
+    return _WORDS.get(known.state, known.state.lower())
 
 
 def senders(parts: Sequence[Part], place: State) -> list[Sender]:
@@ -149,37 +124,3 @@ def health(parts: Sequence[Part], place: State) -> HealthReport:
         shows=by_name["exporter"].shows if "exporter" in by_name else "",
         log=str(place.log("exporter")),
     )
-
-
-def _lines(parts: Sequence[Part], texts: Texts, place: State, say: Say) -> Iterator[Line]:
-    with supervisord.connected(place) as server:
-        reports = server.reports() if server else None
-    living, ends = processes.named(place.mark), supervisord.exits(place)
-    if reports is None:
-        say(_WITHOUT_GUARDIAN if "guardian" not in living else _WITHOUT_SUPERVISOR)
-    for part in parts:
-        answers = not part.web or texts[part.ready] is not None
-        report = (reports or {}).get(part.name)
-        pid, since = 0, 0.0
-        if report:
-            pid, since = report.pid, report.since
-        elif process := living.get(part.name):  # its mark is all that is known
-            pid, since = process.pid, process.create_time()
-        if processes.suspended(pid):
-            state = "suspended"
-        elif report is None and not pid:
-            state = "gone"
-        elif report is None:
-            state = _UNSUPERVISED if answers else "not ready"
-        elif answers and report.state in ("RUNNING", "STARTING"):
-            state = "up"
-        else:
-            state = _WORDS.get(report.state, report.state.lower())
-        yield Line(
-            part,
-            state,
-            pid,
-            time.time() - since if pid else 0,
-            ends.get(part.name, []),
-            settings.state_of(part.settings, texts[part.metrics]) if part.settings else None,
-        )

@@ -1,4 +1,8 @@
-"""supervisord, which starts the parts and restarts them when they die."""
+"""supervisord: starts the parts, restarts those that die, and rotates their logs.
+
+A part dies with supervisord (``launcher``). So the stack runs exactly if the supervisord of its state folder
+does, by its pid file, which may be stale: its working directory is that folder.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +14,24 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import xmlrpc.client
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepwatch.deploy.native import state
-from stepwatch.deploy.native.stack import Part
+from stepwatch.deploy.native import launcher, state
 from stepwatch.deploy.native.state import StackError, State
 from stepwatch.system import processes
+from stepwatch.system.terminal import Say
+
+if TYPE_CHECKING:
+    from stepwatch.deploy.native.stack import Part
 
 _GREETING_SECONDS = 5
+_HUNG_SECONDS = 20
+"""It answers within milliseconds, and while it stops parts, too."""
 _ORDER_SECONDS = 100
 """Longer than it takes to stop a part, which supervisord does before it answers."""
 _KILL_SECONDS = 60
@@ -47,8 +57,7 @@ supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
 """
 
 # A part that dies at once is started again after 1, 2, 3 ... seconds: 100 times take 84 minutes, time
-# enough for someone to notice a full disk. Parts write their logs themselves: with supervisord's pipe in
-# between, its death would be theirs, by SIGPIPE at their next line. The guardian rotates the logs.
+# enough for someone to notice a full disk.
 _PROGRAM = """
 [program:{name}]
 command = {command}
@@ -57,18 +66,21 @@ startretries = 100
 stopwaitsecs = {kill_seconds}
 killasgroup = true
 redirect_stderr = true
-stdout_logfile = NONE
+stdout_logfile = logs/{name}.log
+stdout_logfile_maxbytes = 10MB
+stdout_logfile_backups = 3
 """
-_LOGGED = """exec "$@" </dev/null >>logs/{name}.log 2>&1"""
+
+_FAULTS = (OSError, http.client.HTTPException, xmlrpc.client.Fault)
+"""No answer, or the fault of one that shuts down."""
 
 _DIED = re.compile(
     r"^(\S+ [\d:]+)\S* \w+ exited: (\S+) \((?:terminated by (SIG[A-Z]+)|([^;)]*))", re.MULTILINE
 )
 
 
-@dataclass(frozen=True)
-class Report:
-    """supervisord's state of a part; ``since`` is a Unix time, 0 when it does not run."""
+class Report(NamedTuple):
+    """supervisord's state of a part: ``pid`` is 0 when it does not run, ``since`` its start (Unix time)."""
 
     name: str
     state: str
@@ -77,15 +89,11 @@ class Report:
 
 
 def configure(place: State, parts: Iterable[Part]) -> None:
-    """Write the configuration for supervisord, now or at its next start.
-
-    Raises:
-        StackError: A command cannot be written in it.
-    """
+    """Write the configuration for supervisord, now or at its next start."""
     # As root it warns unless this is set.
     text = _HEAD.format(user="user = 0\n" if os.geteuid() == 0 else "")
     for part in parts:
-        words = ["/bin/sh", "-c", _LOGGED.format(name=part.name), part.name]
+        words = [sys.executable, "-I", "-S", launcher.__file__]
         if part.environment:
             words += ["/usr/bin/env", *(f"{name}={value}" for name, value in part.environment.items())]
         # Behind a space ; and # begin a comment of the INI file, even inside quotes: part the two.
@@ -98,28 +106,88 @@ def configure(place: State, parts: Iterable[Part]) -> None:
 
 
 def command(place: State) -> list[str]:
-    """The command that starts supervisord in the background, in the state folder, with the stack's mark."""
-    return [sys.executable, "-m", "supervisor.supervisord", "-c", str(place.supervisor_config)]
+    """The command that starts supervisord in the background, in the state folder."""
+    return [sys.executable, "-m", processes.SUPERVISORD, "-c", str(place.supervisor_config)]
 
 
 def start(place: State) -> None:
-    """Start supervisord in the background.
+    """Start supervisord in the background."""
+    words, none = command(place), subprocess.DEVNULL
+    done = subprocess.run(words, cwd=place.folder, stdin=none, capture_output=True, text=True, check=False)
+    if done.returncode or not answers_soon(place):
+        said = (done.stderr or done.stdout).strip() or f"see {place.log('supervisord')}"
+        raise StackError(f"supervisord did not start: {said}")
 
-    Raises:
-        StackError: it did not start; the message holds what it said.
-    """
-    done = subprocess.run(
-        command(place),
-        cwd=place.folder,
-        # The guardian's own name is none of supervisord's.
-        env={**os.environ, processes.MARK: place.mark, processes.NAME: ""},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise StackError(f"supervisord did not start: {(done.stderr or done.stdout).strip()}")
+
+def answers_soon(place: State) -> bool:
+    """Wait until supervisord answers; return whether it does."""
+    return _wait(lambda: _answers(place), 30)
+
+
+def _answers(place: State) -> bool:
+    with connected(place) as server:
+        return server is not None
+
+
+def _wait(fact: Callable[[], bool], seconds: float) -> bool:
+    """Wait until something is so; return whether it is."""
+    deadline = time.monotonic() + seconds
+    while not (so := fact()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return so
+
+
+def living(place: State) -> int:
+    """The process id of the stack's supervisord, which may hang; 0 if none lives."""
+    with suppress(OSError, ValueError):
+        pid = recorded(place)
+        if processes.SUPERVISORD in processes.words(pid) and Path(f"/proc/{pid}/cwd").samefile(place.folder):
+            return pid
+    with connected(place) as server:  # a full disk had no room for the pid file
+        return server.pid if server else 0
+
+
+def recorded(place: State) -> int:
+    """The process id of the stack's last supervisord, which leads the session of its parts; 0 if unknown."""
+    with suppress(OSError, ValueError):
+        return int((place.folder / "supervisord.pid").read_text())
+    return 0
+
+
+def owns(place: State, pid: int) -> bool:
+    """Whether a process is a part of this stack, or a child of one."""
+    with suppress(OSError):
+        return os.getsid(pid) == (living(place) or recorded(place))
+    return False
+
+
+def rouse(place: State, say: Say) -> None:
+    """Have a suspended supervisord go on, and kill one that hangs: its parts die with it."""
+    if not (pid := living(place)):
+        return
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
+    if _wait(lambda: _answers(place) or living(place) != pid, _HUNG_SECONDS):
+        return
+    say(f"supervisord (pid {pid}) has not answered for {_HUNG_SECONDS} s; killing it and its parts.")
+    if not kill(place):
+        raise StackError(
+            f"supervisord (pid {pid}) does not end when it is killed, as on a disk that does not answer. "
+            f"Fix: repair the disk of {place.folder}, or restart the machine."
+        )
+
+
+def kill(place: State) -> bool:
+    """Kill the stack's supervisord, and so its parts, if it lives; return whether it is dead."""
+    if not (pid := living(place)):
+        return True
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    return _wait_end(pid, 10)
+
+
+def _wait_end(pid: int, seconds: float) -> bool:
+    return _wait(lambda: processes.SUPERVISORD not in processes.words(pid), seconds)
 
 
 @contextmanager
@@ -131,8 +199,13 @@ def connected(place: State) -> Iterator[Supervisord | None]:
     folder = os.open(place.folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         path = f"/proc/self/fd/{folder}/{place.socket.name}"
+        with _server(path, _GREETING_SECONDS) as server:
+            try:
+                known: Any = server.supervisor.getState()
+            except _FAULTS:
+                known = {"statename": "UNKNOWN"}
         with _server(path, _ORDER_SECONDS) as server:
-            yield Supervisord(server) if _answers(path) else None
+            yield Supervisord(server) if known["statename"] == "RUNNING" else None
     finally:
         os.close(folder)
 
@@ -146,17 +219,19 @@ class Supervisord:
     def _call(self, method: str, *arguments: Any) -> Any:
         return getattr(self._server, f"supervisor.{method}")(*arguments)
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return int(self._call("getPID"))
+
     def reports(self) -> dict[str, Report]:
         """The supervised parts, by name; none once `make down` has begun."""
         try:
-            return {
-                info["name"]: Report(
-                    info["name"], info["statename"], info["pid"], info["start"] if info["pid"] else 0
-                )
-                for info in self._call("getAllProcessInfo")
-            }
-        except (xmlrpc.client.Fault, OSError, http.client.HTTPException):
+            infos = self._call("getAllProcessInfo")
+        except _FAULTS:
             return {}
+        parts = [Report(each["name"], each["statename"], each["pid"], each["start"]) for each in infos]
+        return {each.name: each for each in parts}
 
     def apply(self) -> set[str]:
         """Read the configuration again; restart only what it changed, and return those names."""
@@ -170,8 +245,7 @@ class Supervisord:
 
     def restart_down(self) -> set[str]:
         """Start parts that wait for a retry or are fatal; returns their names."""
-        reports = self.reports().items()
-        down = {name for name, report in reports if report.state not in ("RUNNING", "STARTING")}
+        down = {each.name for each in self.reports().values() if each.state not in ("RUNNING", "STARTING")}
         for name in down:
             self.restart(name)
         return down
@@ -191,15 +265,14 @@ class Supervisord:
         with suppress(xmlrpc.client.Fault):
             self._call("signalProcess", name, "HUP")
 
-    def shut_down(self, mark: str) -> None:
-        """Stop every part, then supervisord itself.
-
-        Returns when no process with the mark lives, or when supervisord should have killed them long ago.
-        """
+    def shut_down(self) -> None:
+        """Stop every part, suspended ones too, then supervisord itself."""
+        pid = self.pid
+        self._call("signalAllProcesses", "CONT")
         # All at once, without a wait: `shutdown` alone stops one after the other, a second each.
         self._call("stopAllProcesses", False)  # noqa: FBT003 - XML-RPC has no keywords
         self._call("shutdown")
-        processes.wait(mark, _KILL_SECONDS + 15)
+        _wait_end(pid, _KILL_SECONDS + 15)
 
 
 def exits(place: State) -> dict[str, list[str]]:
@@ -212,15 +285,6 @@ def exits(place: State) -> dict[str, list[str]]:
         end = f"killed by signal {signal.Signals[killed].value} ({killed})" if killed else reason
         ends.setdefault(name, []).append(f"{end} at {at}")
     return ends
-
-
-def _answers(path: str) -> bool:
-    with _server(path, _GREETING_SECONDS) as server:
-        try:
-            state: Any = server.supervisor.getState()
-        except (OSError, http.client.HTTPException, xmlrpc.client.Fault):  # a fault while it shuts down
-            return False
-    return bool(state["statename"] == "RUNNING")
 
 
 def _server(path: str, timeout: float) -> xmlrpc.client.ServerProxy:
