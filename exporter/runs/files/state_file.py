@@ -55,7 +55,7 @@ def _seal(title: str, body: bytes) -> bytes:
 
 T = TypeVar("T")
 
-TITLE = "stepwatch-state 5"
+TITLE = "stepwatch-state 6"
 SUFFIX = ".state"
 SINCE_FILE, SINCE_TITLE = "since", "stepwatch-since 1"
 ABOUT_BYTES = 16384

@@ -59,11 +59,13 @@ class RunStates:
             unanswered = log.unread_since is not None or log.mount in late
             state = before.get(run.serial) if unanswered else None
             if state is None:
-                quiet = _quiet(log, key, run, now)
+                quiet = now - run.moved if key and run.moved is not None else log.quiet(now)
                 gone = None if writer.gone_since is None else now - writer.gone_since
                 present = None if writer.only_named else log.writer
                 launched = log.launch.state if log.launch else None
-                state = judge.state(run, Signs(quiet, gone, present, launched))
+                state = judge.state(
+                    run, Signs(quiet, gone, present, launched, _since_last_step(log, run, now))
+                )
             self._last[run.serial] = state
             return state
 
@@ -131,16 +133,16 @@ class RunStates:
         return writer
 
 
-def _quiet(log: Log, key: str, run: Run, now: float) -> float:
-    """Seconds since the log grew, or the run's own last step: of one of several runs, and of one at its end.
+def _since_last_step(log: Log, run: Run, now: float) -> float:
+    """Seconds since a run made its last planned step; 0 for others.
 
-    What is printed after the last planned step, such as how a checkpoint is saved, is no step.
+    What is printed behind it, such as how a checkpoint is saved, is no step, nor is another run of the file.
     """
-    done = run.made_all_steps
-    if (key or done) and run.moved is not None:
+    if not run.made_all_steps:
+        return 0.0
+    if run.moved is not None:
         return now - run.moved
-    before = log.written - run.times.last if done and run.times.last is not None else 0.0
-    return log.quiet(now) + max(0.0, before)
+    return log.quiet(now) + max(0.0, log.written - (run.times.last or log.written))
 
 
 GROWING_SECONDS = 600.0

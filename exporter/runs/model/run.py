@@ -359,6 +359,6 @@ class Run:
         self._planned.restore(saved["total"])
         self.owners.restore(saved["owners"])
         self.times.start, self.times.last = saved["start"], saved["last"]
-        self.trace.restore(saved.get("trace", ()))  # older states hold none
+        self.trace.restore(saved["trace"])
         for name in self.statistics.keys() & saved["statistics"].keys():
             self.statistics[name].restore(saved["statistics"][name])

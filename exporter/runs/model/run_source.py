@@ -103,13 +103,14 @@ class Signs(NamedTuple):
     """Signs of life of a run, in seconds: since its last record, and since its writer is gone.
 
     ``writer``: whether it is present; ``None`` if that cannot be seen. ``launched``: the state by the wrapper
-    that started it, if there is one.
+    that started it, if there is one. ``all_steps``: since its last planned step; 0 for others.
     """
 
     quiet: float
     gone: float | None
     writer: bool | None
     launched: str | None = None
+    all_steps: float = 0.0
 
 
 @dataclass(slots=True, frozen=True)
@@ -125,7 +126,7 @@ class Judge:
             run.ended,
             run.progress.step,
             run.total,
-            signs.quiet,
+            max(signs.quiet, signs.all_steps),
             signs.gone,
             bool(signs.writer),
             run.times.pace.typical(),

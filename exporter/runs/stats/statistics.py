@@ -36,25 +36,35 @@ Mark (the operator re-baselines the run): all of them restart with the next step
 
 from __future__ import annotations
 
+import math
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
 from statistics import fmean, median
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from exporter.runs.stats.catalogue import STATISTICS, ZERO_MEANS_NOT_MEASURED, Hold, Statistic
-from exporter.runs.stats.estimators import (
-    WINDOW,
-    Confirmed,
-    Estimator,
-    Noise,
-    Patience,
-    Peak,
-    RecentMeans,
-    Start,
-    Trend,
-    level,
-    spread,
-)
+
+WINDOW = 64
+FINITE_BELOW = 1e300
+"""Beyond that the sum of a window overflows: as bad as Inf."""
+
+START_VALUES = 5
+PER_DIFFERENCE = math.sqrt(math.pi) / 2
+SMOOTH, SLOW = "0.1", "0.05"
+"""Weights of a new value: in the mean that people see beside a noisy curve, in that of peak and patience."""
+
+MOST = 4
+"""How many times the mean one value may count for: a quarter of the values may be spikes."""
+
+LEAST_VALUES = 10
+WEIGHTS = {each.alpha: float(each.alpha) for each in STATISTICS if each.alpha} | {SMOOTH: 0.1, SLOW: 0.05}
+NOISE_FROM, BEST_FROM, PATIENCE_FROM = 6, 3, 5
+PATIENCE_NOISES = 0.16
+
+_NONE = array("d")
+"""The values of all signals that have none."""
 
 
 class Held:
@@ -96,18 +106,40 @@ class Held:
             del self._window[0]
 
 
-FINITE_BELOW = 1e300
-"""Beyond that the sum of a window overflows: as bad as Inf."""
+def level(values: list[float]) -> float | None:
+    """Return the capped mean of the values that are not 0, or ``None`` for fewer than 10 of these.
+
+    A plain mean holds a spike until it leaves the window, and what comes after it looks small. A median
+    drops to nothing when most batches have next to no gradient. The capped mean stays with both.
+    """
+    found = [abs(value) for value in values if value]
+    return _capped_mean(found) if len(found) >= LEAST_VALUES else None
+
+
+def spread(values: list[float]) -> float | None:
+    """Return how far neighbours among the values that are not 0 lie apart, as a standard deviation.
+
+    ``None`` for fewer than 10 of these. A large difference counts like a large value of ``level``.
+    """
+    found = [abs(value) for value in values if value]
+    if len(found) < LEAST_VALUES:
+        return None
+    return PER_DIFFERENCE * _capped_mean([abs(value - before) for before, value in pairwise(found)])
+
+
+def _capped_mean(values: list[float]) -> float:
+    """The largest mean that the values, none below 0, have when each counts for ``MOST`` times it at most.
+
+    With the ``capped`` largest at that limit, mean = (sum of the others + capped x MOST x mean) / count.
+    """
+    rising = sorted(values)
+    sums = list(accumulate(rising))
+    count = len(rising)
+    means = ((rising[-1 - capped], sums[-1 - capped] / (count - MOST * capped)) for capped in range(count))
+    return next(mean for largest, mean in means if largest <= MOST * mean)
+
 
 Read = Callable[[], float | None]
-T = TypeVar("T", bound=Estimator)
-
-_NONE = array("d")
-"""The values of all signals that have none."""
-
-SMOOTH = "0.1"
-"""The weight of a new value in the mean that people see beside a noisy curve."""
-
 Function = Callable[[list[float]], float | None]
 """Of the values of a window; ``None`` where they do not tell."""
 
@@ -119,69 +151,75 @@ OVER_STEPS: dict[str, Function] = {
     "level_over_steps": level,
     "spread_over_steps": spread,
 }
+_RECENT = {"ewma_max_over_steps": max, "drawdown_min_over_steps": min}
+"""Statistics over the last values of a mean or a drawdown."""
 
-OF_ONE_VALUE: dict[str, Callable[[], Start | Noise | Peak | Confirmed]] = {
-    "start": Start,
-    "noise": Noise,
-    "peak": Peak,
-    "confirmed_best": Confirmed,
-}
-"""Trackers whose value is the statistic of their name."""
+_HIGHEST_MEANS = (("peak", SLOW, 1), ("best", SMOOTH, BEST_FROM))
+"""Running maxima of means, each from this value on."""
+
+_SINCE = {"steps_since_best", "records_since_best"}
+_SMOOTHED = {"best", "gain", "drawdown", "drawdown_min_over_steps", *_SINCE}
 
 
 class SignalStatistics:
     """All listed statistics of one signal.
 
-    ``readers`` pairs each of them with a function that reads its value now (``None`` while it
-    does not exist). ``floor`` is the signal that ``range_over_steps`` goes down to. Until the first value
-    there are none: a run has a dozen of the sixty signals, and the others would weigh as much.
+    ``readers`` pairs each of them with a function that reads its value now (``None`` while it does not
+    exist). ``floor`` is the signal that ``range_over_steps`` goes down to. Beside the window of values it
+    remembers what the listed statistics need, and until the first value nothing: a run has a dozen of the
+    sixty signals, and the others would weigh as much.
     """
 
     __slots__ = (
-        "_adders",
-        "_mean",
-        "_readers",
-        "_trackers",
-        "_wanted",
-        "begun",
-        "floor",
-        "measured",
-        "nonfinite",
-        "seen",
-        "streak",
-        "values",
+        *("_adders", "_count", "_differences", "_first", "_highest", "_last", "_means", "_readers"),
+        *(
+            "_recent",
+            "_since",
+            "_wanted",
+            "begun",
+            "floor",
+            "measured",
+            "nonfinite",
+            "seen",
+            "streak",
+            "values",
+        ),
     )
 
     def __init__(self, wanted: Iterable[Statistic], floor: SignalStatistics | None = None) -> None:
-        self.values = _NONE
-        self.floor = floor or self
-        self.begun = False
-        self.streak = 0
-        self.nonfinite = 0
-        self.seen = self.measured = False
         self._wanted = tuple(wanted)
-        self._trackers: dict[str, Estimator] = {}
-        self._readers: Sequence[tuple[Statistic, Read]] = ()
-        self._mean: Read | None = None
-        self._adders: Sequence[Callable[[float, int], None]] = ()
-
-    @property
-    def readers(self) -> Sequence[tuple[Statistic, Read]]:
-        """Each statistic, and what reads it."""
-        if not self.begun:
-            self._begin()
-        return self._readers
+        self.floor = floor or self
+        self.begun = self.seen = self.measured = False
+        self.streak = self.nonfinite = 0
+        self.values = _NONE
 
     def _begin(self) -> None:
+        """Prepare what the listed statistics need."""
         self.begun, self.values = True, array("d")
+        self._last: float | None = None
+        self._count, self._since = 0, [0, 0, 0]  # the step of the best; steps and records since
+        self._first, self._differences, self._highest = list[float](), list[float](), dict[str, float]()
+        names = {each.name for each in self._wanted}
+        smooth, patient = not names.isdisjoint(_SMOOTHED), not names.isdisjoint(_SINCE)
+        alphas = {each.alpha for each in self._wanted if each.alpha}
+        alphas |= ({SMOOTH} if smooth else set()) | ({SLOW} if patient or "peak" in names else set())
+        self._means = dict.fromkeys(sorted(alphas), 0.0)
+        self._recent = [
+            (each.alpha or SMOOTH, each.name, deque[float](maxlen=each.steps))
+            for each in self._wanted
+            if each.name in _RECENT
+        ]
+        needed = {
+            self._add_to_means: bool(alphas),
+            self._add_to_start: not names.isdisjoint({"start", "gain"}),
+            self._add_difference: patient or "noise" in names,
+            self._add_pair: "confirmed_best" in names,
+            self._add_to_highest: smooth or "peak" in names,
+            self._add_to_recent: bool(self._recent),
+            self._add_to_patience: patient,
+        }
+        self._adders = [add for add, wanted in needed.items() if wanted]
         self._readers = [(each, self._reader(each)) for each in self._wanted]
-        means = (read for each, read in self._readers if (each.name, each.alpha) == ("ewma", SMOOTH))
-        self._mean = next(means, None)
-        self._adders = [tracker.add for tracker in self._trackers.values()]
-
-    def mean(self) -> float | None:
-        """Return the smoothed value, if the signal has one and has values."""
-        return self._mean() if self._mean else None
 
     def add(self, value: float, step: int) -> None:
         """Take the value of one record; NaN and Inf move nothing but the streak."""
@@ -200,67 +238,128 @@ class SignalStatistics:
             del self.values[0]
         for add in self._adders:
             add(value, step)
+        self._last = value
+
+    def _add_to_means(self, value: float, _step: int) -> None:
+        self._count += 1
+        share = 1 / self._count
+        for alpha, mean in self._means.items():
+            weight = WEIGHTS[alpha]
+            self._means[alpha] = mean + (weight if weight > share else share) * (value - mean)
+
+    def _add_to_start(self, value: float, _step: int) -> None:
+        if len(self._first) < START_VALUES:
+            self._first.append(value)
+
+    def _add_difference(self, value: float, _step: int) -> None:
+        if self._last is not None:
+            self._differences.append(abs(value - self._last))
+            if len(self._differences) > WINDOW:
+                del self._differences[0]
+
+    def _add_pair(self, value: float, _step: int) -> None:
+        if self._last is not None:
+            both = min(self._last, value)
+            self._highest["confirmed_best"] = max(self._highest.get("confirmed_best", both), both)
+
+    def _add_to_highest(self, _value: float, _step: int) -> None:
+        for name, alpha, first in _HIGHEST_MEANS:
+            mean = self._means.get(alpha)
+            if mean is not None and self._count >= first and mean > self._highest.get(name, -math.inf):
+                self._highest[name] = mean
+
+    def _add_to_recent(self, _value: float, _step: int) -> None:
+        best = self._highest.get("best")
+        for alpha, name, window in self._recent:
+            if name == "ewma_max_over_steps":
+                window.append(self._means[alpha])
+            elif best is not None:
+                window.append(best - self._means[alpha])
+
+    def _add_to_patience(self, _value: float, step: int) -> None:
+        """Count since when the slow mean has not beaten its best."""
+        if self._count < PATIENCE_FROM:
+            return
+        mean = self._means[SLOW]
+        if mean > self._highest.get("slow", -math.inf) + PATIENCE_NOISES * (self._noise() or 0.0):
+            self._highest["slow"] = mean
+            self._since[0], self._since[2] = step, 0
+        else:
+            self._since[2] += 1
+        self._since[1] = step - self._since[0]
 
     def resume(self) -> None:
         """Clear the windows: the next value belongs to another attempt."""
-        if self.begun:
-            self.values = array("d")
         self.streak = 0
-        for tracker in self._trackers.values():
-            tracker.resume()
+        if self.begun:
+            self.values, self._last = array("d"), None
+            for _, _, window in self._recent:
+                window.clear()
 
     def snapshot(self) -> dict[str, Any]:
         """What a resume keeps, as plain JSON values."""
-        trackers = {name: tracker.snapshot() for name, tracker in self._trackers.items()}
-        flags = {"nonfinite": self.nonfinite, "seen": self.seen, "measured": self.measured}
-        return {**flags, "trackers": trackers}
+        kept: dict[str, Any] = {"nonfinite": self.nonfinite, "seen": self.seen, "measured": self.measured}
+        if self.begun:
+            kept |= {"count": self._count, "means": dict(self._means), "highest": dict(self._highest)}
+            kept |= {"first": [*self._first], "differences": [*self._differences], "since": [*self._since]}
+        return kept
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Start from what ``snapshot`` returned; windows stay empty."""
         self.nonfinite, self.seen, self.measured = saved["nonfinite"], saved["seen"], saved["measured"]
-        if self.seen and not self.begun:
+        if self.seen:
+            if not self.begun:
+                self._begin()
+            self._count = saved["count"]
+            self._means.update(saved["means"])
+            self._highest.update(saved["highest"])
+            self._first[:], self._since[:] = saved["first"], saved["since"]
+            self._differences.extend(saved["differences"])
+
+    @property
+    def readers(self) -> Sequence[tuple[Statistic, Read]]:
+        """Each statistic, and what reads it."""
+        if not self.begun:
             self._begin()
-        for name in self._trackers.keys() & saved["trackers"].keys():
-            self._trackers[name].restore(saved["trackers"][name])
+        return self._readers
+
+    def mean(self) -> float | None:
+        """Return the smoothed value, if the signal has one and has values."""
+        return self._means.get(SMOOTH) if self.begun and self._count else None
+
+    def _noise(self) -> float | None:
+        return PER_DIFFERENCE * fmean(self._differences) if len(self._differences) >= NOISE_FROM else None
+
+    def _start(self) -> float | None:
+        return median(self._first) if len(self._first) == START_VALUES else None
 
     def _reader(self, statistic: Statistic) -> Read:
-        steps = statistic.steps or WINDOW
-        needed = statistic.at_least or steps
-        if statistic.name in OVER_STEPS:
-            return lambda: self.over(OVER_STEPS[statistic.name], steps, needed)
-        if statistic.name == "range_over_steps":
-            return lambda: _difference(self.over(max, steps, needed), self.floor.over(min, steps, needed))
-        if statistic.name == "nonfinite_streak_steps":
-            return lambda: float(self.streak) if self.seen else None
-        return self._tracked(statistic.name, statistic.alpha or "", steps)
+        name, alpha, steps = statistic.name, statistic.alpha or SMOOTH, statistic.steps or WINDOW
+        needed, highest, means = statistic.at_least or steps, self._highest, self._means
+        if name in OVER_STEPS:
+            function = OVER_STEPS[name]
+            return lambda: self.over(function, steps, needed)
+        if name in _RECENT:
+            window = next(window for of, known, window in self._recent if (of, known) == (alpha, name))
+            return lambda: _RECENT[name](window) if len(window) == steps else None
+        readers: dict[str, Read] = {
+            "range_over_steps": lambda: _difference(
+                self.over(max, steps, needed), self.floor.over(min, steps, needed)
+            ),
+            "nonfinite_streak_steps": lambda: float(self.streak) if self.seen else None,
+            "ewma": lambda: means[alpha] if self._count else None,
+            "drawdown": lambda: highest["best"] - means[alpha] if "best" in highest else None,
+            "gain": lambda: None if (start := self._start()) is None else means[SMOOTH] - start,
+            "start": self._start,
+            "noise": self._noise,
+            "steps_since_best": lambda: float(self._since[1]) if "slow" in highest else None,
+            "records_since_best": lambda: float(self._since[2]) if "slow" in highest else None,
+        }
+        return readers.get(name) or (lambda: highest.get(name))
 
     def over(self, function: Function, steps: int, needed: int) -> float | None:
         """A function of the last ``steps`` values, or ``None`` while there are fewer than ``needed``."""
         return function(self.values[-steps:].tolist()) if len(self.values) >= needed else None
-
-    def _tracked(self, name: str, alpha: str, steps: int) -> Read:
-        if name in OF_ONE_VALUE:
-            return self._tracker(name, OF_ONE_VALUE[name]()).value
-        if name == "ewma_max_over_steps":
-            return self._tracker(f"means {alpha}", RecentMeans(float(alpha), steps)).value
-        if name in ("steps_since_best", "records_since_best"):
-            patience = self._tracker("patience", Patience(self._tracker("noise", Noise())))
-            return lambda: patience.since_best(name.partition("_")[0])
-        trend = self._tracker("trend", Trend())
-        if name == "gain":
-            start = self._tracker("start", Start())
-            return lambda: _difference(trend.ewma(SMOOTH), start.value())
-        readers: dict[str, Read] = {
-            "best": lambda: trend.best,
-            "ewma": lambda: trend.ewma(alpha),
-            "drawdown": lambda: trend.drawdown(alpha),
-            "drawdown_min_over_steps": lambda: trend.drawdown_min(alpha),
-        }
-        return readers[name]
-
-    def _tracker(self, name: str, fresh: T) -> T:
-        """The tracker of that name, by default ``fresh``."""
-        return cast("T", self._trackers.setdefault(name, fresh))
 
 
 def _difference(value: float | None, other: float | None) -> float | None:

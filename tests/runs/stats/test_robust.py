@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.runs.stats.estimators import level, spread
+from exporter.runs.stats.statistics import level, spread
 
 STEADY = [1.0, 1.2] * 32
 
