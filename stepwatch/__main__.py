@@ -260,6 +260,7 @@ def _up(options: argparse.Namespace) -> int:
     if options.config is None:
         layout.write_config(_say)
     file = options.config or layout.CONFIG
+    backend.sign_in(file, place, _say)
     stack = backend.to_start(file, place, _say, native=options.native, as_service=options.service)
     if code := stack.up(options.runs, demo=options.demo, repair=options.repair):
         return code
@@ -343,9 +344,12 @@ def _deadman(options: argparse.Namespace) -> int:
     # Of this folder; those of config.yaml are of its own.
     login = {key: file and str(Path(file).absolute()) for key, file in files.items()}
     login["username"] = options.username
-    file = _file(options, _place())
+    place = _place()
+    file = _file(options, place)
     _require_hub(options, file)
-    return deadman(file, options.peer, _say, every=options.every, patience=options.patience, login=login)
+    mine = str(place.internal_password) if place.internal_password.exists() else None
+    span = {"every": options.every, "patience": options.patience}
+    return deadman(file, options.peer, _say, **span, login=login, password_file=mine)
 
 
 def _actions(options: argparse.Namespace) -> int:
@@ -465,9 +469,12 @@ def _place() -> State:
 
 def _file(options: argparse.Namespace, place: State) -> Path:
     """The configuration file: the one that is named, that of the last `up`, or the usual one."""
+    from stepwatch.deploy import backend
     from stepwatch.render import layout
 
-    return options.config or place.config(_say) or layout.config()
+    file: Path = options.config or place.config(_say) or layout.config()
+    backend.sign_in(file, place, _say)
+    return file
 
 
 def _require_hub(options: argparse.Namespace, file: Path) -> None:

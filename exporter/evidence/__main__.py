@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from exporter import process
+from exporter import credentials, process
 from exporter.evidence.collect import Sources, UnknownRunError, WriteError, collect
 from exporter.options import CommandLine, string
 from exporter.runs.cli import address, signals
@@ -25,12 +25,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Collect, and print the archive's path. Returns 0, or 1 with the reason on standard error."""
     options = command_line(arguments).options()
     settings = options.config_file
+    try:
+        login = credentials.login(options.password_file)
+    except OSError:  # neither of the two says anything: their items name that
+        login = {}
     beside = Path(settings).parent / DIAGNOSIS if settings else None
     sources = Sources(
         tuple(options.path),
         exporter=options.exporter or "",
         prometheus=options.prometheus or "",
         alertmanager=options.alertmanager or "",
+        login=login,
         ray=options.ray,
         options=Options(keys=options.signals),
         queries=queries(options.diagnosis or beside),
@@ -58,6 +63,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     flags.add("exporter", address, None, "URL of the run exporter")
     flags.add("prometheus", address, None, "URL of Prometheus")
     flags.add("alertmanager", address, None, "URL of Alertmanager")
+    flags.add("password-file", Path, None, "file with the password of the user internal of these two")
     flags.add("ray", Path, None, "Ray's folder, such as /tmp/ray")
     flags.add("signals", signals, {}, 'more keys by signal, as JSON: {"reward": ["my/score"]}')
     flags.add("limits", partial(_json, dict, "a mapping"), {}, "the limits in force, as JSON")

@@ -52,6 +52,7 @@ class Sources:
         exporter: URL of the run exporter; empty if there is none, as for the next two.
         prometheus: URL of Prometheus.
         alertmanager: URL of Alertmanager.
+        login: The headers that sign in to these two.
         ray: Ray's folder.
         options: How logs are read.
         queries: PromQL of the dashboard Diagnose, by table and column.
@@ -64,6 +65,7 @@ class Sources:
     exporter: str = ""
     prometheus: str = ""
     alertmanager: str = ""
+    login: Mapping[str, str] = field(default_factory=dict, repr=False)
     ray: Path | None = None
     options: Options = field(default_factory=Options)
     queries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -191,7 +193,7 @@ def _tasks(name: str, sources: Sources, found: _Found) -> list[Task]:
 
     places = [*(each.path.parent for each in logs.found), *map(Path, sources.paths)]
     settings = sources.limits, sources.overrides, sources.config
-    url, prometheus, alertmanager = sources.exporter, sources.prometheus, sources.alertmanager
+    url, prometheus = sources.exporter, stack.Api(sources.prometheus, sources.login)
     tasks = [
         Task("signals", partial(run.signals, logs, sources.options), 14, 4 * MEGABYTE),
         Task("logs", partial(run.tails, logs), 14, 10 * MEGABYTE),
@@ -207,7 +209,7 @@ def _tasks(name: str, sources: Sources, found: _Found) -> list[Task]:
     ]
     if url:
         tasks.insert(2, Task("exporter", partial(stack.page, url, name), 10, 4 * MEGABYTE))
-    if prometheus:
+    if prometheus.url:
         tasks.insert(
             2,
             Task(
@@ -219,7 +221,8 @@ def _tasks(name: str, sources: Sources, found: _Found) -> list[Task]:
         )
         tasks.insert(2, Task("timeline", partial(stack.timeline, prometheus, name, last), 12, 2 * MEGABYTE))
         tasks.append(Task("rules", partial(stack.rules, prometheus), 10, 2 * MEGABYTE))
-    if alertmanager:
+    if sources.alertmanager:
+        alertmanager = stack.Api(sources.alertmanager, sources.login)
         tasks.insert(3, Task("notifications", partial(stack.notifications, alertmanager, name), 10, MEGABYTE))
     if sources.ray:
         tasks.append(

@@ -7,7 +7,7 @@ import math
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -43,20 +43,29 @@ class Window:
         return max(FINEST_SECONDS, (self.end - self.start) / MOST_POINTS)
 
 
-def _get(url: str, form: Mapping[str, str] | None = None) -> Any:
-    """The JSON that a server answers.
+@dataclass(frozen=True)
+class Api:
+    """The JSON API of a server, by its URL, with the headers that sign in."""
 
-    Raises:
-        PollError: There is none.
-    """
-    body = urlencode(form).encode() if form else None
-    return json.loads(web.get(url, {}, ANSWER_SECONDS, body, most=LARGEST_ANSWER).body)
+    url: str
+    login: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def get(self, path: str, form: Mapping[str, str] | None = None) -> Any:
+        """Return what the server answers.
+
+        Raises:
+            PollError: There is none.
+        """
+        body = urlencode(form).encode() if form else None
+        return json.loads(
+            web.get(self.url + path, self.login, ANSWER_SECONDS, body, most=LARGEST_ANSWER).body
+        )
 
 
 def page(exporter: str, run: str) -> Iterator[Item]:
     """What the run exporter shows of the run, and what it serves of it."""
     address = f"{exporter}/api/v1/runs"
-    runs = _get(address)["runs"]
+    runs = Api(exporter).get("/api/v1/runs")["runs"]
     mine = next((each for each in runs if each["run"] == run), None)
     if mine is None:
         yield Item("stack/run.json", address, missing="the run exporter does not list this run")
@@ -71,18 +80,18 @@ def page(exporter: str, run: str) -> Iterator[Item]:
     yield Item("stack/metrics.txt", f"{exporter}/metrics", "".join(lines).encode())
 
 
-def window(prometheus: str, run: str, last: float | None) -> Window:
+def window(prometheus: Api, run: str, last: float | None) -> Window:
     """The time around what happened to a run: an hour, or three bands of 50 steps, before its last step.
 
     Args:
-        prometheus: Its URL.
+        prometheus: Its API.
         run: The run's name.
         last: When its log was written last; ``None`` if that is unknown.
     """
     now = time.time()
     last = now if last is None else min(last, now)
     typical = f'max(last_over_time(rl_step_interval_typical_seconds{{run="{escape(run)}"}}[1d]))'
-    found = _get(f"{prometheus}/api/v1/query", {"query": typical, "time": f"{min(now, last + HOUR):.3f}"})
+    found = prometheus.get("/api/v1/query", {"query": typical, "time": f"{min(now, last + HOUR):.3f}"})
     values = [float(each["value"][1]) for each in found["data"]["result"]]
     seconds = values[0] if values and math.isfinite(values[0]) else 0.0
     band = math.ceil(max(BAND_STEPS * seconds, LEAST_BAND_SECONDS))
@@ -90,7 +99,7 @@ def window(prometheus: str, run: str, last: float | None) -> Window:
     return Window(start, min(now, last + LONGEST_WINDOW / 4), band)
 
 
-def timeline(prometheus: str, run: str, last: float | None) -> Iterator[Item]:
+def timeline(prometheus: Api, run: str, last: float | None) -> Iterator[Item]:
     """When each alert of the run was pending and fired, and which others fired meanwhile."""
     span = window(prometheus, run, last)
     mine = f'run="{escape(run)}"'
@@ -100,16 +109,16 @@ def timeline(prometheus: str, run: str, last: float | None) -> Iterator[Item]:
     fired = _range(prometheus, states, span)
     yield Item(
         "alerts/timeline.json",
-        f"{prometheus}, from {_clock(span.start)} to {_clock(span.end)}",
+        f"{prometheus.url}, from {_clock(span.start)} to {_clock(span.end)}",
         document([_spans(each, span) for each in fired]),
     )
     others = f'max_over_time(ALERTS{{alertstate="firing",run=""}}{past})'
     around = _range(prometheus, others, span)
-    yield Item("alerts/around.json", prometheus, document([_spans(each, span) for each in around]))
+    yield Item("alerts/around.json", prometheus.url, document([_spans(each, span) for each in around]))
 
 
 def diagnosis(
-    prometheus: str, run: str, last: float | None, queries: Mapping[str, Mapping[str, str]]
+    prometheus: Api, run: str, last: float | None, queries: Mapping[str, Mapping[str, str]]
 ) -> Iterator[Item]:
     """What the tables of the dashboard Diagnose show of the run; ``queries`` by table and column."""
     span = window(prometheus, run, last)
@@ -117,7 +126,7 @@ def diagnosis(
         rows: dict[str, dict[str, Any]] = {}
         for column, promql in columns.items():
             form = {"query": filled(promql, run, span), "time": f"{span.end:.3f}"}
-            for each in _get(f"{prometheus}/api/v1/query", form)["data"]["result"]:
+            for each in prometheus.get("/api/v1/query", form)["data"]["result"]:
                 labels = each["metric"]
                 key = json.dumps(labels, sort_keys=True)
                 rows.setdefault(key, dict(labels))[column] = float(each["value"][1])
@@ -129,11 +138,11 @@ def diagnosis(
                 row["since"] = _clock(row["since"] / 1000)
         yield Item(
             f"alerts/{name}.json",
-            f"{prometheus}, table {name} of Diagnose, band of {span.band:.0f} s",
+            f"{prometheus.url}, table {name} of Diagnose, band of {span.band:.0f} s",
             document([row for row in table if "step" in row or "step" not in columns]),
         )
     if not queries:
-        yield Item("alerts/what-moved-first.json", prometheus, missing="no queries are set: --diagnosis")
+        yield Item("alerts/what-moved-first.json", prometheus.url, missing="no queries are set: --diagnosis")
 
 
 def filled(promql: str, run: str, span: Window) -> str:
@@ -153,29 +162,33 @@ def filled(promql: str, run: str, span: Window) -> str:
     return promql
 
 
-def rules(prometheus: str) -> Iterator[Item]:
+def rules(prometheus: Api) -> Iterator[Item]:
     """The rules of alerts as Prometheus evaluates them now."""
-    found = _get(f"{prometheus}/api/v1/rules?type=alert")["data"]["groups"]
+    found = prometheus.get("/api/v1/rules?type=alert")["data"]["groups"]
     kept = ("name", "query", "duration", "keepFiringFor", "labels", "state", "health", "lastError")
     plain = [{key: rule[key] for key in kept if rule.get(key)} for group in found for rule in group["rules"]]
-    yield Item("stack/rules.json", f"{prometheus}/api/v1/rules", document(plain))
+    yield Item("stack/rules.json", f"{prometheus.url}/api/v1/rules", document(plain))
 
 
-def notifications(alertmanager: str, run: str) -> Iterator[Item]:
+def notifications(alertmanager: Api, run: str) -> Iterator[Item]:
     """What Alertmanager has of the run now, and all silences."""
     matcher = quote(f'run="{escape(run)}"')
-    address = f"{alertmanager}/api/v2/alerts"
-    yield Item("alerts/alertmanager.json", address, document(_get(f"{address}?filter={matcher}")))
-    address = f"{alertmanager}/api/v2/silences"
-    lasting = [each for each in _get(address) if each.get("status", {}).get("state") != "expired"]
+    found = alertmanager.get(f"/api/v2/alerts?filter={matcher}")
+    yield Item("alerts/alertmanager.json", f"{alertmanager.url}/api/v2/alerts", document(found))
+    address = f"{alertmanager.url}/api/v2/silences"
+    lasting = [
+        each
+        for each in alertmanager.get("/api/v2/silences")
+        if each.get("status", {}).get("state") != "expired"
+    ]
     yield Item("alerts/silences.json", address, document(lasting))
 
 
-def _range(prometheus: str, promql: str, span: Window) -> list[Any]:
+def _range(prometheus: Api, promql: str, span: Window) -> list[Any]:
     points = (span.end - span.start) // span.interval
     start = span.end - points * span.interval  # so that the last point is at the end
     form = {"query": promql, "start": f"{start:.3f}", "end": f"{span.end:.3f}"}
-    answer = _get(f"{prometheus}/api/v1/query_range", {**form, "step": f"{span.interval:.3f}"})
+    answer = prometheus.get("/api/v1/query_range", {**form, "step": f"{span.interval:.3f}"})
     return list(answer["data"]["result"])
 
 

@@ -35,6 +35,7 @@ def deadman(
     every: str,
     patience: str | None = None,
     login: Mapping[str, str | None],
+    password_file: str | None = None,
 ) -> int:
     """Ask the Alertmanagers of peers for their Watchdog, and post PeerDown to this machine's; never returns.
 
@@ -45,6 +46,7 @@ def deadman(
         every: The time between two looks.
         patience: For how long a peer is silent before PeerDown fires; None for ``alerts.PeerDown.for``.
         login: ``username``, ``password_file`` and ``ca_file`` of each address.
+        password_file: Of this machine's Alertmanager.
 
     Raises:
         Refused: The configuration is wrong, an argument is, or there is no peer.
@@ -73,7 +75,7 @@ def deadman(
     findings = Findings.by_settings(alert, EXPIRY_SECONDS + hold.seconds)
     for peer in found:
         peer.start(pause.seconds)
-    _watch(found, findings, Alertmanager(Client(url)), pause.seconds, say)
+    _watch(found, findings, Alertmanager(Client(url, password_file)), pause.seconds, say)
     return 0
 
 

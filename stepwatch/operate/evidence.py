@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from exporter import credentials
 from exporter.evidence.collect import Sources, UnknownRunError, WriteError, collect
 from exporter.runs.model.run import Options
 from stepwatch.config import load
@@ -12,6 +13,7 @@ from stepwatch.deploy.native.state import State
 from stepwatch.render import exporters, generator
 from stepwatch.render.layout import RESOURCES
 from stepwatch.schema.errors import Refused
+from stepwatch.system import http_client
 from stepwatch.system.terminal import Say
 
 FOLDER = "evidence"
@@ -28,11 +30,13 @@ def evidence(config: Path, run: str, out: Path | None, place: State, say: Say) -
     """
     settings = load(config)
     where = exporters.evidence(settings, OnThisMachine(settings))
+    password = http_client.password_of(settings.address("prometheus"))
     sources = Sources(
         place.log_folders(settings.runs.path, say),
         where["exporter"],
         where["prometheus"],
         where["alertmanager"],
+        {"Authorization": credentials.authorization(password)} if password else {},
         Path(where["ray"]) if where["ray"] else None,
         Options(keys=settings.signals),
         generator.diagnosed(settings, RESOURCES, OnThisMachine),

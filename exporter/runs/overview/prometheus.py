@@ -9,14 +9,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import orjson
 
+from exporter import credentials
 from exporter.alert_labels import ABOUT, ONSET, ONSET_STEP
 from exporter.drawing.chart import Point, rank
 from exporter.runs.files.notice import Once
@@ -118,10 +121,13 @@ class Client:
     Args:
         url: Its address.
         clusters: Whether runs of one name in two clusters are two.
+        login: Gives the headers that sign in.
     """
 
-    def __init__(self, url: str, *, clusters: bool = False) -> None:
-        self.name = masked_url(url)
+    def __init__(
+        self, url: str, *, clusters: bool = False, login: Callable[[], Mapping[str, str]] = dict
+    ) -> None:
+        self.name, self._login = masked_url(url), login
         self._clusters = clusters
         self._url = url.rstrip("/")
 
@@ -217,7 +223,13 @@ class Client:
 
     def _get(self, what: str, form: Mapping[str, str]) -> Any:
         body = urlencode(form).encode() if form else None
-        answer = web.get(f"{self._url}/api/v1/{what}", {}, ANSWER_SECONDS, body, most=LARGEST_ANSWER)
+        try:
+            login = self._login()
+        except OSError as problem:
+            raise PollError(
+                f"{problem.filename}, the password file of {self.name}: {problem.strerror}."
+            ) from None
+        answer = web.get(f"{self._url}/api/v1/{what}", login, ANSWER_SECONDS, body, most=LARGEST_ANSWER)
         return orjson.loads(answer.body)["data"]
 
     @contextmanager
@@ -356,6 +368,7 @@ class Prometheus(Poller):
         drawn: Gives those whose past is asked for, of one run after another.
         spans: Gives the runs that are shown, and since when they exist.
         remote: Gives the PromQL of the runs that agents read, over a time or of now; ``None`` for none.
+        password_file: With the password of its user internal, if it asks for one.
 
     ``errors`` counts failed rounds, and failed requests for a past.
     """
@@ -367,11 +380,14 @@ class Prometheus(Poller):
         drawn: Callable[[], Sequence[Query]],
         spans: Callable[[], Sequence[Span]],
         remote: Callable[[str], str] | None = None,
+        *,
+        password_file: Path | None = None,
     ) -> None:
         super().__init__("prometheus", enabled=bool(url))
         self.errors = 0
         self.answers = Answers() if url else NO_URL
-        self._client = Client(url or "", clusters=remote is not None)
+        login = partial(credentials.login, password_file)
+        self._client = Client(url or "", clusters=remote is not None, login=login)
         self._remote = remote
         self._judged, self._drawn, self._spans = judged, drawn, spans
         self._once = Once(logger)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from stepwatch.deploy.native import service, stack, supervisord
 from stepwatch.deploy.native.stack import Part
 from stepwatch.deploy.native.state import DamagedStateError, State
-from stepwatch.services import settings
+from stepwatch.services import lifecycle, settings
 from stepwatch.services.agent import Sender
 from stepwatch.services.health_report import HealthReport
 from stepwatch.services.settings import SettingsState
@@ -116,11 +116,17 @@ def status(place: State, say: Say) -> int:
     with suppress(OSError):  # the file exists only after the guardian restarted all parts
         say(f"\n{place.restarted.read_text(encoding='utf-8', errors='replace').strip()}")
     say("\n" + "\n".join(service.report(place)))
-    if text := settings.rules_elsewhere(place.rendered):
+    if text := _notes(parts, place):
         say(text)
     sound = report.show(texts, say)
     sound &= _all_sent(parts, texts, place, say)
     return UP if sound and all(line.well for line in lines) else DEGRADED
+
+
+def _notes(parts: Sequence[Part], place: State) -> str:
+    """What people need to sign in, and where rules are evaluated if not here."""
+    agent = all(each.name != "alertmanager" for each in parts)
+    return "" if agent else lifecycle.logins(str(place.password)) + settings.rules_elsewhere(place.rendered)
 
 
 def _all_sent(parts: Sequence[Part], texts: Texts, place: State, say: Say) -> bool:
