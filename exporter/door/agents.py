@@ -11,7 +11,7 @@ import socket
 import time
 from argparse import Namespace
 from collections import Counter, deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -130,6 +130,22 @@ class _Node:
         return min(delay for _, delay in self.delays)
 
 
+_OF_NODE: Mapping[str, tuple[str, Callable[[_Node], float | None]]] = {
+    "credentials": ("Nodes that may write, 1 each.", lambda _: 1.0),
+    "last_write_timestamp_seconds": (
+        "When samples of a node were last accepted.",
+        lambda node: node.last_write,
+    ),
+    "delay_seconds": (
+        "Arrival of a request minus the time of its newest sample, minimum over 15 s.",
+        _Node.delay,
+    ),
+    "samples_total": ("Samples accepted.", lambda node: node.samples),
+    "received_bytes_total": ("Bytes of request bodies as sent, compressed.", lambda node: node.received),
+}
+"""The metrics of a node."""
+
+
 class _Refused(Exception):  # noqa: N818  (an answer, not a fault)
     """``seen`` is what the log says."""
 
@@ -199,7 +215,14 @@ class WriteDoor:
         for name in self._nodes.keys() - set(known):
             del self._nodes[name]
         nodes = {name: self._nodes.setdefault(name, _Node()) for name in known}
-        delays = {name: delay for name, node in nodes.items() if (delay := node.delay()) is not None}
+        found = [
+            own(
+                f"agent_{name}",
+                words,
+                by_label(NODE, {key: at for key, node in nodes.items() if (at := value(node)) is not None}),
+            )
+            for name, (words, value) in _OF_NODE.items()
+        ]
         refused: list[Sample] = [
             ({"node": name, "reason": reason}, count)
             for name, counts in [
@@ -208,24 +231,7 @@ class WriteDoor:
             ]
             for reason, count in counts.items()
         ]
-
-        def of_nodes(name: str, words: str, values: dict[str, float]) -> Metric:
-            return own(f"agent_{name}", words, by_label(NODE, values))
-
-        writes = {name: node.last_write for name, node in nodes.items() if node.last_write is not None}
-        received = "Bytes of request bodies as sent, compressed."
-        found = [
-            of_nodes("credentials", "Nodes that may write, 1 each.", dict.fromkeys(known, 1.0)),
-            of_nodes("last_write_timestamp_seconds", "When samples of a node were last accepted.", writes),
-            of_nodes(
-                "delay_seconds",
-                "Arrival of a request minus the time of its newest sample, minimum over 15 s.",
-                delays,
-            ),
-            of_nodes(
-                "samples_total", "Samples accepted.", {name: node.samples for name, node in nodes.items()}
-            ),
-            of_nodes("received_bytes_total", received, {name: node.received for name, node in nodes.items()}),
+        found += [
             own("agent_refused_total", "Requests refused.", refused),
             own("door_clients_dropped_total", "Clients dropped.", by_label("reason", self._clients.dropped)),
         ]

@@ -229,7 +229,7 @@ def test_a_grafana_on_path_is_started_and_up_reports_how_to_get_in(
     done = installation.up()
 
     assert done.returncode == 0, done.stderr + done.stdout
-    password = installation.state / "data/grafana-password"
-    assert f"user admin, password in {password}" in done.stdout
+    password = installation.state / "credentials/password"
+    assert f"to Grafana as admin; password: {password}" in done.stdout
     assert password.read_text() not in done.stdout
     assert http_client.read(f"{installation.url('grafana')}/api/health") is not None
