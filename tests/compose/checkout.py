@@ -35,6 +35,7 @@ class Checkout:
         copy_checkout(folder)
         (folder / ".venv").symlink_to(CHECKOUT / ".venv")
         self.ports = {part: free_port() for part in (*PUBLISHED, "node", "actions", "notifier")}
+        self._read = ""
         http_client.sign_in(self._password)
         self.config = folder / "config.yaml"
         self.ray = folder.parent / "above" / "ray"
@@ -78,7 +79,9 @@ class Checkout:
     def _password(self, address: str) -> str | None:
         for part in ("prometheus", "alertmanager"):
             if address == f"127.0.0.1:{self.ports[part]}":
-                return self.compose("exec", "-T", part, "cat", "/run/stepwatch/internal-password")
+                if not self._read:
+                    self._read = self.compose("exec", "-T", part, "cat", "/run/stepwatch/internal-password")
+                return self._read
         return None
 
     def page(self, part: str, path: str) -> Any:

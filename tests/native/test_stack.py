@@ -48,7 +48,7 @@ def test_the_stack_comes_up_takes_changes_refuses_faults_and_leaves_nothing(
     for part in ("exporter", "gpu", "watchdog", "prometheus", "alertmanager"):
         assert f"{part} is ready" in done.stdout
         assert installation.url(part) in done.stdout
-    assert "door is ready" in done.stdout
+    assert "alertmanager is ready" in done.stdout
     assert (installation.folder / "my runs").is_dir()
     assert "my runs, which did not exist and was created empty." in done.stdout
     status = installation.run("status")
@@ -142,7 +142,9 @@ def _change_is_applied_in_place(installation: Installation, pids: set[int]) -> N
 
 def _targets_are_scraped(installation: Installation) -> None:
     def scraped() -> bool:
-        up = query(installation.url("prometheus"), 'up{job=~"runs|gpu|prometheus|alertmanager|door"} == 1')
+        up = query(
+            installation.url("prometheus"), 'up{job=~"runs|gpu|prometheus|alertmanager|watchdog"} == 1'
+        )
         return len(up) == 5
 
     eventually(scraped)
