@@ -8,7 +8,6 @@ from benchmarks.agents import agents
 from benchmarks.cluster import cluster_agent, cluster_alerts, cluster_hub
 from benchmarks.containers import containers, image
 from benchmarks.dashboards import dashboards, dashboards_at_5_s, dashboards_of_64_nodes
-from benchmarks.door import door
 from benchmarks.gpu import gpu_page, gpu_soak
 from benchmarks.load import idle, many
 from benchmarks.notifier import notifier
@@ -22,7 +21,7 @@ BENCHMARKS = {
     benchmark.__name__: benchmark
     for benchmark in (
         cold_start, event_files, tensorboard_out, metrics_page, idle, look, visible, generator, notification,
-        rules, backtest, dashboards, dashboards_at_5_s, dashboards_of_64_nodes, discovery, door, agents,
+        rules, backtest, dashboards, dashboards_at_5_s, dashboards_of_64_nodes, discovery, agents,
         light, many, notifier, gpu_page, gpu_soak, containers, image, wrapper, cluster_hub, cluster_agent,
         cluster_alerts,
     )

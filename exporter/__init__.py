@@ -1,3 +1,3 @@
-"""The programs that Stepwatch itself runs: run and GPU exporter, watchdog, and the door, a reverse proxy."""
+"""The programs that Stepwatch itself runs: run and GPU exporter, watchdog, and the door of a hub."""
 
 __version__ = "0.1.0"

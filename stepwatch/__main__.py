@@ -212,6 +212,7 @@ def _up(options: argparse.Namespace) -> int:
     if options.config is None:
         layout.write_config(_say)
     file = options.config or layout.CONFIG
+    backend.sign_in(file, place, _say)
     stack = backend.to_start(file, place, _say, native=options.native, as_service=options.service)
     if code := stack.up(options.runs, demo=options.demo):
         return code
@@ -377,9 +378,12 @@ def _place() -> State:
 
 def _file(options: argparse.Namespace, place: State) -> Path:
     """The configuration file: the one that is named, that of the last `up`, or the usual one."""
+    from stepwatch.deploy import backend
     from stepwatch.render import layout
 
-    return options.config or place.config(_say) or layout.config()
+    file: Path = options.config or place.config(_say) or layout.config()
+    backend.sign_in(file, place, _say)
+    return file
 
 
 def _require_hub(options: argparse.Namespace, file: Path) -> None:

@@ -48,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.reload is not None:
             from stepwatch.services.settings import reload  # noqa: PLC0415  (an HTTP client, which takes its time to load)
 
+            _sign_in(options.config)
             address = options.reload or f"http://{outcome.config.address('alertmanager')}"
             file = options.out / "alertmanager/generated/alertmanager.yml"
             _say(sys.stdout, [reload(address, file)])
@@ -55,6 +56,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(sys.stderr, [str(refusal)])
         return REFUSED
     return DONE
+
+
+def _sign_in(config: Path) -> None:
+    """Sign in to Alertmanager with the password of the running stack, or as this container sees it."""
+    from stepwatch.config.deployment import InContainers  # noqa: PLC0415  (rendering needs none of these)
+    from stepwatch.deploy import backend  # noqa: PLC0415
+    from stepwatch.system import http_client  # noqa: PLC0415
+
+    file = Path(InContainers.password_file)
+    if file.exists():
+        http_client.sign_in(lambda _: file.read_text(encoding="ascii").strip())
+    else:
+        backend.sign_in(config, State.chosen(STATE), lambda _: None)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -48,7 +48,7 @@ RULES = proofs.rules()
 TOPICS = {"reward", "kl", "entropy", "length", "gradient", "progress", "gpu", "rollout", "stack"}
 SEVERITIES = {"critical", "warning", "info"}
 
-RUN_METRICS = served.PAGE.partition("\n## The door\n")[0]
+RUN_METRICS = served.PAGE.partition("\n## The door of a hub\n")[0]
 """The part of docs/metrics.md about the run exporter."""
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from exporter.door.__main__ import METRICS
 from exporter.logging_setup import FORMATS, _Formatter
 from stepwatch.system import http_client
 from stepwatch.system.environment import CHECKOUT
@@ -33,7 +32,7 @@ SERVICES = {
     "exporter.runs": ["--port={port}", "--path=."],
     "exporter.gpu": ["--port={port}", "--backend=demo", "--sick=5"],
     "exporter.watchdog": ["--port={port}"],
-    "exporter.door": ["--prometheus-port={port}", "--alertmanager-port={other}"],
+    "exporter.door": ["--port={port}", "--agents-port={other}"],
 }
 
 
@@ -90,7 +89,7 @@ def _serves(before: list[str], module: str, folder: Path, log: int | None) -> No
         command, cwd=folder, env={"PYTHONPATH": str(CHECKOUT)}, stdout=subprocess.DEVNULL, stderr=log
     )
     try:
-        page = f"http://127.0.0.1:{port}{METRICS if module == 'exporter.door' else '/metrics'}"
+        page = f"http://127.0.0.1:{port}/metrics"
         eventually(lambda: process.poll() is not None or http_client.read(page) is not None)
         assert process.poll() is None
     finally:

@@ -130,7 +130,7 @@ def test_the_setup_of_the_environment_ends_without_a_traceback(interrupted, even
         (DEMO, "import argparse"),
         (DEMO, "import demo.trainer"),
         (DOOR, "import aiohttp"),
-        (DOOR, "import exporter.door.proxy"),
+        (DOOR, "import exporter.door.agents"),
         (WATCHDOG, "import argparse"),
         (WATCHDOG, "import exporter.watchdog.servers"),
     ],
@@ -140,7 +140,7 @@ def test_a_service_that_is_still_starting_ends_without_a_traceback(interrupted, 
         RUNS: [f"--port={free_port()}", "--path", str(tmp_path)],
         GPU: [f"--port={free_port()}"],
         DEMO: ["--path", str(tmp_path)],
-        DOOR: [f"--prometheus-port={free_port()}", f"--alertmanager-port={free_port()}"],
+        DOOR: [f"--port={free_port()}", f"--agents-port={free_port()}"],
         WATCHDOG: [f"--port={free_port()}"],
     }
 

@@ -1,1 +1,1 @@
-"""The reverse proxy before Prometheus and Alertmanager, which themselves accept requests of any web page."""
+"""The door of a hub: receives remote write of agents, each with its own token, for Prometheus."""

@@ -26,8 +26,8 @@ NODE_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,63}")
 """A node's name, which is that of a file too: those that begin with a dot are still being written."""
 
 _HASH = re.compile(r"[0-9a-f]{64}")
-_LONGEST_CREDENTIAL = 256
 _Mark = tuple[int, int, int, int]
+FileMarks = tuple[_Mark | None, ...]
 
 
 def new_token() -> tuple[str, str]:
@@ -37,18 +37,16 @@ def new_token() -> tuple[str, str]:
 
 
 class Credentials:
-    """The credentials in a folder, read at each check."""
+    """The credentials in a folder, read at each check; ``unusable`` are files that held none then."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.unusable: frozenset[str] = frozenset()
-        """Files that hold no credential, at the last look."""
         self._known: dict[str, tuple[_Mark, str]] = {}
 
     def nodes(self) -> Collection[str]:
         """Look at the folder; returns the nodes that may write."""
         found: dict[str, tuple[_Mark, str]] = {}
-        unusable = set()
         with suppress(OSError), os.scandir(self.folder) as entries:  # none, and none may write
             for entry in entries:
                 if not NODE_NAME.fullmatch(entry.name):
@@ -58,10 +56,9 @@ class Credentials:
                     known = self._known.get(entry.name)
                     text = known[1] if known and known[0] == mark else self._read(entry.name)
                     found[entry.name] = mark, text
-                    if not text:
-                        unusable.add(entry.name)
-        self._known, self.unusable = found, frozenset(unusable)
-        return [name for name, (_, text) in found.items() if text]
+        self._known = found
+        self.unusable = frozenset(name for name, (_, text) in found.items() if not text)
+        return found.keys() - self.unusable
 
     def node(self, authorization: str) -> str | None:
         """Return the node whose token the header ``Authorization`` has, or ``None``."""
@@ -76,21 +73,20 @@ class Credentials:
     def _read(self, name: str) -> str:
         try:
             with (self.folder / name).open("rb") as file:
-                text = file.read(_LONGEST_CREDENTIAL).decode("ascii", "replace").strip()
+                text = file.read(256).decode("ascii", "replace").strip()
         except OSError:
             return ""
         return text if _HASH.fullmatch(text) else ""
 
 
-_SEQUENCE, _INTEGER, _VERSION, _UTC_TIME = 0x30, 0x02, 0xA0, 0x17
-_LARGEST_PEM = 1 << 20
-_PEM = re.compile(r"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
-
-FileMarks = tuple[_Mark | None, ...]
-
-
 class CertificateError(ValueError):
     """Raised for files that cannot be used; its text is the whole message."""
+
+    def __init__(self, flag: str, file: Path, problem: str, expected: str) -> None:
+        super().__init__(
+            f"{flag} {file}: {problem}. Expected {expected}. Fix: correct agents.cert_file and "
+            "agents.key_file in config.yaml, or the files; a replaced file is taken without a restart."
+        )
 
 
 class Certificate(NamedTuple):
@@ -128,15 +124,21 @@ class CertificateFiles:
             else:
                 if self.current.exposed:
                     logger.warning("%s: every user can read this key. Fix: chmod o= %s", self._key, self._key)
-        expires = self.current.expires if self.current else 0.0
-        if self.current and expires < time.time() and self._expiry_said != expires:
-            self._expiry_said = expires
+        if self.current and self.current.expires < time.time() and self._expiry_said != self.current.expires:
+            self._expiry_said = self.current.expires
             logger.error("%s has expired: agents cannot connect. Fix: replace the certificate.", self._file)
 
 
 def file_marks(*files: Path) -> FileMarks:
     """Return what changes when one of the files does."""
-    return tuple(map(_file_mark, files))
+
+    def mark(file: Path) -> _Mark | None:
+        try:
+            return _mark(file.stat())
+        except OSError:
+            return None
+
+    return tuple(map(mark, files))
 
 
 def load_certificate(certificate: Path, key: Path) -> Certificate:
@@ -145,84 +147,58 @@ def load_certificate(certificate: Path, key: Path) -> Certificate:
     Raises:
         CertificateError: A file cannot be read or is not PEM, or the key is another certificate's.
     """
-    text = _text("--agents-cert", certificate)
-    private = _text("--agents-key", key)
+    text, private = _text("--agents-cert", certificate), _text("--agents-key", key)
     try:
-        first = _PEM.search(text)
-        expires = not_after(ssl.PEM_cert_to_DER_cert(first[0] if first else ""))
+        first = re.search(r"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----", text)
+        expires = _not_after(ssl.PEM_cert_to_DER_cert(first[0] if first else ""))
     except (ValueError, IndexError):
-        raise _error("--agents-cert", certificate, "is not a certificate", "one in PEM") from None
+        raise CertificateError("--agents-cert", certificate, "is not a certificate", "one in PEM") from None
+    expected = "without a passphrase"
     if "PRIVATE KEY-----" not in private:
-        raise _error("--agents-key", key, "holds no private key", "one in PEM, without a passphrase")
+        raise CertificateError("--agents-key", key, "holds no private key", f"one in PEM, {expected}")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     try:
         context.load_cert_chain(certificate, key, password="")  # without it, OpenSSL asks a terminal
     except (OSError, ValueError):
-        raise _error(
-            "--agents-key", key, f"cannot be used with {certificate}", "its key, without a passphrase"
-        ) from None
+        problem = f"cannot be used with {certificate}"
+        raise CertificateError("--agents-key", key, problem, f"its key, {expected}") from None
     return Certificate(context, expires, bool(key.stat().st_mode & 0o007))
 
 
-def not_after(certificate: bytes) -> float:
-    """Return when an X.509 certificate (DER) expires, in Unix seconds.
+def _not_after(der: bytes) -> float:
+    """Return when an X.509 certificate expires, in Unix seconds; ValueError or IndexError if it is none."""
 
-    Raises:
-        ValueError: It is not one.
-        IndexError: It ends too early.
-    """
-    at = _inside(certificate, _inside(certificate, 0, _SEQUENCE), _SEQUENCE)
-    if certificate[at] == _VERSION:
-        at = _behind(certificate, at)
-    for kind in (_INTEGER, _SEQUENCE, _SEQUENCE):  # its number, the signature's algorithm, the issuer
-        _inside(certificate, at, kind)
-        at = _behind(certificate, at)
-    at = _behind(certificate, _inside(certificate, at, _SEQUENCE))  # not before
-    begins, ends = _inside(certificate, at), _behind(certificate, at)
-    text = certificate[begins:ends].decode("ascii")
-    if certificate[at] == _UTC_TIME:
+    def element(at: int) -> tuple[int, int]:
+        """Return where the value of an element of DER begins, and where it ends."""
+        length = der[at + 1]
+        begins = at + 2 + (length & 0x7F if length > 0x7F else 0)
+        return begins, begins + (int.from_bytes(der[at + 2 : begins], "big") if length > 0x7F else length)
+
+    at, _ = element(0)
+    at, _ = element(at)
+    if der[at] == 0xA0:  # the version
+        _, at = element(at)
+    for kind in (0x02, 0x30, 0x30):  # the serial number, the signature's algorithm, the issuer
+        if der[at] != kind:
+            raise ValueError
+        _, at = element(at)
+    _, at = element(element(at)[0])  # behind "not before"
+    begins, ends = element(at)
+    text = der[begins:ends].decode("ascii")
+    if der[at] == 0x17:  # a year of two digits
         text = f"{'19' if text[:2] >= '50' else '20'}{text}"
     return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=timezone.utc).timestamp()
-
-
-def _inside(data: bytes, at: int, kind: int | None = None) -> int:
-    """Return where the value of an element of DER begins."""
-    if kind is not None and data[at] != kind:
-        raise ValueError
-    return at + 2 + (data[at + 1] & 0x7F if data[at + 1] > 0x7F else 0)
-
-
-def _behind(data: bytes, at: int) -> int:
-    """Return where the next element begins."""
-    begins = _inside(data, at)
-    long = data[at + 1] > 0x7F
-    return begins + int.from_bytes(data[at + 2 : begins] if long else data[at + 1 : at + 2], "big")
 
 
 def _text(flag: str, file: Path) -> str:
     try:
         with file.open(encoding="ascii", errors="replace") as opened:
-            return opened.read(_LARGEST_PEM)
+            return opened.read(1 << 20)
     except OSError as error:
-        raise _error(
-            flag, file, f"cannot be read ({error.strerror})", "a file that this user reads"
-        ) from None
-
-
-def _error(flag: str, file: Path, problem: str, expected: str) -> CertificateError:
-    return CertificateError(
-        f"{flag} {file}: {problem}. Expected {expected}. Fix: correct agents.cert_file and agents.key_file "
-        "in config.yaml, or the files; a replaced file is taken without a restart."
-    )
-
-
-def _file_mark(file: Path) -> _Mark | None:
-    try:
-        return _mark(file.stat())
-    except OSError:
-        return None
+        problem = f"cannot be read ({error.strerror})"
+        raise CertificateError(flag, file, problem, "a file that this user reads") from None
 
 
 def _mark(status: os.stat_result) -> _Mark:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from exporter import process
+from exporter import credentials, process
 from exporter.evidence.collect import EvidenceError, Sources, collect
 from exporter.options import CommandLine, string, texts
 from exporter.runs.cli import address, signals
@@ -23,12 +23,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     flags.add("exporter", address, None, "URL of the run exporter")
     flags.add("prometheus", address, None, "URL of Prometheus")
     flags.add("alertmanager", address, None, "URL of Alertmanager")
+    flags.add("password-file", Path, None, "file with the password of the user internal of these two")
     flags.add("signals", signals, {}, 'more keys by signal, as JSON: {"reward": ["my/score"]}')
     flags.add("limits", texts, {}, "the limits in force and the overrides, as JSON")
     flags.add("config-yaml", Path, None, "the file that the settings were rendered from")
     options = flags.options()
+    try:
+        login = credentials.login(options.password_file)
+    except OSError:  # their items name what they answer then
+        login = {}
     where = options.path, options.exporter, options.prometheus, options.alertmanager
-    sources = Sources(*where, options.signals, options.limits, options.config_yaml)
+    sources = Sources(*where, options.signals, options.limits, login, options.config_yaml)
     try:
         archive = collect(options.run, sources, options.out)
     except EvidenceError as problem:

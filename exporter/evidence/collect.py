@@ -61,7 +61,10 @@ class EvidenceError(Exception):
 
 
 class Sources(NamedTuple):
-    """Where evidence is looked for: run folders, URLs of servers, and the settings in force."""
+    """Where evidence is looked for: run folders, URLs of servers, and the settings in force.
+
+    ``login``: the headers that sign in to Prometheus and Alertmanager.
+    """
 
     paths: Sequence[str]
     exporter: str | None = None
@@ -69,6 +72,7 @@ class Sources(NamedTuple):
     alertmanager: str | None = None
     signals: Mapping[str, tuple[str, ...]] = {}
     limits: Mapping[str, Any] = {}
+    login: Mapping[str, str] = {}
     config: Path | None = None
 
 
@@ -200,7 +204,7 @@ def _results(name: str, sources: Sources) -> list[Result]:
     work = partial(_find, name, sources.paths)
     searches = [Item("logs", ", ".join(sources.paths), work, FIND_SECONDS, 16 << 20, raw=True)]
     if at := sources.exporter:
-        searches.append(_answer("stack/runs.json", f"{at}/api/v1/runs", seconds=6, most=4 << 20))
+        searches.append(_answer("stack/runs.json", f"{at}/api/v1/runs", {}, seconds=6, most=4 << 20))
     found, *pages = run_all(searches, begun + FIND_SECONDS)
     if found.content:
         logs, known, pids = pickle.loads(found.content)  # noqa: S301  (our own process wrote it)
@@ -260,18 +264,18 @@ def _items(name: str, sources: Sources, logs: Logs, pids: Sequence[int]) -> Iter
     for path in logs.files:
         flat = "_".join(path.parts[-3:]).replace("/", "")
         yield Item(f"logs/{flat}", str(path), partial(tail, path), 14, TAIL_BYTES + 1)
-    limits = _document(sources.limits)
+    limits, login = _document(sources.limits), sources.login
     yield Item("stack/limits.json", "config.yaml, as rendered", lambda: limits, 5)
     config = sources.config
     read = config.read_bytes if config else partial(_missing, "its path is not set: --config-yaml")
     yield Item("stack/config.yaml", str(config or "config.yaml"), read, 5)
     if at := sources.prometheus:
         last = max((found.changed for found in logs.found), default=time.time())
-        yield Item("alerts/timeline.json", at, partial(_timeline, at, name, last), 12, 2 << 20)
+        yield Item("alerts/timeline.json", at, partial(_timeline, at, login, name, last), 12, 2 << 20)
     if at := sources.alertmanager:
         run = quote(f'run="{escape(name)}"')
-        yield _answer("alerts/alertmanager.json", f"{at}/api/v2/alerts?filter={run}")
-        yield _answer("alerts/silences.json", f"{at}/api/v2/silences")
+        yield _answer("alerts/alertmanager.json", f"{at}/api/v2/alerts?filter={run}", login)
+        yield _answer("alerts/silences.json", f"{at}/api/v2/silences", login)
     for pid in pids:
         with suppress(OSError):  # another user's: py-spy says why
             if not Path(f"/proc/{pid}/exe").readlink().name.startswith("python"):
@@ -292,15 +296,15 @@ def _items(name: str, sources: Sources, logs: Logs, pids: Sequence[int]) -> Iter
     places = dict.fromkeys([*(str(found.path.parent) for found in logs.found), "/", "/tmp", "/dev/shm"])  # noqa: S108
     yield _printed("machine/disks.txt", "df", "--output=source,fstype,size,avail,iavail,target", *places)
     if at := sources.prometheus:
-        yield _answer("stack/rules.json", f"{at}/api/v1/rules?type=alert", most=4 << 20)
+        yield _answer("stack/rules.json", f"{at}/api/v1/rules?type=alert", login, most=4 << 20)
 
 
 def _printed(name: str, *command: str, seconds: float = 8, most: int = 1 << 20) -> Item:
     return Item(name, " ".join(command), command, seconds, most)
 
 
-def _answer(name: str, url: str, seconds: float = 8, most: int = 1 << 20) -> Item:
-    return Item(name, url, lambda: web.get(url, {}, seconds, most=most).body, seconds + 1, most)
+def _answer(name: str, url: str, login: Mapping[str, str], seconds: float = 8, most: int = 1 << 20) -> Item:
+    return Item(name, url, lambda: web.get(url, login, seconds, most=most).body, seconds + 1, most)
 
 
 def _write(name: str, folder: Path, results: Sequence[Result]) -> Path:
@@ -408,7 +412,7 @@ def tail(path: Path, most: int = TAIL_BYTES) -> bytes:
     return text.replace(b"\0", b"")
 
 
-def _timeline(prometheus: str, run: str, last: float) -> bytes:
+def _timeline(prometheus: str, login: Mapping[str, str], run: str, last: float) -> bytes:
     """When each alert of the run, and of machines, GPUs and the stack, was pending and fired."""
     end = min(time.time(), last + AFTER_SECONDS)  # the last point is there
     start = end - BEFORE_SECONDS
@@ -416,7 +420,7 @@ def _timeline(prometheus: str, run: str, last: float) -> bytes:
     query = f'max_over_time(ALERTS{{run=~"|{escape(re.escape(run))}"}}[{POINT_SECONDS}s])'
     form = {"query": query, "start": f"{start:.3f}", "end": f"{end:.3f}", "step": str(POINT_SECONDS)}
     body = urlencode(form).encode()
-    answer = web.get(f"{prometheus}/api/v1/query_range", {}, 10, body, most=8 << 20).body
+    answer = web.get(f"{prometheus}/api/v1/query_range", login, 10, body, most=8 << 20).body
     rows = []
     for series in json.loads(answer)["data"]["result"]:
         spans: list[list[float]] = []

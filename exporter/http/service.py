@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hmac
 import time
-from base64 import b64encode
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 
+from exporter.credentials import authorization
 from exporter.http.message import Answer, text
-
-USER = "stepwatch"
 
 
 class WebhookError(Exception):
@@ -35,8 +33,8 @@ def require_password(headers: Mapping[str, str], file: Path | None) -> None:
     if not password:
         words = "No password is set. Fix: name its file with --password-file.\n"
         raise WebhookError(text("503 Service Unavailable", words))
-    expected = f"Basic {b64encode(f'{USER}:{password}'.encode()).decode()}"
-    if not hmac.compare_digest(headers.get("authorization", "").encode(), expected.encode()):
+    expected = authorization(password).encode()
+    if not hmac.compare_digest(headers.get("authorization", "").encode(), expected):
         ask = ("WWW-Authenticate", 'Basic realm="Stepwatch"')
         words = "Only Stepwatch's Alertmanager may post alerts here. Expected: its password.\n"
         raise WebhookError(text("401 Unauthorized", words, ask))

@@ -49,6 +49,7 @@ class App:
             url=options.prometheus_url,
             watchdog=options.watchdog_url,
             alertmanager=options.alertmanager_url,
+            password_file=options.password_file,
             external_labels=options.external_labels,
             actions=(options.actions_url, options.actions_link or ""),
             remote=options.runs_of_agents,

@@ -139,6 +139,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     add("prometheus-url", address, None, "the Prometheus that watches the runs")
     add("runs-of-agents", switch, default=False, text="show the runs of agents, on a hub")
     add("alertmanager-url", address, None, "the Alertmanager, whose silences the pages show")
+    add("password-file", Path, None, "file with the password of the user internal of both")
     add("external-labels", labels, {}, "labels that Prometheus adds to alerts, as JSON")
     add("watchdog-url", address, None, "the watchdog, whose findings the pages show")
     add("actions-url", address, None, "the circuit breaker, whose actions the pages show")

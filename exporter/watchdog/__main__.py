@@ -155,7 +155,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     flags.add("state", _state, (), "state folders of parts, each PART=FOLDER", many=True)
     flags.add("prometheus", string, "http://127.0.0.1:9090", "URL of Prometheus")
     flags.add("alertmanager", string, "http://127.0.0.1:9093", "URL of Alertmanager")
-    flags.add("password-file", string, None, "file with the password of the user stepwatch of both")
+    flags.add("password-file", string, None, "file with the password of the user internal of both")
     flags.add("supervisor", string, None, "socket of the supervisord that runs the parts, if there is one")
     flags.add("scrape-interval", positive, 5.0, "seconds between two scrapes of the run exporter")
     flags.add("rules-interval", positive, 5.0, "seconds between two evaluations of the rules about runs")

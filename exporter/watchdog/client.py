@@ -16,7 +16,7 @@ SECONDS = 10.0
 """That an answer may take."""
 LARGEST = 16 << 20
 """Bytes of an answer. Prometheus's page of metrics has some 200 kB."""
-USER = "stepwatch"
+USER = "internal"
 
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
 

@@ -61,6 +61,7 @@ CONTAINER_PORTS = {
     "watchdog": 9412,
     "actions": 9413,
     "notifier": 9414,
+    "door": 9416,
     "node": 9100,
     "prometheus": 9090,
     "alertmanager": 9093,
@@ -70,9 +71,6 @@ CONTAINER_PORTS = {
 
 AGENTS_PORT = 9415
 """Where the door of a hub takes what agents send, in its container."""
-
-BEHIND_DOOR = ("prometheus", "alertmanager")
-"""The parts that others reach through the door, at the same port."""
 
 HOST = "host.docker.internal"
 HOST_FILES = "/host"
@@ -119,10 +117,7 @@ class Deployment(Protocol):
         """Whether this part (a key below ``ports``) is there."""
 
     def address(self, part: str) -> str:
-        """host:port at which the other parts reach it, through the door if it is behind that."""
-
-    def backend(self, part: str) -> str:
-        """host:port of a part behind the door."""
+        """host:port at which the other parts reach it."""
 
     def port(self, part: str) -> int:
         """The port of that address."""
@@ -149,7 +144,7 @@ class Deployment(Protocol):
 
     @property
     def password_file(self) -> str:
-        """The file with the password of the parts behind the door, as Prometheus sees it."""
+        """The file with the password of the user internal, as the parts see it."""
 
     @property
     def containers(self) -> bool:
@@ -166,7 +161,7 @@ class OnThisMachine:
 
     config: Config
     parts: frozenset[str] = frozenset(
-        {"exporter", "gpu", "watchdog", "door", "prometheus", "alertmanager", "grafana"}
+        {"exporter", "gpu", "watchdog", "prometheus", "alertmanager", "grafana"}
     )
     containers: bool = False
     discovered: str | None = None
@@ -177,9 +172,6 @@ class OnThisMachine:
 
     def address(self, part: str) -> str:
         return self.config.address(part)
-
-    def backend(self, part: str) -> str:
-        return self.config.backend(part)
 
     def port(self, part: str) -> int:
         port: int = getattr(self.config.ports, part)
@@ -210,15 +202,12 @@ class InContainers:
     above: Path = _USUAL_ABOVE
     containers: bool = True
     discovered: str | None = f"{TARGETS}/{DISCOVERED}"
-    password_file: str = "/run/stepwatch/password"  # noqa: S105  (a path)
+    password_file: str = "/run/stepwatch/internal-password"  # noqa: S105  (a path)
 
     def runs(self, part: str) -> bool:
         return part in CONTAINER_PORTS
 
     def address(self, part: str) -> str:
-        return f"{'door' if part in BEHIND_DOOR else part}:{CONTAINER_PORTS[part]}"
-
-    def backend(self, part: str) -> str:
         return f"{part}:{CONTAINER_PORTS[part]}"
 
     def port(self, part: str) -> int:

@@ -220,7 +220,7 @@ class Robot(Section):
         return {
             "url": f"http://{reached.address('notifier')}/alerts/{quote(receiver, safe='')}",
             "http_config": {
-                "basic_auth": {"username": "stepwatch", "password_file": reached.password_file},
+                "basic_auth": {"username": "internal", "password_file": reached.password_file},
                 **NO_REDIRECTS,
             },
         }

@@ -130,9 +130,6 @@ class Variant:
 DEFAULT_TIMEOUT = Duration.parse("10s")
 
 
-_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
-
-
 class Config(Section):
     """config.yaml."""
 
@@ -250,7 +247,7 @@ class Config(Section):
     )
     listen: ListenAddress = default(
         "127.0.0.1",
-        "The address that every part listens on. Only Grafana asks for a password: keep the default, and "
+        "The address that every part listens on. The exporters ask for no password: keep the default, and "
         "use an SSH tunnel or a proxy of your own.",
     )
     ports: Ports = default(
@@ -338,10 +335,6 @@ class Config(Section):
         port = getattr(self.ports, part)
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    def backend(self, part: str) -> str:
-        """Return host:port of a part behind the door as a plain process; nothing else leads to it."""
-        return f"127.0.0.1:{getattr(self.ports, f'{part}_backend')}"
-
     def link(self, part: str) -> str:
         """Return the URL, without a slash at its end, at which people open a part."""
         link: str | None = getattr(self.links, part, None)
@@ -351,15 +344,6 @@ class Config(Section):
     def link_hosts(self) -> tuple[str, ...]:
         """The host names of ``links``, sorted: pages opened by these names are ours."""
         return tuple(sorted({url.hostname for url in self._links if url.hostname}))
-
-    @property
-    def link_origins(self) -> tuple[str, ...]:
-        """The origins of ``links`` as browsers spell them, sorted."""
-        origins = set()
-        for url in self._links:
-            scheme = url.scheme.lower()
-            origins.add(f"{scheme}://{url.netloc.lower().removesuffix(_DEFAULT_PORTS[scheme])}")
-        return tuple(sorted(origins))
 
     @property
     def _links(self) -> list[SplitResult]:

@@ -380,17 +380,10 @@ class Ports(Section):
     notifier: Port = default(9414, "The notifier, if a receiver needs it: feishu, dingtalk, wecom, apprise.")
     agents: Port = default(9415, "The hub's port for agents, with role hub.")
     node: Port = default(9100, "node_exporter.")
-    prometheus: Port = default(
-        9090, "Prometheus for people, Grafana and commands: the door, a reverse proxy, listens here."
-    )
-    alertmanager: Port = default(9093, "The same for Alertmanager.")
+    door: Port = default(9416, "The hub's door, which receives the samples of agents: its own metrics.")
+    prometheus: Port = default(9090, "Prometheus.")
+    alertmanager: Port = default(9093, "Alertmanager.")
     grafana: Port = default(3000, "Grafana.")
-    prometheus_backend: Port = default(
-        9490,
-        "The port of Prometheus itself, behind the door, on 127.0.0.1 and with a password that only "
-        "Stepwatch knows. Unused in containers.",
-    )
-    alertmanager_backend: Port = default(9493, "The same for Alertmanager.")
 
     @model_validator(mode="after")
     def _distinct(self) -> Ports:

@@ -16,6 +16,7 @@ from stepwatch.deploy.native import service
 from stepwatch.deploy.native.commands import Processes
 from stepwatch.deploy.native.state import State
 from stepwatch.schema.errors import Refused
+from stepwatch.system import http_client
 from stepwatch.system.terminal import Say
 
 
@@ -42,6 +43,9 @@ class Stack(Protocol):
 
     def deployment(self, config: Config) -> Deployment:
         """What files are rendered for."""
+
+    def password(self, address: str) -> str | None:
+        """The password of our services for a server (host:port) of the stack, ``None`` for others."""
 
     @property
     def rendered(self) -> Path:
@@ -82,3 +86,15 @@ def running(config: Path, place: State, say: Say, *, as_service: bool = False) -
         if containers.exists:
             return containers
     return processes
+
+
+def sign_in(config: Path, place: State, say: Say) -> None:
+    """Have commands sign in to Prometheus and Alertmanager of the running stack, once they ask for it."""
+    known: dict[str, str] = {}
+
+    def password(address: str) -> str | None:
+        if address not in known and (found := running(config, place, say).password(address)):
+            known[address] = found
+        return known.get(address)
+
+    http_client.sign_in(password)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stepwatch.config import Config, cluster, load
-from stepwatch.config.deployment import CONTAINER_PORTS, Deployment
+from stepwatch.config.deployment import CONTAINER_PORTS, Deployment, InContainers
 from stepwatch.deploy.engine import Engine, EngineError, Service, addresses, gpu_files
 from stepwatch.deploy.native.state import State
 from stepwatch.deploy.native.status import DEGRADED, NOT_RUNNING, UP
@@ -47,7 +47,7 @@ _SHOWS = {
     "notifier": "messages to chats and their answers",
     "prometheus": "queries, targets, firing alerts",
     "alertmanager": "grouped alerts, silences",
-    "grafana": "dashboards; user admin, password below",
+    "grafana": "dashboards",
 }
 _FILES = {
     cluster.ALL: ("compose.yaml",),
@@ -55,6 +55,8 @@ _FILES = {
     cluster.AGENT: ("compose.agent.yaml",),
 }
 """The files of each role."""
+_SHOW = "`docker compose exec grafana cat /run/people/password`"
+"""The command that shows the password of people."""
 _PAGES = {"exporter": "/", "gpu": "/metrics", "watchdog": "/api/v1/findings"}
 
 
@@ -139,7 +141,7 @@ class Containers:
             say("Stepwatch is not running. `make up` starts it.")
             return NOT_RUNNING
         reached = addresses(services)
-        agent = all(each.name != "door" for each in services)
+        agent = all(each.name != "alertmanager" for each in services)
         containers = (each.known for each in services if each.name == "exporter")
         mounts = (mount for container in containers for mount in container.get("Mounts", []))
         runs = next((mount["Source"] for mount in mounts if mount["Destination"] == _RUNS), "its folder")
@@ -154,6 +156,8 @@ class Containers:
         for name, state in states.items():
             for remark in settings.remarks(name, state, self.log(name)):
                 say(remark)
+        if not agent:
+            say(f"\n{lifecycle.logins(_SHOW)}")
         if text := settings.rules_elsewhere(rendered):
             say(text)
         sound = report.show(texts, say)
@@ -194,6 +198,14 @@ class Containers:
         ours = self.config.resolve() == CHECKOUT / "config.yaml"
         return CHECKOUT if ours else self.place.folder / "containers"
 
+    def password(self, address: str) -> str | None:
+        """The password of our services for a server (host:port) of the stack, ``None`` for others."""
+        published = addresses(self._project.services())
+        for part in ("prometheus", "alertmanager"):
+            if published.get(part) == address:
+                return self._project.run("exec", "-T", part, "cat", InContainers.password_file).strip()
+        return None
+
     @property
     def exists(self) -> bool:
         """Whether there are containers of it, running or not."""
@@ -209,7 +221,7 @@ class Containers:
         if config.is_agent:
             say(f"\n{agent.where(config)}")
         else:
-            say("\nGrafana's password: docker compose exec grafana cat /run/stepwatch/grafana-password")
+            say(f"\n{lifecycle.logins(_SHOW)}")
         if config.is_hub:
             say(agent.on_hub(config))
         say("Logs: docker compose logs. `make status` shows its state, `make down` stops it.")
@@ -241,7 +253,8 @@ def _require_ports(config: Config) -> None:
         return owner is None or "docker" in owner.command
 
     listening = {
-        **dict.fromkeys(published(config), config.listen),
+        **dict.fromkeys((*published(config), "prometheus"), config.listen),
+        **({"door": config.listen} if config.is_hub else {}),
         **({"agents": config.agents.listen} if config.is_hub else {}),
     }
     asked = [(part, address, getattr(config.ports, part)) for part, address in listening.items()]

@@ -144,7 +144,7 @@ def _time(text: str) -> datetime:
 
 
 def addresses(services: Iterable[Service]) -> dict[str, str]:
-    """Where this machine reaches each part, by its name: through the door if it is behind that."""
+    """Where this machine reaches each part, by its name."""
     published = {port: address for each in services for port, address in each.published.items()}
     return {part: published[port] for part, port in CONTAINER_PORTS.items() if port in published}
 

@@ -1,6 +1,6 @@
 """A hub's agents: who may write (``python -m stepwatch agent``), and what `status` shows of them.
 
-Their state is from the credentials, the page of the door, and the hub's Prometheus.
+Their state is from the credentials, the metrics of the door, and the hub's Prometheus.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REFUSED = re.compile(
     r'^stepwatch_agent_refused_total\{node="([^"]*)",reason="(\w+)"\} ([1-9]\S*)$', re.MULTILINE
 )
 _TAKES = "stepwatch_agent_refused_total{"
-"""Only the door of a hub has it on its page."""
+"""Every door has it on its page, and no other server."""
 _EXPIRY = "stepwatch_agent_certificate_expiry_timestamp_seconds"
 _RUNS = 'count by (node, state) (max by (cluster, run, node, state) (rl_run_state{node!=""}) == 1)'
 _LOST = 'group by (alertname, node) (ALERTS{alertname="NodeLost",alertstate="firing"})'
@@ -134,7 +134,7 @@ def _write_error(line: str) -> None:
 
 def page(config: Config) -> str | None:
     """Return the metrics page of the door, ``None`` if it does not answer."""
-    return http_client.read(f"http://{config.address('prometheus')}/-/door/metrics")
+    return http_client.read(f"http://{config.address('door')}/metrics")
 
 
 def nodes(credentials: Path, page: str | None, lost: frozenset[str] = frozenset()) -> list[str]:

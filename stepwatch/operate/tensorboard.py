@@ -11,11 +11,13 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from queue import SimpleQueue
 from threading import Event, Thread
 from typing import NamedTuple
 
+from exporter import credentials
 from exporter.alert_labels import ONSET_STEP
 from exporter.runs import cli
 from exporter.runs.collector import Collector, Settings
@@ -31,6 +33,7 @@ from stepwatch.deploy.native.state import State
 from stepwatch.operate.event_files import Point, RunFolder
 from stepwatch.render import exporters
 from stepwatch.schema.errors import Refused
+from stepwatch.system import http_client
 from stepwatch.system.files import lock
 from stepwatch.system.terminal import Say
 
@@ -70,7 +73,8 @@ def tensorboard(config: Path, to: Path, runs: Path | None, place: State, say: Sa
 
     if follow:
         say(f"Exporting to {to} until Ctrl-C. To see it: tensorboard --logdir {to}")
-    alerts = Alerts(f"http://{settings.address('prometheus')}")
+    address = settings.address("prometheus")
+    alerts = Alerts(f"http://{address}", partial(_login, address))
     written = export(to, watched, alerts, say, follow=follow)
     say(f"{len(written)} runs in {to}, {sum(written.values()) / 1e6:.1f} MB written.")
     return 0
@@ -253,12 +257,17 @@ class Onset(NamedTuple):
     words: str
 
 
+def _login(address: str) -> Mapping[str, str]:
+    password = http_client.password_of(address)
+    return {"Authorization": credentials.authorization(password)} if password else {}
+
+
 class Alerts:
     """Asks Prometheus in the background; ``onsets`` are new ones, ``problem`` is why it does not answer."""
 
-    def __init__(self, prometheus: str) -> None:
+    def __init__(self, prometheus: str, login: Callable[[], Mapping[str, str]] = dict) -> None:
         self.problem = ""
-        self._client = Client(prometheus)
+        self._client = Client(prometheus, login=login)
         self._found: SimpleQueue[Onset] = SimpleQueue()
         self._stop = Event()
         self._since = time.time() - PAST_SECONDS

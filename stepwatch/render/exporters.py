@@ -28,8 +28,9 @@ Settings = Mapping[str, Any]
 def documents(config: Config, deployment: Deployment) -> dict[PurePosixPath, bytes]:
     """Return the file of each server, by path below the target folder. Raises ``Refused``."""
     log = {"log_level": config.log.level, "log_format": config.log.format}
-    optional = {"actions": _actions, "notifier": _notifier}
-    servers = {**_SERVERS, **{part: optional[part] for part in config.optional_parts}}
+    optional = {"actions": _actions, "notifier": _notifier, "door": _door}
+    parts = (*config.optional_parts, *(("door",) if config.is_hub else ()))
+    servers = {**_SERVERS, **{part: optional[part] for part in parts}}
     if config.is_agent:
         servers = {name: _SERVERS[name] for name in _AGENT_SERVERS}
     every = {name: {"__generated": _MARK, **log, **of(config, deployment)} for name, of in servers.items()}
@@ -77,6 +78,7 @@ def runs(config: Config, deployment: Deployment) -> Settings:
         "discovery_forget_after": discovery.forget_after.seconds,
         "token_file": discovery.token_file and deployment.file(discovery.token_file),
         **{f"{part}_url": asked(part) for part in ("prometheus", "alertmanager", "watchdog")},
+        "password_file": None if config.is_agent else deployment.password_file or None,
         "external_labels": config.sent_labels,
         "runs_of_agents": config.is_hub,
         "actions_url": f"http://{deployment.address('actions')}" if config.actions.enabled else None,
@@ -107,9 +109,8 @@ def _watchdog(config: Config, deployment: Deployment) -> Settings:
     silences = f"{config.link('alertmanager')}/#/silences/new"
     return {
         "hosts": config.link_hosts,
-        # Past the door, which may be down as well.
-        "prometheus": f"http://{deployment.backend('prometheus')}",
-        "alertmanager": f"http://{deployment.backend('alertmanager')}",
+        "prometheus": f"http://{deployment.address('prometheus')}",
+        "alertmanager": f"http://{deployment.address('alertmanager')}",
         "password_file": deployment.password_file or None,
         "scrape_interval": config.intervals.runs.seconds,
         "rules_interval": config.intervals.rules.seconds,
@@ -133,18 +134,16 @@ def evidence(config: Config, deployment: Deployment) -> Settings:
     limits = {name: flat(config.alerts.block(name)) for name in BLOCKS}
     return {
         **{part: f"http://{deployment.address(part)}" for part in ("exporter", "prometheus", "alertmanager")},
+        "password_file": deployment.password_file or None,
         "signals": config.signals,
         "limits": {"limits": limits, "overrides": served_overrides(config)},
     }
 
 
 def _door(config: Config, deployment: Deployment) -> Settings:
-    agents = _agents(config, deployment) if config.is_hub and deployment.containers else {}
-    return {"origins": config.link_origins, **agents}
-
-
-def _agents(config: Config, deployment: Deployment) -> Settings:
     """Return where the door of a container takes what agents send; a process has flags for it."""
+    if not deployment.containers:
+        return {}
     files = {"agents_cert": config.agents.cert_file, "agents_key": config.agents.key_file}
     return {
         "agents_listen": "0.0.0.0",  # noqa: S104  which addresses lead there is Docker's to say
@@ -161,9 +160,9 @@ def _actions(config: Config, deployment: Deployment) -> Settings:
     return {
         "hosts": config.link_hosts,
         "link": config.link("actions"),
-        # Past the door, which may be down as well.
-        "prometheus": f"http://{deployment.backend('prometheus')}",
-        "alertmanager": f"http://{deployment.backend('alertmanager')}",
+        "prometheus": f"http://{deployment.address('prometheus')}",
+        "alertmanager": f"http://{deployment.address('alertmanager')}",
+        "exporter": f"http://{deployment.address('exporter')}",
         "password_file": deployment.password_file or None,
         "dry_run": actions.dry_run,
         "veto": actions.veto.seconds,
@@ -211,9 +210,8 @@ def _notifier(config: Config, deployment: Deployment) -> Settings:
         ],
         # Half of it: the clock of the repetition is Alertmanager's.
         "repeat": min(repeats) / 2,
-        # Past the door, which may be down as well.
-        "prometheus": f"http://{deployment.backend('prometheus')}",
-        "alertmanager": f"http://{deployment.backend('alertmanager')}",
+        "prometheus": f"http://{deployment.address('prometheus')}",
+        "alertmanager": f"http://{deployment.address('alertmanager')}",
         "password_file": deployment.password_file or None,
         "link": config.link("notifier"),
         "exporter_link": config.link("exporter"),
@@ -228,7 +226,6 @@ _SERVERS: Mapping[str, Callable[[Config, Deployment], Settings]] = {
     "runs": runs,
     "gpu": _gpu,
     "watchdog": _watchdog,
-    "door": _door,
     "evidence": evidence,
 }
 _AGENT_SERVERS = ("runs", "gpu", "evidence")

@@ -62,7 +62,7 @@ def of_config(config: Config) -> dict[str, str]:
     """Return the variables of config.yaml: published ports, links, logging, retention."""
     ports = {
         f"STEPWATCH_{part.upper()}_PORT": str(getattr(config.ports, part))
-        for part in (*PUBLISHED, "actions", "notifier")
+        for part in (*PUBLISHED, "actions", "notifier", "door")
     }
     links = {f"STEPWATCH_{part.upper()}_LINK": config.link(part) for part in _LINKED}
     return {

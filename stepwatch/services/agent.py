@@ -12,7 +12,6 @@ from stepwatch.config import Config, cluster
 from stepwatch.schema.errors import Refused
 from stepwatch.system import http_client
 from stepwatch.system.files import last_lines
-from stepwatch.system.http_client import Page
 from stepwatch.system.terminal import duration
 
 _SENT = "prometheus_remote_storage_queue_highest_sent_timestamp_seconds"
@@ -76,7 +75,7 @@ def on_hub(config: Config) -> str:
 class Sender:
     """Prometheus in agent mode: the page of its metrics, and its log."""
 
-    metrics: Page
+    metrics: str
     log: Path
 
     def closing(self) -> Iterator[str]:

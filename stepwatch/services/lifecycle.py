@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from demo import RUNS
+from exporter import credentials
 from stepwatch.schema.errors import Refused
 from stepwatch.system import http_client
 from stepwatch.system.terminal import Say
@@ -163,6 +164,14 @@ def make_folder(runs: Path) -> bool:
             "Fix: name the folder that your runs write to, `make up RUNS=folder`."
         ) from None
     return True
+
+
+def logins(password: str) -> str:
+    """Return the words for people who sign in; ``password`` says where it is."""
+    return (
+        f"Sign in to Prometheus and Alertmanager as {credentials.PEOPLE}, to Grafana as admin; password: "
+        f"{password}\nGrafana reads it at its first start only; change it there in Grafana itself."
+    )
 
 
 def folder_remark(*, made: bool, remembered: bool) -> str:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from stepwatch.schema.errors import Refused
 from stepwatch.system import http_client
-from stepwatch.system.http_client import Page
 
 
 class SettingsState(Enum):
@@ -113,7 +112,7 @@ def state_of(settings: Settings, text: str | None) -> SettingsState:
     return SettingsState.CURRENT if present.at >= settings.changed() else SettingsState.CHANGED
 
 
-def wait_loaded(settings: Settings, metrics: str | Page, *, after: float, patience: float) -> bool:
+def wait_loaded(settings: Settings, metrics: str, *, after: float, patience: float) -> bool:
     """Wait until a part has loaded its settings after a time, up to a timeout in seconds."""
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:

@@ -7,32 +7,54 @@ import json
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, NamedTuple
+from http.client import HTTPMessage
+from typing import IO, Any, NamedTuple
 
-from exporter.door import backend_access
+from exporter import credentials
 from stepwatch.schema.errors import Refused
 
 FAULTS = (OSError, ValueError, http.client.HTTPException)
 """What an answer may end with; the last when a part stops in the middle of one."""
 
-_UNANSWERED = {502, 504}
-"""What the door says of a part behind it that does not answer."""
+Password = Callable[[str], str | None]
+"""Returns the password of the user internal for a server at host:port, ``None`` for servers of others."""
+
+_passwords: list[Password] = []
+
+
+def sign_in(password: Password) -> None:
+    """From now on sign in with this password where Prometheus or Alertmanager asks for one."""
+    _passwords.append(password)
+
+
+def password_of(address: str) -> str | None:
+    """The password for a server at host:port, ``None`` if none is known."""
+    return next((found for password in _passwords if (found := password(address))), None)
+
+
+class _SignIn(urllib.request.BaseHandler):
+    def http_error_401(
+        self, request: urllib.request.Request, answer: IO[bytes], _: int, __: str, ___: HTTPMessage
+    ) -> Any:
+        """Ask again with the password; ``None``, an error of the caller, without one or with a wrong one."""
+        password = None if request.has_header("Authorization") else password_of(request.host)
+        if password is None:
+            return None
+        answer.close()
+        request.add_unredirected_header("Authorization", credentials.authorization(password))
+        return self.parent.open(request, timeout=request.timeout)
+
 
 # A proxy named in the environment is for the world outside, never for 127.0.0.1.
-direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+direct = urllib.request.build_opener(urllib.request.ProxyHandler({}), _SignIn())
 
 
-def read(page: str | Page, *, timeout: float = 5) -> str | None:
+def read(url: str, *, timeout: float = 5) -> str | None:
     """The text of a page, ``None`` if it does not answer with success within the timeout."""
-    url, password_file = (page, "") if isinstance(page, str) else page
     try:
-        headers = (
-            {"Authorization": backend_access.authorization(Path(password_file))} if password_file else {}
-        )
-        request = urllib.request.Request(url, headers=headers)  # noqa: S310  a part's own page
+        request = urllib.request.Request(url)  # noqa: S310  a part's own page
         with direct.open(request, timeout=timeout) as answer:
             text: str = answer.read().decode("utf-8", "replace")
     except urllib.error.HTTPError as refusal:
@@ -43,21 +65,11 @@ def read(page: str | Page, *, timeout: float = 5) -> str | None:
     return text
 
 
-class Page(NamedTuple):
-    """A page, and the file with the password that it asks for, if it does."""
-
-    url: str
-    password_file: str = ""
-
-    def __str__(self) -> str:
-        return self.url
-
-
-Texts = Mapping[str | Page, str | None]
+Texts = Mapping[str, str | None]
 """What `read` returned, by page."""
 
 
-def read_all(wanted: Iterable[str | Page]) -> Texts:
+def read_all(wanted: Iterable[str]) -> Texts:
     """Read pages at the same time, so that those that hang cost one timeout together."""
     pages = list(dict.fromkeys(wanted))
     with ThreadPoolExecutor(max_workers=len(pages) or 1) as pool:
@@ -100,9 +112,6 @@ def post(url: str, value: Any = None, *, timeout: float = 10) -> Answer | None:
         with direct.open(request, timeout=timeout) as answer:
             return Answer(done=True, text=answer.read().decode("utf-8", "replace"))
     except urllib.error.HTTPError as refusal:
-        if refusal.code in _UNANSWERED:
-            refusal.close()
-            return None
         text = refusal.read().decode("utf-8", "replace").strip()
         return Answer(done=False, text=text or str(refusal))
     except FAULTS:

@@ -104,9 +104,9 @@ class Around:
         stack = native.Stack(self.config, state, self.runs, file=self.config_file)
         self.state, self.data = state, state.data("actions")
         self.exporter, self.actions = server(stack.exporter()), server(stack.actions())
-        self.prometheus = Alerts(self.config.ports.prometheus_backend)
+        self.prometheus = Alerts(self.config.ports.prometheus)
         rendered = state.rendered / "alertmanager/generated"
-        self.alertmanager = AlertmanagerServer("0.31", rendered, port=self.config.ports.alertmanager_backend)
+        self.alertmanager = AlertmanagerServer("0.31", rendered, port=self.config.ports.alertmanager)
         self.url = f"http://{self.config.address('actions')}"
         self.trainers: list[subprocess.Popen[bytes]] = []
 

@@ -223,9 +223,9 @@ def test_only_alertmanager_may_post_alerts(around: Around) -> None:
     labels = {"alertname": "KLExplosion", "severity": "critical", "run": "forged"}
     posted = {"fingerprint": "f", "labels": labels, "startsAt": "2036-01-01T00:00:00Z", "status": "firing"}
     body = json.dumps({"alerts": [posted]}).encode()
-    password = around.state.backend_password.read_text().strip()
+    password = around.state.internal_password.read_text().strip()
     wrong, right = (
-        f"Basic {b64encode(f'stepwatch:{word}'.encode()).decode()}" for word in ("guess", password)
+        f"Basic {b64encode(f'internal:{word}'.encode()).decode()}" for word in ("guess", password)
     )
 
     def watched() -> str:

@@ -130,5 +130,5 @@ def test_announcements_go_to_every_receiver_and_alerts_of_policies_alone_to_the_
     (ours,) = (each for each in routing["receivers"] if each["name"] == "(actions)")
     (webhook,) = ours["webhook_configs"]
     assert webhook["url"] == "http://actions:9413/api/v1/alerts"
-    assert webhook["http_config"]["basic_auth"]["password_file"] == "/run/stepwatch/password"
+    assert webhook["http_config"]["basic_auth"]["password_file"] == "/run/stepwatch/internal-password"
     assert not any("KLHigh" in str(matchers) for matchers, _ in routes)

@@ -1,4 +1,4 @@
-"""A hub's Prometheus: the hub's own settings and rules, without the door before it."""
+"""A hub's Prometheus: the hub's own settings and rules, without the door."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Hub(PrometheusServer):
 
     def __init__(self, version: str, folder: Path, more: str = "") -> None:
         folder.mkdir()
-        ports = {name: free_port() for name in ("exporter", "gpu", "alertmanager_backend")}
+        ports = {name: free_port() for name in ("exporter", "gpu", "alertmanager")}
         (folder / "config.yaml").write_text(f"role: hub\nports: {dict(ports)}\n{QUICK}{more}")
         for path, content in render_all(load(folder / "config.yaml"), CHECKOUT, OnThisMachine).items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from exporter.door import backend_access
-from stepwatch.system import http_client
 from tests.cluster.hub import QUICK, Hub
 from tests.e2e.writer import writing
 from tests.gpu.driver import Driver
@@ -102,10 +100,7 @@ def _what_only_a_hub_can_answer_is_refused(agent: Installation, hub: Hub) -> Non
 
 
 def _nothing_is_lost(agent: Installation, hub: Hub) -> None:
-    page = http_client.Page(
-        f"http://127.0.0.1:{agent.ports['prometheus_backend']}/metrics",
-        str(agent.state / "backend" / backend_access.PASSWORD),
-    )
+    page = f"{agent.url('prometheus')}/metrics"
     made_by_agent = "prometheus_target_interval_length_seconds_count"
     scrapes = counted("scrapes", page, made_by_agent)
     hub.kill()

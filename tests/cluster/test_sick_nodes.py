@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from exporter.door import backend_access
 from exporter.door.agent_access import new_token
 from tests.cluster.hub import Hub
 from tests.door.conftest import before
 from tests.door.remote_write import AgentServer
 from tests.native.installation import MAINLY_NEWEST, VERSIONS
 from tests.real import free_port
+from tests.real.credentials import protected
 from tests.real.remote_write import send
 from tests.real.waiting import eventually
 
@@ -93,17 +93,16 @@ def test_an_infiniband_link_that_goes_down_is_an_error_of_its_port(hub: Hub) -> 
 
 def test_an_agent_whose_samples_are_refused_is_named(hub: Hub, version: str, tmp_path: Path) -> None:
     """It has a token of its own, and sends samples of another node."""
-    access, credentials, port = tmp_path / "backend", tmp_path / "agents", free_port()
-    backend_access.make(access, mode=0o600)
+    access, credentials, port = tmp_path / "credentials", tmp_path / "agents", free_port()
+    protected(access)
     credentials.mkdir()
     token, digest = new_token()
     (credentials / NODE).write_text(digest)
     flags = (f"--agents-port={port}", f"--agents-credentials={credentials}")
     with ExitStack() as stack:
-        backends = f"127.0.0.1:{hub.port}", f"127.0.0.1:{free_port()}"
-        door = stack.enter_context(before(*backends, access, *flags))
+        door = stack.enter_context(before(f"127.0.0.1:{hub.port}", access, *flags))
         targets = tmp_path / "hub/prometheus/generated/targets/door.yml"
-        targets.write_text(json.dumps([{"targets": [door.prometheus]}]))
+        targets.write_text(json.dumps([{"targets": [door.address]}]))
         other = {"node": "node-8"}
         stack.enter_context(
             AgentServer(version, tmp_path / "agent", f"http://127.0.0.1:{port}", token, other)

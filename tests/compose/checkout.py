@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from stepwatch.system import http_client
 from stepwatch.system.environment import CHECKOUT
 from tests.real import free_port
 from tests.real.copies import copy_checkout
@@ -36,6 +35,8 @@ class Checkout:
         copy_checkout(folder)
         (folder / ".venv").symlink_to(CHECKOUT / ".venv")
         self.ports = {part: free_port() for part in (*PUBLISHED, "node", "actions", "notifier")}
+        self._read = ""
+        http_client.sign_in(self._password)
         self.config = folder / "config.yaml"
         self.ray = folder.parent / "above" / "ray"
         self.ray.parent.mkdir(mode=0o755)
@@ -75,14 +76,18 @@ class Checkout:
         """Where a part is reached."""
         return f"http://127.0.0.1:{self.ports[part]}"
 
+    def _password(self, address: str) -> str | None:
+        for part in ("prometheus", "alertmanager"):
+            if address == f"127.0.0.1:{self.ports[part]}":
+                if not self._read:
+                    self._read = self.compose("exec", "-T", part, "cat", "/run/stepwatch/internal-password")
+                return self._read
+        return None
+
     def page(self, part: str, path: str) -> Any:
         """A JSON page of a part."""
-        try:
-            with urllib.request.urlopen(f"{self.url(part)}{path}", timeout=10) as answer:
-                return json.load(answer)
-        except urllib.error.HTTPError as refusal:  # by the door, while the part behind it starts again
-            refusal.close()
-            raise
+        with http_client.direct.open(f"{self.url(part)}{path}", timeout=10) as answer:
+            return json.load(answer)
 
     def query(self, promql: str) -> list[dict[str, Any]]:
         """The result of an instant query."""

@@ -72,7 +72,7 @@ def test_an_agent_is_what_reads_and_sends(checkout, rendered, file):
     assert f"--storage.agent.retention.max-time={cluster.BUFFER}" in command
     assert not [word for word in command if word.startswith(("--storage.tsdb", "--rules"))]
     published = [port["published"] for service in services.values() for port in service.get("ports", [])]
-    assert published == ["9410", "9411"]
+    assert published == ["9410", "9411", "9090"]
 
 
 def test_a_hub_publishes_the_port_for_agents_on_its_own_address(checkout, rendered, monkeypatch, tmp_path):
@@ -87,7 +87,7 @@ def test_a_hub_publishes_the_port_for_agents_on_its_own_address(checkout, render
     taking = "--web.enable-remote-write-receiver"
     assert taking in services["prometheus"]["command"]
     assert taking not in rendered["services"]["prometheus"]["command"]
-    assert len(rendered["services"]["door"]["ports"]) == 2
+    assert "door" not in rendered["services"]
 
 
 def test_the_hosts_processes_are_seen_only_where_they_are_asked_for_and_never_written(checkout, rendered):

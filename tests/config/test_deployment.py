@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from stepwatch.config import Config
-from stepwatch.config.deployment import BEHIND_DOOR, CONTAINER_PORTS, InContainers, OnThisMachine
+from stepwatch.config.deployment import AGENTS_PORT, CONTAINER_PORTS, InContainers, OnThisMachine
 from stepwatch.schema.errors import Refused
 from stepwatch.system.environment import CHECKOUT
 
@@ -75,11 +75,11 @@ def test_the_ports_in_containers_are_those_that_compose_publishes():
         for name, service in services.items()
         if "ports" in service
     }
-    behind = published.pop("door")
-    assert behind == {CONTAINER_PORTS[name] for name in BEHIND_DOOR}
     assert published == {
-        name: {port} for name, port in CONTAINER_PORTS.items() if name not in (*BEHIND_DOOR, "node")
+        name: {port} for name, port in CONTAINER_PORTS.items() if name not in ("door", "node")
     }
+    door = yaml.safe_load((CHECKOUT / "compose.hub.yaml").read_text())["services"]["door"]["ports"]
+    assert {int(port.rpartition(":")[2]) for port in door} == {AGENTS_PORT, CONTAINER_PORTS["door"]}
 
 
 def test_plain_processes_see_what_everybody_sees(tmp_path):

@@ -49,8 +49,8 @@ def _down(docker: Docker, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
 
 @pytest.fixture(scope="module", name="checkout")
 def _checkout(down: Checkout) -> Iterator[Checkout]:
-    """Its Prometheus runs, and the door through which it is asked."""
-    down.compose("up", "--detach", "--wait", "prometheus", "door")
+    """Its Prometheus runs."""
+    down.compose("up", "--detach", "--wait", "prometheus")
     yield down
     down.compose("down", "--volumes", "--timeout=5")
 

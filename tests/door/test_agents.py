@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import json
 import re
 import shutil
 import socket
@@ -15,11 +14,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 
-from exporter.door import backend_access
 from exporter.door.agent_access import new_token
 from exporter.door.agents import MOST_BODY, MOST_CLIENTS, MOST_HANDSHAKES
 from exporter.door.write_request import MOST_PLAIN, pack
@@ -28,10 +25,11 @@ from stepwatch.operate.hub import show
 from stepwatch.services.agent import Sender
 from stepwatch.system.environment import CHECKOUT
 from stepwatch.system.files import last_lines
-from stepwatch.system.http_client import Page
-from tests.door.conftest import Door, Reply, ask, before
+from tests.door.conftest import Door, before
 from tests.door.remote_write import CERTIFICATES, AgentServer, one, sample, series, varint
-from tests.real import PrometheusServer, eventually, free_port
+from tests.real import PrometheusServer, eventually, free_port, query
+from tests.real.asking import Reply, ask
+from tests.real.credentials import protected, sign_in
 from tests.real.waiting import in_time
 
 WRITE = "/api/v1/write"
@@ -77,7 +75,7 @@ class HubSite:
     def metric(self, name: str, **labels: str) -> float | None:
         inside = ",".join(f'{key}="{value}"' for key, value in labels.items())
         line = f"stepwatch_agent_{name}{{{inside}}} " if inside else f"stepwatch_agent_{name} "
-        for each in ask(self.door.prometheus, "/-/door/metrics").body.decode().splitlines():
+        for each in ask(self.door.address, "/metrics").body.decode().splitlines():
             if each.startswith(line):
                 return float(each.removeprefix(line))
         return None
@@ -86,10 +84,7 @@ class HubSite:
         return self.metric("refused_total", node=node, reason=reason) or 0
 
     def stored(self, promql: str) -> list[dict[str, str]]:
-        password = backend_access.authorization(self.door.access / backend_access.PASSWORD)
-        address = f"127.0.0.1:{self.prometheus.port}"
-        found = ask(address, f"/api/v1/query?query={quote(promql)}", Authorization=password)
-        return [each["metric"] for each in json.loads(found.body)["data"]["result"]]
+        return [each["metric"] for each in query(self.prometheus.url, promql)]
 
     def log(self) -> str:
         return self.door.server.log.read_text()
@@ -98,13 +93,12 @@ class HubSite:
 @pytest.fixture(name="hub", scope="module")
 def _hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubSite]:
     folder = tmp_path_factory.mktemp("hub")
-    access, port = folder / "backend", free_port()
-    backend_access.make(access, mode=0o600)
+    access, port = folder / "credentials", free_port()
+    options = (protected(access), "--web.enable-remote-write-receiver")
     (folder / "agents").mkdir()
     (folder / "prometheus.yml").write_text("storage: {tsdb: {out_of_order_time_window: 1h}}\n")
-    options = (f"--web.config.file={access / backend_access.WEB}", "--web.enable-remote-write-receiver")
     prometheus = PrometheusServer("3.13", folder, options=options)
-    prometheus.ready_url = Page(f"{prometheus.url}/-/ready", str(access / backend_access.PASSWORD))
+    sign_in(access, prometheus.port)
     flags = (
         f"--agents-port={port}",
         f"--agents-credentials={folder / 'agents'}",
@@ -113,13 +107,11 @@ def _hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubSite]:
     )
     with ExitStack() as stack:
         stack.enter_context(prometheus)
-        backends = f"127.0.0.1:{prometheus.port}", f"127.0.0.1:{free_port()}"
-        door = stack.enter_context(before(*backends, access, *flags))
+        door = stack.enter_context(before(f"127.0.0.1:{prometheus.port}", access, *flags))
         hub = HubSite(prometheus, door, f"127.0.0.1:{port}", folder)
-        # It begins without a certificate, and serves people all the same.
+        # It begins without a certificate.
         eventually(lambda: "Agents cannot write until then." in hub.log())
         assert "hub.pem: cannot be read (No such file or directory). Expected" in hub.log()
-        assert ask(door.prometheus, "/-/ready").status == 200
         hub.certify("hub.pem")
         eventually(lambda: hub.metric("certificate_expiry_timestamp_seconds") is not None)
         yield hub
@@ -180,11 +172,11 @@ def test_an_agent_refuses_an_expired_certificate_and_takes_its_renewal(hub, tmp_
     with AgentServer("3.13", tmp_path / "agent", f"https://{hub.address}", token, {"node": "late"}) as agent:
         eventually(lambda: _sum(agent, "prometheus_remote_storage_samples_retried_total") > 0)
         assert "certificate has expired" in agent.log.read_text()
-        (fault,) = Sender(Page(f"{agent.url}/metrics"), agent.log).faults("")
+        (fault,) = Sender(f"{agent.url}/metrics", agent.log).faults("")
         assert "certificate has expired" in fault
         assert "Fix: " in fault
         assert hub.metric("samples_total", node="late") == 1
-        assert ask(hub.door.prometheus, "/-/ready").status == 200
+        assert ask(hub.door.address, "/-/healthy").status == 200
 
         hub.certify("hub.pem", "other-key.pem")
         eventually(lambda: "The last one stays in force." in hub.log())
@@ -265,7 +257,6 @@ def test_delay_is_the_smallest_of_late(hub):
         ("POST", "/api/v1/query", 404),
         ("GET", "/", 404),
         ("GET", "/metrics", 404),
-        ("GET", "/-/door/metrics", 404),
         ("POST", "/-/reload", 404),
         ("POST", "/-/quit", 404),
         ("POST", "/api/v1/write/", 404),
@@ -282,14 +273,6 @@ def test_nothing_but_writing_passes(hub, method, path, status):
     token, before = hub.admit("curious"), hub.refused("path")
     assert hub.write(b"", token, method, path).status == status
     assert hub.refused("path") == before + 1
-
-
-@pytest.mark.parametrize("path", [WRITE, f"/{WRITE}/", "/api/v1/%77rite"])
-def test_the_door_of_people_takes_no_samples(hub: HubSite, path: str) -> None:
-    answer = ask(hub.door.prometheus, path, "POST", one("smuggled", "n"), **WROTE)
-
-    assert answer.status == 403
-    assert b"hub.url" in answer.body
 
 
 def test_what_is_not_a_write_request_is_refused_and_costs_little(hub):
@@ -330,7 +313,7 @@ def test_chunks_beyond_the_limit_and_half_a_body_are_refused(hub):
     assert not hub.stored("half")
 
 
-def test_a_flood_of_agents_leaves_people_their_pages_and_late_clients_go(hub):
+def test_a_flood_of_agents_leaves_its_own_pages_and_late_clients_go(hub):
     token = hub.admit("patient")
     silent, handshakes = [], []
     with ExitStack() as stack:
@@ -346,7 +329,7 @@ def test_a_flood_of_agents_leaves_people_their_pages_and_late_clients_go(hub):
                 handshakes.append(stack.enter_context(socket.create_connection((host, int(port)), 5)))
         assert _open_files(hub) < 2 * (MOST_CLIENTS + MOST_HANDSHAKES)
         begun = time.monotonic()
-        assert ask(hub.door.prometheus, "/-/ready").status == 200
+        assert ask(hub.door.address, "/-/healthy").status == 200
         assert in_time(time.monotonic() - begun, 5)
         for client in silent:
             with suppress(OSError):
@@ -381,12 +364,9 @@ def test_tokens_never_pass_the_network_unencrypted(tmp_path, flags, says):
     assert says in refused.stderr
 
 
-def test_without_credentials_there_is_not_a_third_door(tmp_path):
-    port = free_port()
-    with before("127.0.0.1:1", "127.0.0.1:1", tmp_path, f"--agents-port={port}") as door:
-        assert b"stepwatch_agent" not in ask(door.prometheus, "/-/door/metrics").body
-        with pytest.raises(OSError, match="refused"):
-            socket.create_connection(("127.0.0.1", port), 5)
+def test_its_own_pages_answer_no_name_of_another_site(hub: HubSite) -> None:
+    assert ask(hub.door.address, "/metrics", Host="evil.example").status == 403
+    assert ask(hub.door.address, "/other").status == 404
 
 
 def test_on_loopback_it_needs_no_certificate(tmp_path):
@@ -394,7 +374,7 @@ def test_on_loopback_it_needs_no_certificate(tmp_path):
     (tmp_path / "node-7").write_text(digest)
     port = free_port()
     flags = (f"--agents-port={port}", f"--agents-credentials={tmp_path}")
-    with before("127.0.0.1:1", "127.0.0.1:1", tmp_path, *flags):
+    with before("127.0.0.1:1", tmp_path, *flags):
         reply = ask(
             f"127.0.0.1:{port}", WRITE, "POST", one("x", "node-8"), Authorization=f"Bearer {token}",
             Content_Type="application/x-protobuf", Content_Encoding="snappy",
@@ -403,10 +383,11 @@ def test_on_loopback_it_needs_no_certificate(tmp_path):
 
 
 def test_status_shows_nodes_refusals_runs_and_an_expired_certificate(hub: HubSite, tmp_path: Path) -> None:
-    port = hub.door.prometheus.rpartition(":")[2]
+    ports = {"door": hub.door.address.rpartition(":")[2], "prometheus": hub.prometheus.port}
     config = tmp_path / "config.yaml"
     config.write_text(
-        f"role: hub\nagents: {{cert_file: hub.pem, key_file: hub-key.pem}}\nports: {{prometheus: {port}}}\n"
+        "role: hub\nagents: {cert_file: hub.pem, key_file: hub-key.pem}\nports: "
+        f"{{door: {ports['door']}, prometheus: {ports['prometheus']}}}\n"
     )
     for name in ("hub.pem", "hub-key.pem"):
         shutil.copyfile(CERTIFICATES / name, tmp_path / name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -24,12 +23,14 @@ from stepwatch.deploy.native import stack as native
 from stepwatch.deploy.native.stack import Part
 from stepwatch.deploy.native.state import State
 from stepwatch.render.generator import generate
+from stepwatch.system import http_client
 from stepwatch.system.programs import Program
 from tests.real import Server, Tool, WebhookSink, alertmanager, free_port, prometheus, query
+from tests.real.credentials import sign_in
 from tests.real.waiting import LIMIT, counted, eventually
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("exporter", "prometheus", "alertmanager", "door")
+PARTS = ("exporter", "prometheus", "alertmanager")
 
 PAIRS = [("2.42", "0.25"), ("3.13", "0.31")]
 """Prometheus and Alertmanager: the oldest versions promised to work, and the newest."""
@@ -61,9 +62,8 @@ class Stack:
         self.config = self._configure(settings)
         stack = native.Stack(self.config, self.state, self.runs)
         self.parts = {part.name: part for part in stack.parts(*_programs(*versions))}
-        self.exporter, self.prometheus, self.alertmanager, self.door = (
-            server(self.parts[name]) for name in PARTS
-        )
+        self.exporter, self.prometheus, self.alertmanager = (server(self.parts[name]) for name in PARTS)
+        sign_in(self.state.credentials, self.config.ports.prometheus, self.config.ports.alertmanager)
         page = f"http://{self.config.address('prometheus')}/metrics"
         self.evaluations = counted("evaluations", page, "prometheus_rule_group_iterations_total", "rl.yml;rl")
         self._open = ExitStack()
@@ -90,9 +90,8 @@ class Stack:
 
     def firing(self) -> set[tuple[str, str]]:
         """Alert name and run of all that Alertmanager holds now, inhibited ones included."""
-        url = f"http://{self.config.address('alertmanager')}/api/v2/alerts"
-        with urllib.request.urlopen(url, timeout=10) as reply:
-            alerts = json.load(reply)
+        text = http_client.read(f"http://{self.config.address('alertmanager')}/api/v2/alerts", timeout=10)
+        alerts = json.loads(text or "")
         return {(alert["labels"]["alertname"], alert["labels"].get("run", "")) for alert in alerts}
 
     def sent(self, run: str, status: str = "firing") -> list[tuple[str, str]]:
@@ -129,7 +128,7 @@ class Stack:
         return f"steps {steps}, alerts {sorted(self.firing())}, messages {self.sink.summary()}"
 
     def __enter__(self) -> Self:
-        for part in (self.sink, self.alertmanager, self.exporter, self.prometheus, self.door):
+        for part in (self.sink, self.alertmanager, self.exporter, self.prometheus):
             self._open.enter_context(part)
         return self
 

@@ -7,12 +7,13 @@ import urllib.parse
 
 import pytest
 
-from exporter.door import backend_access
+from exporter import credentials
 from stepwatch.system import http_client
 from tests.e2e.stack import PAIRS, Stack
 from tests.e2e.writer import writing
 from tests.own_logs import HEALTHY
 from tests.real import PrometheusServer, free_port
+from tests.real.credentials import protected, sign_in
 
 pytestmark = pytest.mark.e2e
 
@@ -24,18 +25,15 @@ class Central(PrometheusServer):
 
     def __init__(self, version, folder):
         folder.mkdir()
-        backend_access.make(folder, mode=0o600)
         (folder / "prometheus.yml").write_text("{}")
-        taking = f"--web.config.file={folder}/{backend_access.WEB}"
-        super().__init__(
-            version, folder, port=free_port(), options=("--web.enable-remote-write-receiver", taking)
-        )
-        self.password = folder / backend_access.PASSWORD
-        self.ready_url = http_client.Page(f"{self.url}/-/ready", str(self.password))
+        options = ("--web.enable-remote-write-receiver", protected(folder))
+        super().__init__(version, folder, port=free_port(), options=options)
+        self.password = folder / credentials.PASSWORD
+        sign_in(folder, self.port)
 
     def query(self, promql):
         words = urllib.parse.urlencode({"query": promql})
-        page = http_client.read(http_client.Page(f"{self.url}/api/v1/query?{words}", str(self.password)))
+        page = http_client.read(f"{self.url}/api/v1/query?{words}")
         return json.loads(page)["data"]["result"] if page else []
 
 
@@ -48,7 +46,7 @@ def _central(request, tmp_path):
 
 def test_a_central_system_gets_every_sample_with_the_label_of_the_cluster(central, tmp_path):
     versions = next(pair for pair in PAIRS if pair[0] == central.tool.version[:4])
-    login = {"username": backend_access.USER, "password_file": str(central.password)}
+    login = {"username": credentials.INTERNAL, "password_file": str(central.password)}
     system = {"url": f"{central.url}/api/v1/write", **login}
     settings = {"external_labels": {"cluster": "night"}, "remote_write": [system]}
     with Stack(tmp_path / "stack", versions, **settings) as stack:

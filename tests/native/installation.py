@@ -14,6 +14,7 @@ from stepwatch.config.sections import Ports
 from stepwatch.system import processes
 from stepwatch.system.environment import CHECKOUT
 from tests.real import alertmanager, free_port, prometheus
+from tests.real.credentials import sign_in
 from tests.real.working import working_in
 
 VERSIONS = {"oldest": ("2.42", "0.25"), "newest": ("3.13", "0.31")}
@@ -93,5 +94,6 @@ def made(folder: Path, versions: str) -> Installation:
     ports = {name: free_port() for name in PORTS}
     installation = Installation(folder / "a place", _programs(*VERSIONS[versions]), ports)
     installation.folder.mkdir()
+    sign_in(installation.state / "credentials", ports["prometheus"], ports["alertmanager"])
     installation.configure()
     return installation

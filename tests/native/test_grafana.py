@@ -6,6 +6,7 @@ import pytest
 
 from stepwatch.config import Config
 from stepwatch.deploy.native import installed
+from stepwatch.deploy.native.state import State
 from tests.native.release import unpacked_release
 
 
@@ -29,21 +30,15 @@ def test_a_grafana_that_cannot_load_the_dashboards_is_left_alone(
     assert installed.find_grafana() is None
 
 
-def test_the_password_is_made_once_and_only_its_file_is_named(tmp_path: Path) -> None:
-    file = installed.grafana_password(tmp_path / "data/grafana")
-    first = file.read_text()
+def test_only_the_file_of_the_password_is_named(tmp_path: Path) -> None:
+    place = State(tmp_path)
+    settings = installed.grafana_environment(Config(), place, tmp_path / "data/grafana")
 
-    settings = installed.grafana_environment(Config(), tmp_path, tmp_path / "data/grafana")
-
-    assert len(first) >= 20
-    assert file.read_text() == first
-    assert file.stat().st_mode & 0o777 == 0o600
-    assert settings["GF_SECURITY_ADMIN_PASSWORD"] == f"$__file{{{file}}}"
-    assert not [value for value in settings.values() if first in value]
+    assert settings["GF_SECURITY_ADMIN_PASSWORD"] == f"$__file{{{tmp_path}/credentials/password}}"
 
 
 def test_no_one_gets_in_without_a_password_and_nothing_is_reported_home(tmp_path: Path) -> None:
-    settings = installed.grafana_environment(Config(), tmp_path, tmp_path / "data/grafana")
+    settings = installed.grafana_environment(Config(), State(tmp_path), tmp_path / "data/grafana")
 
     for name in ("AUTH_ANONYMOUS_ENABLED", "USERS_ALLOW_SIGN_UP", "ANALYTICS_REPORTING_ENABLED"):
         assert settings[f"GF_{name}"] == "false"
@@ -51,7 +46,7 @@ def test_no_one_gets_in_without_a_password_and_nothing_is_reported_home(tmp_path
 
 
 def test_every_variable_that_provisioning_asks_for_is_set(tmp_path: Path) -> None:
-    settings = installed.grafana_environment(Config(), tmp_path, tmp_path / "data/grafana")
+    settings = installed.grafana_environment(Config(), State(tmp_path), tmp_path / "data/grafana")
     templates = Path(__file__).parents[2] / "grafana/templates/provisioning"
 
     asked = {

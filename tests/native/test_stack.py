@@ -47,7 +47,7 @@ def test_the_stack_comes_up_takes_changes_refuses_faults_and_leaves_nothing(
     for part in ("exporter", "gpu", "watchdog", "prometheus", "alertmanager"):
         assert f"{part} is ready" in done.stdout
         assert installation.url(part) in done.stdout
-    assert "door is ready" in done.stdout
+    assert "alertmanager is ready" in done.stdout
     assert (installation.folder / "my runs").is_dir()
     assert "my runs, which did not exist and was created empty." in done.stdout
     status = installation.run("status")
@@ -141,7 +141,9 @@ def _change_is_applied_in_place(installation: Installation, pids: set[int]) -> N
 
 def _targets_are_scraped(installation: Installation) -> None:
     def scraped() -> bool:
-        up = query(installation.url("prometheus"), 'up{job=~"runs|gpu|prometheus|alertmanager|door"} == 1')
+        up = query(
+            installation.url("prometheus"), 'up{job=~"runs|gpu|prometheus|alertmanager|watchdog"} == 1'
+        )
         return len(up) == 5
 
     eventually(scraped)
@@ -228,7 +230,7 @@ def test_a_grafana_on_path_is_started_and_up_reports_how_to_get_in(
     done = installation.up()
 
     assert done.returncode == 0, done.stderr + done.stdout
-    password = installation.state / "data/grafana-password"
-    assert f"user admin, password in {password}" in done.stdout
+    password = installation.state / "credentials/password"
+    assert f"to Grafana as admin; password: {password}" in done.stdout
     assert password.read_text() not in done.stdout
     assert http_client.read(f"{installation.url('grafana')}/api/health") is not None

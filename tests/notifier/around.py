@@ -65,7 +65,7 @@ class Around:
         self.notifier = server(native.Stack(self.config, self.state, folder).notifier())
         rendered = self.state.rendered / "alertmanager/generated"
         options = ("--data.maintenance-interval=10s", "--enable-feature=receiver-name-in-metrics")
-        port = self.config.ports.alertmanager_backend
+        port = self.config.ports.alertmanager
         self.alertmanager = AlertmanagerServer("0.31", rendered, port=port, options=options)
         self.url = f"http://{self.config.address('notifier')}"
 

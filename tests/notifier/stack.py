@@ -23,7 +23,7 @@ from stepwatch.system.environment import CHECKOUT
 from tests.real import Server, free_port
 from tests.real.robots import Robot
 
-PASSWORD = "behind-the-door"
+PASSWORD = "of-the-services"
 PAST = datetime(2026, 1, 2, 15, 4, tzinfo=timezone.utc)
 
 Alert = dict[str, Any]

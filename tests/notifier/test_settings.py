@@ -89,7 +89,7 @@ def test_alertmanager_hands_over_by_a_webhook_with_its_password(tmp_path: Path) 
     }
     assert urls["chat"]["url"] == urls["(test) chat"]["url"] == "http://notifier:9414/alerts/chat"
     assert urls["a b/c"]["url"] == "http://notifier:9414/alerts/a%20b%2Fc"
-    assert urls["chat"]["http_config"]["basic_auth"]["password_file"] == "/run/stepwatch/password"
+    assert urls["chat"]["http_config"]["basic_auth"]["password_file"] == "/run/stepwatch/internal-password"
     channels = json.loads(files[SETTINGS])["channels"]
     assert channels[0]["url_file"] == "/etc/stepwatch/secrets/url"
 

@@ -46,11 +46,14 @@ class Data:
     user: int
 
 
+_EDITION = "-2"
+"""Of what is packed besides a release: archives are kept by their names."""
+
 _TEXTS = {"etc/passwd": "nobody:x:65534:65534:nobody:/:/bin/false\n"}
 
 
 def prometheus() -> StandIn:
-    """With promtool, and `sh` and `wget` as the official image has them."""
+    """With promtool, and `sh`, `wget` and `cat` as the official image has them."""
     programs = newest("prometheus")
     files = {f"bin/{name}": programs / name for name in ("prometheus", "promtool")}
     data = Data("prometheus", 65534)
@@ -58,7 +61,7 @@ def prometheus() -> StandIn:
 
 
 def alertmanager() -> StandIn:
-    """With amtool, `sh` and `wget`."""
+    """With amtool, `sh`, `wget` and `cat`."""
     programs = newest("alertmanager")
     files = {f"bin/{name}": programs / name for name in ("alertmanager", "amtool")}
     data = Data("alertmanager", 65534)
@@ -87,7 +90,7 @@ def grafana() -> StandIn:
     return _scratch(
         "grafana",
         "none-4",
-        {"bin/httpd": _BUSYBOX, "bin/cat": _BUSYBOX},
+        {"bin/httpd": _BUSYBOX},
         texts,
         entry="start",
         data=_GRAFANA_DATA,
@@ -98,6 +101,7 @@ _GRAFANA = """#!/bin/sh
 set -e
 test -s "$GF_SECURITY_ADMIN_PASSWORD__FILE"
 test -s "$GF_PATHS_PROVISIONING/datasources/stepwatch.yaml"
+test -s /run/stepwatch/internal-password
 test -s "$STEPWATCH_DASHBOARDS/training.json"
 echo started >> /var/lib/grafana/starts
 exec /bin/httpd -f -p 3000 -h /www
@@ -114,7 +118,7 @@ def _scratch(
     entry: str,
     data: Data,
 ) -> StandIn:
-    archive = tools_folder() / f"image-{name}-{release}.tar"
+    archive = tools_folder() / f"image-{name}-{release}{_EDITION}.tar"
     with locked(archive):
         if not archive.exists():
             _pack(archive, files, {**_TEXTS, **(texts or {})}, data)
@@ -127,7 +131,8 @@ def _pack(archive: Path, files: dict[str, Path], texts: dict[str, str], data: Da
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f".{archive.stem}-") as scratch:
         fresh = Path(scratch) / archive.name
         with tarfile.open(fresh, "w") as tar:
-            for place, file in {**files, "bin/sh": _BUSYBOX, "bin/wget": _BUSYBOX}.items():
+            busybox = {f"bin/{name}": _BUSYBOX for name in ("sh", "wget", "cat")}
+            for place, file in {**files, **busybox}.items():
                 tar.add(file.resolve(), place)
             for place, text in texts.items():
                 _add(tar, place, text.encode())

@@ -67,7 +67,7 @@ class Server:
     def __init__(
         self,
         command: Sequence[str | Path],
-        ready_url: str | http_client.Page | None,
+        ready_url: str | None,
         *,
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,

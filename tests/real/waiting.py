@@ -30,7 +30,7 @@ class Work:
     count: Callable[[], float]
 
 
-def counted(unit: str, page: str | http_client.Page, metric: str, label: str = "") -> Work:
+def counted(unit: str, page: str, metric: str, label: str = "") -> Work:
     """Return the work that a metric counts: the sum of its samples with this text in their labels."""
 
     def count() -> float:

@@ -19,7 +19,7 @@ from stepwatch.schema.errors import Refused
 from tests.real import tools as real
 
 CHECKOUT = Path(__file__).parents[2]
-EXPORTERS = [f"exporter/generated/{name}.json" for name in ("door", "evidence", "gpu", "runs", "watchdog")]
+EXPORTERS = [f"exporter/generated/{name}.json" for name in ("evidence", "gpu", "runs", "watchdog")]
 TEMPLATES = {
     "prometheus/templates/prometheus.yml.j2": "interval: <%= config.intervals.runs %>\n",
     "prometheus/templates/rules/rl.yml.j2": "above: <%= config.alerts.GradNormHigh.warning.times_level %>\n",
@@ -65,7 +65,7 @@ def test_files_are_rendered_and_what_changed_is_reported(site, run, capsys):
         "new prometheus/generated/rules/rl.yml",
         "/bin/true finds no fault in the files of prometheus.",
         "/bin/true finds no fault in the files of alertmanager.",
-        "8 files, 8 changed.",
+        "7 files, 7 changed.",
     ]
     assert (site / "prometheus/generated/rules/rl.yml").read_text().endswith("\nabove: 4\n")
 
@@ -77,7 +77,7 @@ def test_a_second_time_changes_nothing(site, run, capsys):
 
     assert run() == 0
     assert generated(site) == before
-    assert capsys.readouterr().out.endswith("8 files, all up to date.\n")
+    assert capsys.readouterr().out.endswith("7 files, all up to date.\n")
 
 
 def test_an_edit_changes_only_the_files_that_it_concerns(site, run, capsys):
@@ -196,7 +196,7 @@ def test_many_changes_are_reported_in_few_lines(site, run, capsys):
 
     assert run() == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[12] == "... and 36 more"
+    assert lines[12] == "... and 35 more"
     assert len(lines) == 16
 
 
@@ -208,7 +208,7 @@ def test_a_place_that_cannot_be_written_is_refused_in_words(site, capsys):
 def test_callers_get_what_was_done(site):
     outcome = generate(site / "config.yaml", site, templates=site)
 
-    assert outcome.files == 8
+    assert outcome.files == 7
     assert [kind for kind, _ in outcome.changes] == ["missing"] * 8
     assert len(outcome.checks) == 2
     assert not stale(site / "config.yaml", site, templates=site)

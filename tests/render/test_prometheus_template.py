@@ -12,7 +12,7 @@ from stepwatch.render.generator import render_all
 from stepwatch.schema.scalars import Duration
 
 CHECKOUT = Path(__file__).parents[2]
-OWN_JOBS = ("runs", "prometheus", "alertmanager", "door", "watchdog", "gpu", "node")
+OWN_JOBS = ("runs", "prometheus", "alertmanager", "watchdog", "gpu", "node")
 
 
 @pytest.fixture(name="rendered")
@@ -65,9 +65,8 @@ def test_the_stacks_own_addresses_stand_only_in_the_files_of_targets(rendered):
         "watchdog": ["10.0.0.5:9412"],
         "gpu": ["10.0.0.5:9410"],
         "node": [],
-        "prometheus": ["127.0.0.1:9490"],
-        "alertmanager": ["127.0.0.1:9493"],
-        "door": ["10.0.0.5:9090"],
+        "prometheus": ["10.0.0.5:9090"],
+        "alertmanager": ["10.0.0.5:9093"],
     }
     # Servers that come and go are asked for by URL, and Prometheus has no file for that.
     asked = prometheus(files)
@@ -107,7 +106,6 @@ def test_containers_are_reached_by_their_service_names_whatever_the_ports_of_the
         "node": ["node:9100"],
         "prometheus": ["prometheus:9090"],
         "alertmanager": ["alertmanager:9093"],
-        "door": ["door:9090"],
     }
 
 
@@ -197,13 +195,12 @@ def test_only_keys_that_the_oldest_prometheus_knows_are_used(rendered):
     )
 
 
-def test_prometheus_reads_itself_and_alertmanager_and_sends_alerts_behind_the_door(rendered, containers):
-    password = {"username": "stepwatch", "password_file": "/run/stepwatch/password"}
+def test_prometheus_signs_in_to_itself_and_alertmanager(rendered, containers):
+    password = {"username": "internal", "password_file": "/run/stepwatch/internal-password"}
     files = rendered(place=containers)
 
     assert [job(files, name)["basic_auth"] for name in ("prometheus", "alertmanager")] == [password] * 2
     assert prometheus(files)["alerting"]["alertmanagers"][0]["basic_auth"] == password
-    assert job(files, "door")["metrics_path"] == "/-/door/metrics"
 
 
 def test_external_labels_and_central_systems_are_written_without_their_secrets(rendered, tmp_path):

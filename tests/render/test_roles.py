@@ -168,4 +168,18 @@ def test_the_door_of_a_hub_in_containers_gets_the_paths_of_credentials_and_certi
     }
     assert agents(rendered("role: hub\n", containers))["agents_plain"]  # published on loopback only
     assert agents(rendered(HUB)) == {}  # a process has flags for it
-    assert agents(rendered("", containers)) == {}
+
+
+def test_only_a_hub_has_a_door(rendered: Rendered, containers: Place) -> None:
+    for settings, place, address in (
+        ("", containers, ""),
+        ("", OnThisMachine, ""),
+        (HUB, containers, "door:9416"),
+        (HUB, OnThisMachine, "127.0.0.1:9416"),
+    ):
+        folder = rendered(settings, place)
+        jobs = {job["job_name"] for job in _settings(folder)["scrape_configs"]}
+        targets = yaml.safe_load((folder / "prometheus/generated/targets/door.yml").read_text())
+        assert ("door" in jobs) == bool(address)
+        assert targets == ([{"targets": [address]}] if address else [])
+        assert (folder / "exporter/generated/door.json").exists() == bool(address)

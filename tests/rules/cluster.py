@@ -8,7 +8,7 @@ from tests.rules.cards import alert
 from tests.rules.series import EXPORTER, selector
 from tests.rules.stack import Labels, Scenario, by_the_minute
 
-DOOR = {"job": "door", "instance": "hub:9090"}
+DOOR = {"job": "door", "instance": "hub:9416"}
 NODE, OTHER_NODE = "node-7", "node-8"
 LOST, OTHER_LOST = {"node": NODE}, {"node": OTHER_NODE}
 RUN, OTHER_RUN = "ppo", "sft"

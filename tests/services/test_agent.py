@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from stepwatch.services.agent import Sender
-from stepwatch.system.http_client import Page
 from tests.real.answering import Answering
 
 REFUSAL = (
@@ -29,11 +28,11 @@ def faults(tmp_path: Path, before: str, now: str = "", log: str = REFUSAL) -> li
     """What is said where the page of metrics was one a moment ago, and is another one now."""
     (tmp_path / "log").write_text(log)
     with Answering(body=now) as server:
-        return list(Sender(Page(server.url), tmp_path / "log").faults(before))
+        return list(Sender(server.url, tmp_path / "log").faults(before))
 
 
 def test_the_hub_that_takes_all_is_named_with_the_age_of_the_newest_sample(tmp_path: Path) -> None:
-    said = Sender(Page(""), tmp_path / "log").taken(metrics(time.time() - 3600, 0))
+    said = Sender("", tmp_path / "log").taken(metrics(time.time() - 3600, 0))
 
     assert said == "The hub https://hub:9415 accepts its samples (newest 1h 0m old)."
 
@@ -85,4 +84,4 @@ def test_a_refusal_is_said_in_the_hubs_own_words(tmp_path: Path) -> None:
 
 
 def test_a_sender_that_does_not_answer_is_reported_by_its_state_alone(tmp_path: Path) -> None:
-    assert list(Sender(Page("http://127.0.0.1:1"), tmp_path / "log").faults(None)) == []
+    assert list(Sender("http://127.0.0.1:1", tmp_path / "log").faults(None)) == []

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 
-from exporter.door.__main__ import HEALTHY
 from stepwatch.services.settings import ReloadError, alertmanager_runs, reload
 from stepwatch.system import http_client
 from stepwatch.system.environment import CHECKOUT
 from tests.real import AlertmanagerServer, free_port
-from tests.real.waiting import eventually
 
 GENERATED = CHECKOUT / "alertmanager/generated"
 
@@ -57,18 +52,3 @@ def test_one_that_does_not_answer_reads_them_at_its_start():
     assert "No Alertmanager answers" in reload(
         f"http://127.0.0.1:{free_port()}", GENERATED / "alertmanager.yml"
     )
-
-
-def test_one_behind_the_door_that_does_not_answer_refuses_nothing(tmp_path):
-    (tmp_path / "password").write_text("x")
-    at, unused, gone = free_port(), free_port(), free_port()
-    flags = ["--prometheus-port", unused, "--alertmanager-port", at, "--alertmanager", f"127.0.0.1:{gone}"]
-    command = [sys.executable, "-m", "exporter.door", *map(str, flags), "--password-file", "password"]
-    door = subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(CHECKOUT)})
-    try:
-        url = f"http://127.0.0.1:{at}"
-        eventually(lambda: http_client.read(f"{url}{HEALTHY}"))
-        assert "No Alertmanager answers" in reload(url, GENERATED / "alertmanager.yml")
-    finally:
-        door.terminate()
-        assert door.wait() == 0

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from statistics import median
 
 from exporter.http.exposition import Metric, own
@@ -55,15 +56,22 @@ class Overview:
         *,
         watchdog: str | None = None,
         alertmanager: str | None = None,
+        password_file: Path | None = None,
         external_labels: Mapping[str, str] | None = None,
         actions: tuple[str | None, str] = (None, ""),
         remote: bool = False,
     ) -> None:
         self._views, self._file, self._omitted, self._remote = views, file, omitted, remote
         self._prometheus = Prometheus(
-            url, self._judged, self._charted, self._spans, self._of_agents if remote else None
+            url,
+            self._judged,
+            self._charted,
+            self._spans,
+            self._of_agents if remote else None,
+            password_file=password_file,
         )
-        self._watchdog, self._silences = Watchdog(watchdog), Silences(alertmanager, external_labels)
+        self._watchdog = Watchdog(watchdog)
+        self._silences = Silences(alertmanager, external_labels, password_file)
         self._actions = Actions(*actions)
         self._pollers = (self._prometheus, self._watchdog, self._silences, self._actions, file)
 

@@ -7,10 +7,12 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import orjson
 
+from exporter import credentials
 from exporter.installation import adapt
 from exporter.runs.overview.models import Firing, RunAction
 from exporter.runs.remote import web
@@ -24,10 +26,14 @@ LARGEST_ANSWER = 2 << 20
 
 
 class _Api(Poller):
-    """The JSON API of another program; without a URL it is not asked."""
+    """The JSON API of another program; without a URL it is not asked.
 
-    def __init__(self, name: str, url: str | None) -> None:
+    ``password_file`` has the password of the user internal, where it asks for one.
+    """
+
+    def __init__(self, name: str, url: str | None, password_file: Path | None = None) -> None:
         super().__init__(name, enabled=bool(url))
+        self._password_file = password_file
         self._url = (url or "").rstrip("/")
         self._answered = time.monotonic()
 
@@ -36,7 +42,7 @@ class _Api(Poller):
         try:
             self._ask()
             self._answered = time.monotonic()
-        except (web.PollError, ValueError, LookupError, TypeError, AttributeError) as problem:
+        except (web.PollError, OSError, ValueError, LookupError, TypeError, AttributeError) as problem:
             if time.monotonic() - self._answered > SILENT_SECONDS:
                 self._lose(problem)
         return INTERVAL_SECONDS
@@ -49,7 +55,8 @@ class _Api(Poller):
         """It has not answered for long."""
 
     def _get(self, path: str) -> Any:
-        answer = web.get(f"{self._url}/{path}", {}, ANSWER_SECONDS, most=LARGEST_ANSWER)
+        login = credentials.login(self._password_file)
+        answer = web.get(f"{self._url}/{path}", login, ANSWER_SECONDS, most=LARGEST_ANSWER)
         return orjson.loads(answer.body)
 
 
@@ -59,8 +66,13 @@ class Silences(_Api):
     ``external_labels`` are those of Prometheus: alerts that lack one have it when they are sent.
     """
 
-    def __init__(self, url: str | None, external_labels: Mapping[str, str] | None = None) -> None:
-        super().__init__("silences", url)
+    def __init__(
+        self,
+        url: str | None,
+        external_labels: Mapping[str, str] | None = None,
+        password_file: Path | None = None,
+    ) -> None:
+        super().__init__("silences", url, password_file)
         self._external_labels = external_labels or {}
         self._ends: Mapping[frozenset[tuple[str, str]], float] = {}
         self._causes: Mapping[frozenset[tuple[str, str]], str] = {}

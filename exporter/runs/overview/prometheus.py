@@ -9,14 +9,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import orjson
 
+from exporter import credentials
 from exporter.alert_labels import ABOUT, ONSET, ONSET_STEP
 from exporter.runs.files.notice import Once
 from exporter.runs.model.history import Point
@@ -94,8 +97,10 @@ NO_PAST = Past((), {})
 class Client:
     """The API of a Prometheus. Each method raises ``PollError`` without a valid answer."""
 
-    def __init__(self, url: str, *, clusters: bool = False) -> None:
-        self.name = masked_url(url)
+    def __init__(
+        self, url: str, *, clusters: bool = False, login: Callable[[], Mapping[str, str]] = dict
+    ) -> None:
+        self.name, self._login = masked_url(url), login
         self._clusters = clusters
         self._url = url.rstrip("/")
 
@@ -191,7 +196,13 @@ class Client:
 
     def _get(self, what: str, form: Mapping[str, str]) -> Any:
         body = urlencode(form).encode() if form else None
-        answer = web.get(f"{self._url}/api/v1/{what}", {}, ANSWER_SECONDS, body, most=LARGEST_ANSWER)
+        try:
+            login = self._login()
+        except OSError as problem:
+            raise PollError(
+                f"{problem.filename}, the password file of {self.name}: {problem.strerror}."
+            ) from None
+        answer = web.get(f"{self._url}/api/v1/{what}", login, ANSWER_SECONDS, body, most=LARGEST_ANSWER)
         return orjson.loads(answer.body)["data"]
 
     @contextmanager
@@ -335,11 +346,14 @@ class Prometheus(Poller):
         drawn: Callable[[], Sequence[Query]],
         spans: Callable[[], Sequence[Span]],
         remote: Callable[[str], str] | None = None,
+        *,
+        password_file: Path | None = None,
     ) -> None:
         super().__init__("prometheus", enabled=bool(url))
         self.errors = 0
         self.answers = Answers() if url else NO_URL
-        self._client = Client(url or "", clusters=remote is not None)
+        login = partial(credentials.login, password_file)
+        self._client = Client(url or "", clusters=remote is not None, login=login)
         self._remote = remote
         self._judged, self._drawn, self._spans = judged, drawn, spans
         self._once = Once(logger)

@@ -17,6 +17,7 @@ from stepwatch.deploy.native.stack import Part, Stack
 from stepwatch.deploy.native.state import DamagedStateError, StackError, State
 from stepwatch.render import output
 from stepwatch.render.generator import generate
+from stepwatch.schema.errors import Refused
 from stepwatch.services import agent, lifecycle
 from stepwatch.services.lifecycle import Look
 from stepwatch.services.settings import Settings, loaded, wait_loaded
@@ -26,6 +27,8 @@ from stepwatch.system.programs import obtain
 from stepwatch.system.terminal import Say, table
 
 SIMULATIONS = ("demo", "gpu")
+PROTECTED = ("prometheus", "alertmanager", stack.SENDER)
+"""The parts that ask for a password."""
 
 _UNSCRAPED_SECONDS = 20
 """Longer than the interval of the slowest scrape, that of the GPUs."""
@@ -160,6 +163,17 @@ class Processes:
         """The folder that holds ``<service>/generated``."""
         return self.place.rendered
 
+    def password(self, address: str) -> str | None:
+        """The password of our services for a server (host:port) of the stack, ``None`` for others."""
+        known: set[str] = set()
+        with suppress(DamagedStateError):
+            known = {each.address for each in stack.load(self.place.parts) if each.name in PROTECTED}
+        with suppress(Refused):
+            config = load(self.config)
+            known |= {config.address(part) for part in ("prometheus", "alertmanager")}
+        file = self.place.internal_password
+        return file.read_text(encoding="ascii").strip() if address in known and file.exists() else None
+
     @property
     def exists(self) -> bool:
         """Whether it runs."""
@@ -172,6 +186,8 @@ class Processes:
         for line in table([(part.name, part.url, part.shows) for part in parts]):
             say(f"  {line}")
         say("")
+        if not config.is_agent:
+            say(lifecycle.logins(str(place.password)))
         if not config.is_agent and not any(part.name == "grafana" for part in parts):
             say("Grafana 10 or later is not on PATH: the exporter's page shows the runs too.")
         if config.is_agent:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,8 +37,9 @@ def find_grafana() -> Grafana | None:
     return None
 
 
-def grafana_environment(config: Config, rendered: Path, data: Path) -> dict[str, str]:
+def grafana_environment(config: Config, place: State, data: Path) -> dict[str, str]:
     """Its settings, as the variables that it reads: no one signs up, and it reports to no one."""
+    rendered = place.rendered
     return {
         "GF_PATHS_DATA": str(data),
         "GF_PATHS_LOGS": str(data / "log"),
@@ -60,23 +59,12 @@ def grafana_environment(config: Config, rendered: Path, data: Path) -> dict[str,
         "GF_PLUGINS_PREINSTALL_DISABLED": "true",
         "GF_SECURITY_DISABLE_GRAVATAR": "true",
         # Grafana puts the content of the file here; it counts when the database is made.
-        "GF_SECURITY_ADMIN_PASSWORD": f"$__file{{{grafana_password(data)}}}",
+        "GF_SECURITY_ADMIN_PASSWORD": f"$__file{{{place.password}}}",
         # What the provisioning files ask for.
         "STEPWATCH_PROMETHEUS_URL": f"http://{config.address('prometheus')}",
         "STEPWATCH_ALERTMANAGER_URL": f"http://{config.address('alertmanager')}",
         "STEPWATCH_DASHBOARDS": str(rendered / "grafana/generated/dashboards"),
     }
-
-
-def grafana_password(data: Path) -> Path:
-    """The file with the administrator's password, made once and readable by its owner only."""
-    file = data.with_name("grafana-password")
-    if not file.exists():
-        data.mkdir(parents=True, exist_ok=True)
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w") as fresh:
-            fresh.write(secrets.token_urlsafe(18))
-    return file
 
 
 def require_bare(config: Config, alertmanager: Program) -> None:

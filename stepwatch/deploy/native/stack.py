@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from exporter.door import backend_access
+from exporter import credentials
 from stepwatch.config import Config, cluster
-from stepwatch.config.deployment import BEHIND_DOOR
 from stepwatch.deploy.native import state
-from stepwatch.deploy.native.installed import Grafana, grafana_environment, grafana_password
+from stepwatch.deploy.native.installed import Grafana, grafana_environment
 from stepwatch.deploy.native.state import DamagedStateError, State
 from stepwatch.render import exporters, layout
 from stepwatch.services import settings
 from stepwatch.services.settings import Settings
 from stepwatch.system.environment import CHECKOUT, RESOURCES
-from stepwatch.system.http_client import Page
 from stepwatch.system.programs import Program
 
 SENDER = "sender"
@@ -39,8 +37,7 @@ class Web:
 
     It listens on ``ports`` of ``listen``, by their keys below ``ports`` in config.yaml, and others reach
     it at ``address`` (host:port). ``ready`` is the path of the page that answers once the part works,
-    ``metrics`` that of its metrics, ``url`` the page for people. A part behind the door is itself at
-    ``backend``, with the password in ``password_file``.
+    ``metrics`` that of its metrics, ``url`` the page for people.
     """
 
     listen: str
@@ -49,12 +46,10 @@ class Web:
     ready: str
     url: str
     metrics: str = "/metrics"
-    backend: str = ""
-    password_file: str = ""
 
-    def page(self, path: str) -> Page:
-        """One of the part's own pages on this machine."""
-        return Page(f"http://{self.backend or self.address}{path}", self.password_file)
+    def page(self, path: str) -> str:
+        """The URL of one of the part's own pages on this machine."""
+        return f"http://{self.address}{path}"
 
 
 @dataclass(frozen=True)
@@ -79,14 +74,14 @@ class Part:
         return self.web.address if self.web else ""
 
     @property
-    def ready(self) -> Page:
-        """The page that answers once it works, without an address if it has none."""
-        return self.web.page(self.web.ready) if self.web else Page("")
+    def ready(self) -> str:
+        """The page that answers once it works, empty if it has none."""
+        return self.web.page(self.web.ready) if self.web else ""
 
     @property
-    def metrics(self) -> Page:
-        """The page of its own metrics, without an address if it has none."""
-        return self.web.page(self.web.metrics) if self.web else Page("")
+    def metrics(self) -> str:
+        """The page of its own metrics, empty if it has none."""
+        return self.web.page(self.web.metrics) if self.web else ""
 
 
 _PARTS = TypeAdapter(list[Part])
@@ -134,7 +129,7 @@ class Stack:
             *([self.node(node_exporter)] if node_exporter else []),
             self.prometheus(prometheus),
             self.alertmanager(alertmanager),
-            self.door(),
+            *([self.door()] if self.config.is_hub else []),
             *([self.grafana(dashboards)] if dashboards else []),
             *([self.actions()] if self.config.actions.enabled else []),
             *([self.notifier()] if self.config.notifier else []),
@@ -177,10 +172,9 @@ class Stack:
 
     def node(self, program: Path) -> Part:
         """node_exporter, which reads this machine's memory, disks and load."""
-        listen = f"[{self.config.listen}]" if ":" in self.config.listen else self.config.listen
         return self._part(
             "node",
-            (str(program), f"--web.listen-address={listen}:{self.config.ports.node}"),
+            (str(program), f"--web.listen-address={self._host}:{self.config.ports.node}"),
             ready="/",
             page="/metrics",
             shows="memory, disks and load of this machine",
@@ -201,7 +195,7 @@ class Stack:
         )
         return self._part(
             "prometheus",
-            self._behind_door("prometheus", program, options),
+            self._protected("prometheus", program, options),
             ready="/-/ready",
             shows="queries, targets, firing alerts",
         )
@@ -214,8 +208,8 @@ class Stack:
             f"--config.file={self.place.rendered}/prometheus/generated/prometheus.yml",
             f"--storage.agent.path={data}",
             f"--storage.agent.retention.max-time={cluster.BUFFER}",
-            f"--web.listen-address={self.config.backend('prometheus')}",
-            f"--web.config.file={self.place.backend / backend_access.WEB}",
+            f"--web.listen-address={self._host}:{self.config.ports.prometheus}",
+            f"--web.config.file={self.place.credentials / credentials.WEB}",
         )
         start = ("sh", f"{RESOURCES}/prometheus/start.sh", str(data))
         part = self._part(
@@ -224,10 +218,7 @@ class Stack:
             ready="/-/ready",
             shows=f"sends all samples to {self.config.hub_url} as {self.config.node_name}",
         )
-        # No door before it, and so no page for people.
-        return replace(
-            part, name=SENDER, web=part.web and replace(part.web, address=part.web.backend, url="-")
-        )
+        return replace(part, name=SENDER, web=part.web and replace(part.web, url="-"))
 
     def alertmanager(self, program: Program) -> Part:
         """Alertmanager, which groups, mutes and sends alerts."""
@@ -242,48 +233,33 @@ class Stack:
         )
         return self._part(
             "alertmanager",
-            self._behind_door("alertmanager", program, options),
+            self._protected("alertmanager", program, options),
             ready="/-/ready",
             shows="grouped alerts, silences",
         )
 
     def door(self) -> Part:
-        """The reverse proxy through which all but Prometheus reach the two, and agents the hub."""
-        config = self.config
-        ports = (*BEHIND_DOOR, *(("agents",) if config.is_hub else ()))
+        """The door of a hub, through which agents write to Prometheus."""
+        config, agents = self.config, self.config.agents
+        tls = (f"--agents-cert={agents.cert_file}", f"--agents-key={agents.key_file}")
         flags = (
-            f"--listen={config.listen}",
-            f"--prometheus-port={config.ports.prometheus}",
-            f"--alertmanager-port={config.ports.alertmanager}",
-            f"--prometheus={config.backend('prometheus')}",
-            f"--alertmanager={config.backend('alertmanager')}",
-            f"--password-file={self.place.backend_password}",
-            *(self._for_agents() if config.is_hub else ()),
+            *self._listen("door"),
+            f"--prometheus={config.address('prometheus')}",
+            f"--password-file={self.place.internal_password}",
+            f"--agents-listen={agents.listen}",
+            f"--agents-port={config.ports.agents}",
+            f"--agents-credentials={layout.credentials()}",
+            *(tls if agents.cert_file else ()),
         )
-        web = Web(
-            listen=config.listen,
-            ports={name: getattr(config.ports, name) for name in ports},
-            address=config.address("prometheus"),
-            ready="/-/door/healthy",
-            url="-",
-            metrics="/-/door/metrics",
-        )
-        return Part(
+        part = self._part(
             "door",
             self._ours("exporter.door", "door", *flags),
-            "Prometheus and Alertmanager, without access for other web pages",
-            web,
+            ready="/-/healthy",
+            shows="takes the samples of agents",
             environment=_OURS,
         )
-
-    def _for_agents(self) -> Iterator[str]:
-        agents = self.config.agents
-        yield f"--agents-listen={agents.listen}"
-        yield f"--agents-port={self.config.ports.agents}"
-        yield f"--agents-credentials={layout.credentials()}"
-        if agents.cert_file and agents.key_file:
-            yield f"--agents-cert={agents.cert_file}"
-            yield f"--agents-key={agents.key_file}"
+        ports = {"door": config.ports.door, "agents": config.ports.agents}
+        return replace(part, web=part.web and replace(part.web, ports=ports, url="-"))
 
     def grafana(self, installed: Grafana) -> Part:
         """Grafana with the provisioned dashboards."""
@@ -292,8 +268,8 @@ class Stack:
             "grafana",
             (*installed.command, f"--homepath={installed.home}"),
             ready="/api/health",
-            shows=f"dashboards; user admin, password in {grafana_password(data)}",
-            environment=grafana_environment(self.config, self.place.rendered, data),
+            shows="dashboards",
+            environment=grafana_environment(self.config, self.place, data),
         )
 
     def actions(self) -> Part:
@@ -332,12 +308,16 @@ class Stack:
         file = self.place.rendered / exporters.FOLDER / f"{settings_file}.json"
         return (sys.executable, "-m", module, f"--config.file={file}", *flags)
 
-    def _behind_door(self, name: str, program: Program, options: Iterable[str]) -> tuple[str, ...]:
+    @property
+    def _host(self) -> str:
+        return f"[{self.config.listen}]" if ":" in self.config.listen else self.config.listen
+
+    def _protected(self, name: str, program: Program, options: Iterable[str]) -> tuple[str, ...]:
         return (
             *("sh", f"{RESOURCES}/{name}/start.sh", str(self.place.data(name))),
             *(str(program.path), *program.options, *options),
-            f"--web.listen-address={self.config.backend(name)}",
-            f"--web.config.file={self.place.backend / backend_access.WEB}",
+            f"--web.listen-address={self._host}:{getattr(self.config.ports, name)}",
+            f"--web.config.file={self.place.credentials / credentials.WEB}",
             f"--web.external-url={self.config.link(name)}",
             # A path in the link is the business of the proxy in front; here pages stay where they are.
             "--web.route-prefix=/",
@@ -354,14 +334,5 @@ class Stack:
             ready=ready,
             url=config.link(name) + page,
         )
-        if name in BEHIND_DOOR:
-            key, backend = f"{name}_backend", config.backend(name)
-            web = replace(
-                web,
-                listen=backend.partition(":")[0],
-                ports={key: getattr(config.ports, key)},
-                backend=backend,
-                password_file=str(self.place.backend_password),
-            )
         read = settings.by_part(self.place.rendered).get(name)
         return Part(name=name, command=command, web=web, settings=read, **others)

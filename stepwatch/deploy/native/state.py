@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from exporter.door import backend_access
+from exporter.credentials import PASSWORD, make
 from stepwatch.config import Config
 from stepwatch.config.deployment import DISCOVERED, OnThisMachine
 from stepwatch.schema.errors import Refused
@@ -52,8 +52,9 @@ class State:
     logs = _Below("logs")
     rendered = _Below("rendered")  # holds <service>/generated
     discovered = _Below(DISCOVERED)  # files of targets that containers ask for
-    backend = _Below("backend")  # what opens Prometheus and Alertmanager behind the door
-    backend_password = _Below(f"backend/{backend_access.PASSWORD}")
+    credentials = _Below("credentials")  # of Prometheus and Alertmanager
+    internal_password = _Below(f"credentials/{PASSWORD}")
+    password = _Below("credentials/password")  # of people, for Grafana too
     supervisor_config = _Below("supervisord.conf")
     socket = _Below("supervisor.sock")
     environment = _Below("service.env")  # the variables that systemd gives to supervisord, mode 0600
@@ -87,7 +88,7 @@ class State:
     def deployment(self, config: Config, parts: frozenset[str]) -> OnThisMachine:
         """What files are rendered for: these parts, with what is in this folder."""
         return OnThisMachine(
-            config, parts, discovered=str(self.discovered), password_file=str(self.backend_password)
+            config, parts, discovered=str(self.discovered), password_file=str(self.internal_password)
         )
 
     def config(self, say: Say) -> Path | None:
@@ -147,16 +148,16 @@ class State:
             raise StackError(f"{self.folder}: {problem.strerror}. {expected}") from None
 
     def make_password(self) -> None:
-        """Create the credentials of the parts behind the door, unless they exist.
+        """Create the credentials of Prometheus, Alertmanager and Grafana, unless they exist.
 
         Raises:
             StackError: it cannot be written.
         """
         try:
-            backend_access.make(self.backend, mode=0o600)
+            make(self.password, self.credentials, mode=0o600)
         except OSError as problem:
             raise StackError(
-                f"{self.backend}: {problem.strerror}. Expected: a folder to write to. "
+                f"{self.credentials}: {problem.strerror}. Expected: a folder to write to. "
                 "Fix: free space on its disk, or make this user its owner."
             ) from None
 

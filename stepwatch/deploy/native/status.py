@@ -9,7 +9,7 @@ from stepwatch.deploy.native import service, stack, supervisord
 from stepwatch.deploy.native.stack import Part
 from stepwatch.deploy.native.state import DamagedStateError, State
 from stepwatch.deploy.native.supervisord import Report
-from stepwatch.services import settings
+from stepwatch.services import lifecycle, settings
 from stepwatch.services.agent import Sender
 from stepwatch.services.health_report import HealthReport
 from stepwatch.services.settings import SettingsState
@@ -89,8 +89,8 @@ def _show(parts: Sequence[Part], reports: dict[str, Report] | None, place: State
         well &= state == "up" and loaded in (None, SettingsState.CURRENT)
     for line in (*table(rows), *remarks, "\n" + "\n".join(service.report(place))):
         say(line)
-    if text := settings.rules_elsewhere(place.rendered):
-        say(text)
+    if any(each.name == "alertmanager" for each in parts):
+        say(lifecycle.logins(str(place.password)) + settings.rules_elsewhere(place.rendered))
     sound = report.show(texts, say)
     for sender in senders(parts, place):
         page = texts[sender.metrics]

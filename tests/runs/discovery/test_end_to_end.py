@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from stepwatch.system import http_client
 from tests.e2e.stack import MAINLY_NEWEST, Stack
 from tests.runs.discovery.verl import Engine, Trainer, update_prometheus_config
 
@@ -62,7 +62,7 @@ def alerting(stack: Stack, name: str) -> set[str]:
 
 def rules(stack: Stack) -> list[str]:
     """All rules that Prometheus judges."""
-    with urllib.request.urlopen(f"http://{stack.config.address('prometheus')}/api/v1/rules") as answer:
+    with http_client.direct.open(f"http://{stack.config.address('prometheus')}/api/v1/rules") as answer:
         groups = json.load(answer)["data"]["groups"]
     return [rule["name"] + rule["query"] for group in groups for rule in group["rules"]]
 
