@@ -66,7 +66,7 @@ def test_the_stack_comes_up_takes_changes_refuses_faults_and_leaves_nothing(
     assert done.returncode == 0, done.stderr
     assert installation.pids() == set()
     assert sorted(path.name for path in installation.state.iterdir()) == [
-        "backend",
+        "credentials",
         "data",
         "discovered",
         "logs",
