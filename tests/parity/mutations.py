@@ -33,14 +33,14 @@ class Mutation(NamedTuple):
 MUTATIONS = (
     Mutation(
         "a statistic: spread is a third less",
-        "exporter/runs/stats/estimators.py",
-        "math.sqrt(math.pi) / 2 * _capped_mean",
-        "math.sqrt(math.pi) / 3 * _capped_mean",
+        "exporter/runs/stats/statistics.py",
+        "PER_DIFFERENCE = math.sqrt(math.pi) / 2",
+        "PER_DIFFERENCE = math.sqrt(math.pi) / 3",
         "pages-own",
     ),
     Mutation(
         "a window: a start is the mean of 6 values",
-        "exporter/runs/stats/estimators.py",
+        "exporter/runs/stats/statistics.py",
         "START_VALUES = 5",
         "START_VALUES = 6",
         "pages-own",
