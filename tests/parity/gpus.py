@@ -9,14 +9,14 @@ from tempfile import TemporaryDirectory
 
 from tests.gpu.driver import Driver
 from tests.parity.product import exporting, read, rounded, series
-from tests.real.waiting import eventually
+from tests.real.waiting import Work, eventually
 from tests.runs.scrape import Scrape
 
 PROFILES = ("h200", "a100", "a100-mig", "rtx4080")
 CARDS = ("h200", "a100", "rtx4080")
 MOVING = re.compile("process_|gpu_exporter_|stepwatch_")
-SETTLES = 3
-"""Seconds of driver time after which windows and rates have two readings."""
+EQUAL_SCRAPES, MOST_SCRAPES = 10, 150
+"""Scrapes that show the same metrics, after which windows and rates are there; and at which to give up."""
 
 
 def demo() -> Iterator[str]:
@@ -52,9 +52,10 @@ def _up(url) -> Scrape:  # type: ignore[no-untyped-def]
     def full() -> bool:
         page = Scrape(read(f"{url}/metrics").encode())
         pages.append({name for name, _ in page.samples})
-        return bool(page.all("gpu_up")) and len(pages) > 10 and pages[-1] == pages[-9]
+        return bool(page.all("gpu_up")) and pages[-EQUAL_SCRAPES:] == [pages[-1]] * EQUAL_SCRAPES
 
-    eventually(full, pause=0.2, seen=lambda: pages[-1:])
+    scrapes = Work("scrapes", lambda: len(pages))
+    eventually(full, scrapes, MOST_SCRAPES, pause=0.2, seen=lambda: pages[-1:])
     return Scrape(read(f"{url}/metrics").encode())
 
 

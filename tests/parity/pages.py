@@ -49,7 +49,9 @@ def public() -> Iterator[str]:
 
     yield f"# run, series, digest of all, {', '.join(SAMPLE)}"
     for run, values in sorted(_page(written).items()):
-        lines = "\n".join(f"{each} {value}" for each, value in sorted(values.items()))
+        # Some took days, which begin at another second each time.
+        timeless = [each for each in sorted(values) if "_timestamp_" not in each]
+        lines = "\n".join(f"{each} {values[each]}" for each in timeless)
         digest = hashlib.sha256(lines.encode()).hexdigest()[:12]
         yield " ".join([run, str(len(values)), digest, *(values.get(each, "-") for each in SAMPLE)])
 
