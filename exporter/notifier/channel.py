@@ -21,13 +21,11 @@ import orjson
 from exporter import __version__, secret_shapes
 from exporter.notifier.wording import Card, Wording
 
-SECONDS = 15.0
-"""Timeout for a whole answer."""
+SECONDS = 15.0  # Timeout for a whole answer
 _STEP_SECONDS = 10.0
 _LARGEST = 64 << 10
 _SHOWN = 200
-_LEAST = 6
-"""A shorter part of a URL is a common word, no secret."""
+_LEAST = 6  # A shorter part of a URL is a common word, no secret
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -35,12 +33,9 @@ class Ended(Enum):
     """How an attempt ended."""
 
     DELIVERED = "delivered"
-    RETRY = "retry"
-    """A transient error: the message waits for another attempt."""
-    REFUSED = "refused"
-    """A fault of the channel's settings: messages wait until these are changed."""
-    REJECTED = "rejected"
-    """A fault of this message: it will never be accepted."""
+    RETRY = "retry"  # A transient error: the message waits for another attempt
+    REFUSED = "refused"  # A fault of the channel's settings: messages wait until these are changed
+    REJECTED = "rejected"  # A fault of this message: it will never be accepted
 
 
 REASONS: Mapping[str, Ended] = {
@@ -98,11 +93,7 @@ class Secrets:
     secret_file: Path | None = None
 
     def url(self) -> str:
-        """Return the URL.
-
-        Raises:
-            SecretFileError: It cannot be read.
-        """
+        """Return the URL. Raises SecretFileError: it cannot be read."""
         return _read(self.url_file)
 
     @property
@@ -114,11 +105,7 @@ class Secrets:
             return str(self.url_file)
 
     def secret(self) -> str:
-        """Return the secret for signatures, empty without one.
-
-        Raises:
-            SecretFileError: It cannot be read.
-        """
+        """Return the secret for signatures, empty without one. Raises SecretFileError: it cannot be read."""
         return _read(self.secret_file) if self.secret_file else ""
 
     def changed(self) -> float:
@@ -177,10 +164,8 @@ class Robot(ABC):
         keyword: One that the robot asks for in each message, if any.
     """
 
-    windows: tuple[Window, ...] = ()
-    """Its limits; empty if none is known."""
-    most_bytes: int
-    """Of a message."""
+    windows: tuple[Window, ...] = ()  # its limits; empty if none is known
+    most_bytes: int  # of a message
 
     def __init__(self, secrets: Secrets, wording: Wording, keyword: str = "") -> None:
         self._secrets, self._wording, self._keyword = secrets, wording, keyword
@@ -210,11 +195,7 @@ class Robot(ABC):
 
     @abstractmethod
     def send(self, message: Any) -> Outcome:
-        """Send what ``compose`` returned.
-
-        Raises:
-            SecretFileError: The channel's files cannot be used.
-        """
+        """Send what ``compose`` returned. Raises SecretFileError: the channel's files cannot be used."""
 
     @abstractmethod
     def _write(self, card: Card, items: Sequence[str], left: int) -> Any:

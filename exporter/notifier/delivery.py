@@ -16,19 +16,14 @@ from exporter.notifier.wording import NOTHING_KNOWN, Card, Known, Wording
 
 logger = logging.getLogger(__name__)
 
-EXPIRY_SECONDS = 3 * 86400.0
-"""After which a message is given up, as failed."""
-TEST_SECONDS = 60.0
-"""The same of a test, whose sender waits for its end."""
+EXPIRY_SECONDS = 3 * 86400.0  # after which a message is given up, as failed
+TEST_SECONDS = 60.0  # the same of a test, whose sender waits for its end
 FIRST_PAUSE, MOST_PAUSE = 1.0, 300.0
 REFUSED_PAUSE = 120.0
 """Between attempts while the channel's settings are at fault: NotificationFailures fires all the time."""
-_MARGIN_SECONDS = 1.0
-"""By which requests of one minute may come closer on their way."""
+_MARGIN_SECONDS = 1.0  # by which requests of one minute may come closer on their way
 _IDLE_SECONDS = 1.0
-SECONDS_TO_STOP = 16.0
-"""That a request may take which is under way when the service ends."""
-
+SECONDS_TO_STOP = 16.0  # that a request may take which is under way when the service ends
 Ask = Callable[[Notification], "Known"]
 
 
@@ -71,8 +66,7 @@ class Delivery:
     ) -> None:
         self.name, self.kind = name, kind
         self.counts = Counts()
-        self.problem: Outcome | None = None
-        """What the last attempt got, while messages wait because of it."""
+        self.problem: Outcome | None = None  # what the last attempt got, while messages wait because of it
         self.failure: tuple[Outcome, float] | None = None
         """The last attempt that failed, and when (Unix seconds)."""
         self._robot, self._secrets, self._outbox, self._wording = robot, secrets, outbox, wording

@@ -136,9 +136,7 @@ def _change(alerts: list[dict[str, Any]]) -> str:
 
 
 NAME = "outbox.db"
-KEPT_SECONDS = 7 * 86400.0
-"""How long what was delivered is remembered, for its page and against repetitions."""
-
+KEPT_SECONDS = 7 * 86400.0  # how long what was delivered is remembered, for its page and against repetitions
 WAITING, DELIVERED, FAILED = "waiting", "delivered", "failed"
 
 _SCHEMA = """

@@ -114,8 +114,7 @@ class DingTalk(Robot):
 
     windows = (Window(20, 60.0),)
     most_bytes = 20_000
-    BLOCKED_SECONDS = 600.0
-    """For which a robot takes nothing after more than 20 messages within a minute."""
+    BLOCKED_SECONDS = 600.0  # for which a robot takes nothing after more than 20 messages within a minute
     TITLE_BYTES = 600
     COLOURS: Mapping[str, str] = {
         "critical": "#d7263d",
@@ -188,8 +187,7 @@ class WeCom(Robot):
     TITLE_BYTES = 400
     FACT_BYTES = 700
     ITEM_BYTES = 400
-    URL_BYTES = 400
-    """A longer one is left out: run names may take three signs for each byte."""
+    URL_BYTES = 400  # A longer one is left out: run names may take three signs for each byte
     COLOURS: Mapping[str, str] = {
         "critical": "warning",
         "warning": "warning",
@@ -238,8 +236,7 @@ class Apprise(Robot):
     FACT_BYTES = 700
     NOT_INSTALLED = "the package apprise is not installed. Fix: pip install apprise"
     STATUS = re.compile(r"\berror[= ](\d{3})\b")
-    LOGGING = Lock()
-    """Held while Apprise sends: all of its channels log to one logger."""
+    LOGGING = Lock()  # Held while Apprise sends: all of its channels log to one logger
     TYPES: Mapping[str, str] = {
         "critical": "failure",
         "warning": "warning",

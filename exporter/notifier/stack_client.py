@@ -15,8 +15,7 @@ from exporter.notifier.wording import NOTHING_KNOWN, Known, silenced_by
 from exporter.watchdog.client import Client, UnreachableError
 
 SILENCE_HOURS = 2
-_SECONDS = 3.0
-"""That an answer may take: a message goes out without it."""
+_SECONDS = 3.0  # that an answer may take: a message goes out without it
 
 
 class StackClient:

@@ -13,8 +13,7 @@ from exporter.alert_labels import ABOUT
 from exporter.notifier.outbox import Alert, Notification
 from exporter.watchdog.finding import Text
 
-MOST_CLIPPED = 800
-"""Characters of a description or an action."""
+MOST_CLIPPED = 800  # characters of a description or an action
 _DASHBOARD = re.compile(r"/d/(stepwatch-[a-z]+(?=[?]|\Z)(?:[?&]var-[a-z]+=[\w.~%-]*)*)", re.ASCII)
 """The dashboard in a rule's link, with its variables. There the cluster is that of series, which may lack the
 label that a hub adds to alerts."""

@@ -33,11 +33,8 @@ a wider network does not allow these; only a network inside one of them does.
 """
 
 LOCALHOST = "127.0.0.1"
-LONGEST = 60
-"""Characters: an IPv6 address has at most 39, in brackets and with a port 47."""
-MOST = 5000
-"""Addresses of one list, and targets in all: more than any cluster has."""
-
+LONGEST = 60  # characters: an IPv6 address has at most 39, in brackets and with a port 47
+MOST = 5000  # Addresses of one list, and targets in all: more than any cluster has
 _SHAPE = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+|localhost)):([0-9]{1,5})")
 
 

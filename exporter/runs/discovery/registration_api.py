@@ -27,9 +27,7 @@ from exporter.runs.files.token_files import TokenFileError
 
 logger = logging.getLogger(__name__)
 
-KIND = "application/json"
-"""A browser sends this to another site only if that allows it, which we never do."""
-
+KIND = "application/json"  # A browser sends this to another site only if that allows it, which we never do
 RESULTS = (
     *("accepted", "address", "content_type", "full", "labels"),
     *("malformed", "origin", "rate", "token", "token_file"),

@@ -32,9 +32,7 @@ TRAINERS = "trainer_metrics"
 MOST_LABELS = 8
 LONGEST_JOB = 100
 LONGEST_NAME = 64
-LONGEST_VALUE = 100
-"""Characters; Prometheus keeps each label's text for as long as the series."""
-
+LONGEST_VALUE = 100  # Characters; Prometheus keeps each label's text for as long as the series
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _OPEN = "labels without secrets, since everyone who sees an alert reads them"
 _BODY = '{"job_name": "vllm", "targets": [{"target": "10.0.0.7:8000"}]}'
@@ -178,23 +176,17 @@ GONE_SECONDS = 600.0
 FORGOTTEN_SECONDS = 24 * 3600.0
 """None comes back after that time: the next run has other ports, and registers them."""
 
-FORGET_SECONDS = 60.0
-"""Between two looks for servers that will not come back."""
-
+FORGET_SECONDS = 60.0  # between two looks for servers that will not come back
 ENGINES = ("vllm", "sglang", "trtllm", "rollout")
 """How the jobs of rollout servers begin: verl registers them by the engine's name."""
 
-JOB_LABEL = "rl_insight_job"
-"""Where rl-insight keeps the name of a job, too."""
-
+JOB_LABEL = "rl_insight_job"  # where rl-insight keeps the name of a job, too
 NAME = "registrations.state"
 ASIDE = "registrations.aside"
 TITLE = "stepwatch-registrations 1"
 
 _LONGEST_TEXTS = LONGEST + LONGEST_JOB + MOST_LABELS * (LONGEST_NAME + LONGEST_VALUE)
-_FIELDS = 250
-"""Bytes of a registration beside its texts: names, quotes, commas, the time."""
-
+_FIELDS = 250  # bytes of a registration beside its texts: names, quotes, commas, the time
 MOST_BYTES = len(TITLE) + 100 + MOST * (4 * _LONGEST_TEXTS + _FIELDS)
 """What the most registrations with the longest texts take: no sign more than 4 bytes, as UTF-8 has it.
 

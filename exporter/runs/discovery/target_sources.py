@@ -135,15 +135,9 @@ RAY_FILE = "prom_metrics_service_discovery.json"
 VERL_FILE = "session_latest/metrics/prometheus/prometheus.yml"
 """Where both write if nothing else is said, below Ray's folder."""
 
-STALE_SECONDS = 60.0
-"""A list that Ray did not write for that long is that of a cluster which has ended."""
-
-SETTLE_SECONDS = 2.0
-"""verl writes its file within milliseconds."""
-
-DEEPEST = 10
-"""Lists and tables within each other; verl's file has six."""
-
+STALE_SECONDS = 60.0  # A list that Ray did not write for that long is that of a cluster which has ended
+SETTLE_SECONDS = 2.0  # verl writes its file within milliseconds
+DEEPEST = 10  # Lists and tables within each other; verl's file has six
 MOST_FILES = 100
 MOST_EARLIER = 1000
 
@@ -285,11 +279,7 @@ class _VerlFile:
 
 
 def verl_addresses(content: bytes) -> list[str]:
-    """Return the targets of verl's job.
-
-    Raises:
-        DamagedError: It is not YAML, or only a part of a file.
-    """
+    """Return the targets of verl's job. Raises DamagedError: it is not YAML, or only a part of a file."""
     if not content.endswith(b"\n"):
         raise DamagedError("is empty" if not content else "ends in the middle of a line")
     jobs: dict[Any, str] = {}

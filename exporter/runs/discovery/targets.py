@@ -25,9 +25,7 @@ from exporter.http.message import Answer, Request, text
 from exporter.http.routes import Table
 from exporter.runs.discovery.address import MOST, AddressMap, Allowlist
 
-MOST_PROBES = 128
-"""Probes that are under way at a time: each is an open file."""
-
+MOST_PROBES = 128  # Probes that are under way at a time: each is an open file
 TIMEOUT_SECONDS = 3.0
 
 PROBE_SECONDS = 15.0
@@ -292,18 +290,10 @@ class TargetRegistry:
         return [entry for entry in self if entry.is_served(now, self._forget_after)]
 
 
-NAME = "discovery"
-"""What its own faults are counted for."""
-
-LOOK_SECONDS = 5.0
-"""How often sources are asked: Ray writes its list as often."""
-
-TURN_SECONDS = 1.0
-"""How long a turn waits for probes at most."""
-
-KIND = "application/json"
-"""Prometheus demands exactly this."""
-
+NAME = "discovery"  # what its own faults are counted for
+LOOK_SECONDS = 5.0  # how often sources are asked: Ray writes its list as often
+TURN_SECONDS = 1.0  # how long a turn waits for probes at most
+KIND = "application/json"  # Prometheus demands exactly this
 STATES = ("served", "silent", "pageless")
 
 

@@ -31,8 +31,7 @@ from typing import Any, NamedTuple
 SUFFIX = ".launch"
 REQUEST_SUFFIX = ".request"
 CHECKPOINTS_SUFFIX = ".checkpoints"
-MOST_CHECKPOINTS = 20
-"""That are listed: the last ones, and those that are kept."""
+MOST_CHECKPOINTS = 20  # that are listed: the last ones, and those that are kept
 MOST_BYTES = 65536
 """Read of a file. Of the launch file these are the last: a start and its end are far shorter."""
 ACTIONS = {"stop": "stopped", "kill": "killed"}

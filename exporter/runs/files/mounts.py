@@ -27,9 +27,7 @@ PATIENCE_SECONDS = 2.0
 """How long a call is waited for: a disk that spins up takes longer than others may be kept waiting."""
 HUNG_SECONDS = 10.0
 """A file system that gives no sign of life for that long hangs. Slow ones answer within a few seconds."""
-MOST_LINKS = 40
-"""On the way to one file, as in Linux."""
-
+MOST_LINKS = 40  # on the way to one file, as in Linux
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 

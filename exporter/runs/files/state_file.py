@@ -58,11 +58,8 @@ T = TypeVar("T")
 TITLE = "stepwatch-state 6"
 SUFFIX = ".state"
 SINCE_FILE, SINCE_TITLE = "since", "stepwatch-since 1"
-ABOUT_BYTES = 16384
-"""More than the longest path, twice."""
-
-RunSnapshots = dict[str, dict[str, Any]]
-"""What must survive, as plain JSON values, by run."""
+ABOUT_BYTES = 16384  # more than the longest path, twice
+RunSnapshots = dict[str, dict[str, Any]]  # what must survive, as plain JSON values, by run
 
 
 @dataclass(slots=True)

@@ -19,8 +19,7 @@ from exporter.runs.files.notice import Refusals
 
 WILDCARDS = frozenset("*?[")
 ANY_DEPTH = "**"
-SYSTEM = "lost+found"
-"""The folder of a file system's checker, on each mounted disk: root's, without runs."""
+SYSTEM = "lost+found"  # the folder of a file system's checker, on each mounted disk: root's, without runs
 
 
 @dataclass(frozen=True, slots=True)

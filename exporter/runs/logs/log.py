@@ -25,15 +25,11 @@ from exporter.runs.signals.record import Ended, Event, Servers
 from exporter.runs.sources import Source, recognise_first
 from exporter.runs.sources.console import preamble
 
-IDLE_SECONDS = 2.0
-"""Files without a record are looked at less often: a run folder may hold thousands."""
-
+IDLE_SECONDS = 2.0  # Files without a record are looked at less often: a run folder may hold thousands
 SLOW_SECONDS = 1.0
 """A file system that took longer to answer hung, and what was read is of the time when it answered."""
 
-GIVE_UP_BYTES = 64 * 1024 * 1024
-"""A text without a single record in so many bytes is not a trainer's log."""
-
+GIVE_UP_BYTES = 64 * 1024 * 1024  # A text without a single record in so many bytes is not a trainer's log
 _NOTHING = 0, False, None
 """The version of a text whose writer was never seen and that did not grow while it was followed."""
 

@@ -51,11 +51,7 @@ def process_of(proc: str, pid: int | str) -> Process | None:
 
 
 def pids(proc: str) -> list[str]:
-    """The ids of all processes.
-
-    Raises:
-        OSError: the process file system cannot be read.
-    """
+    """The ids of all processes. Raises OSError: the process file system cannot be read."""
     return [name for name in os.listdir(proc) if name.isdecimal()]  # noqa: PTH208  (a path for each would cost)
 
 
@@ -101,8 +97,7 @@ _DEAD = frozenset("ZX")
 CLOCK_SLACK = 2.0
 """Seconds by which the times of files and processes may differ: both count whole seconds from the boot."""
 
-SEARCH_SECONDS = 5.0
-"""A look at every process of the machine costs; known writers are looked at each time."""
+SEARCH_SECONDS = 5.0  # A look at every process of the machine costs; known writers are looked at each time
 
 
 class OpenFile(NamedTuple):
@@ -279,15 +274,11 @@ class Writers:
         return OpenFile(pid, began=ticks)
 
 
-MOST_PROCESSES = 64
-"""Of a run: some eight for each GPU of a machine. Those that began last are left out."""
-
+MOST_PROCESSES = 64  # of a run: some eight for each GPU of a machine. Those that began last are left out.
 _DEVICE = re.compile(r"/dev/nvidia[0-9]+$")
 _UUID = re.compile(r"^GPU UUID:\s*(GPU-[0-9a-f-]+)$", re.MULTILINE)
-_OUTSIDE = 0
-"""The process group of every process whose group's leader is outside of this PID namespace."""
-_INIT = 1
-"""The parent of whatever its own parent left behind."""
+_OUTSIDE = 0  # the process group of every process whose group's leader is outside of this PID namespace
+_INIT = 1  # the parent of whatever its own parent left behind
 _RAYLET = "raylet"
 _RAY_DRIVER = "/python-core-driver-"
 """Part of the name of the log that Ray's library keeps open in the process that called ``ray.init``."""

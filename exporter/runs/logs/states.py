@@ -17,9 +17,7 @@ from exporter.runs.model.run import Run
 from exporter.runs.model.run_set import OF_STATE, Priority
 from exporter.runs.model.run_source import ENDED_BADLY, Judge, Sighting, Signs, is_shown
 
-WRITER_SECONDS = 24 * 3600.0
-"""The writer of a log that has been silent for that long is not searched for."""
-
+WRITER_SECONDS = 24 * 3600.0  # the writer of a log that has been silent for that long is not searched for
 StateOf = Callable[[Log, str, Run, Writer], str]
 
 
@@ -145,11 +143,8 @@ def _since_last_step(log: Log, run: Run, now: float) -> float:
     return log.quiet(now) + max(0.0, log.written - (run.times.last or log.written))
 
 
-GROWING_SECONDS = 600.0
-"""A log that has not grown for that long grows no more: its writer has ended."""
-
-TOGETHER_SECONDS = 60.0
-"""A trainer opens its files within that time, and buffers what it logs for no longer."""
+GROWING_SECONDS = 600.0  # A log that has not grown for that long grows no more: its writer has ended
+TOGETHER_SECONDS = 60.0  # A trainer opens its files within that time, and buffers what it logs for no longer
 
 
 def unstarted(logs: Iterable[Log], runs: Iterable[Run], now: float) -> dict[str, float]:

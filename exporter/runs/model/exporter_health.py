@@ -29,8 +29,7 @@ class Polled(NamedTuple):
     answered: float | None
 
 
-Samples = Callable[[], Iterator[Metric]]
-"""What another part of the exporter reports about itself."""
+Samples = Callable[[], Iterator[Metric]]  # what another part of the exporter reports about itself
 
 
 @dataclass(slots=True)

@@ -11,9 +11,7 @@ from typing import NamedTuple
 
 from exporter.runs.stats.statistics import SignalStatistics, is_measured
 
-Point = tuple[int, float]
-"""A step, and the value there."""
-
+Point = tuple[int, float]  # A step, and the value there
 LARGEST = 1e300  # where a value is larger than that, the height of a chart may not be a number any more
 MOST_STRETCHES = 512  # once there are as many, each two become one: a curve takes at most 17 kB
 LEAST_STRETCHES = 64
@@ -34,8 +32,7 @@ class Detail:
             self.stretches //= 2
 
 
-FINEST = Detail()
-"""Of a single run."""
+FINEST = Detail()  # of a single run
 
 
 class Extremes:
@@ -193,8 +190,7 @@ RESTARTS = 20  # the last of a run that are drawn
 ROWS = 20  # steps that are shown one by one
 
 
-SMOOTHED = frozenset({"reward"})
-"""The signals whose smoothed values are drawn as well."""
+SMOOTHED = frozenset({"reward"})  # the signals whose smoothed values are drawn as well
 
 
 @dataclass(frozen=True, slots=True)

@@ -240,8 +240,7 @@ class PlannedSteps:
 MOST_MARKS = 5
 """Marks of a run that are remembered. Only the last one decides; the others are there to be seen."""
 
-Place = tuple[int, int]
-"""How often the run had been started again, and the last step since."""
+Place = tuple[int, int]  # how often the run had been started again, and the last step since
 
 
 class Mark(NamedTuple):

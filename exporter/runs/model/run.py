@@ -29,8 +29,7 @@ from exporter.runs.signals.unmapped import Candidate, RawKeys, RawRule, candidat
 from exporter.runs.stats.catalogue import Hold, Statistic
 from exporter.runs.stats.statistics import Held, SignalStatistics, by_signal, rebaselined
 
-MOST_SERVER_LINES = 100
-"""Of one start: each kind of model may have servers of its own."""
+MOST_SERVER_LINES = 100  # of one start: each kind of model may have servers of its own
 
 
 Recorder = Callable[["Run", Record, Mapping[str, float], "Clock"], None]

@@ -26,9 +26,7 @@ AT_FIRST = "1h"
 USUAL = "10m"
 """The median over that time is judged of a signal without smoothed values: its steps are not known here."""
 
-_AGENTS = 'node!=""'
-"""What distinguishes series of agents: nothing of the hub itself has that label."""
-
+_AGENTS = 'node!=""'  # what distinguishes series of agents: nothing of the hub itself has that label
 _NUMBERS = (
     "rl_step",
     "rl_total_steps",

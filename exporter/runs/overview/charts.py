@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).with_name("templates")
 MOST_POINTS = 400  # points of one curve: a chart is not wider than that
-SEVERITIES = ("critical", "warning", "info")
-"""The worst first."""
+SEVERITIES = ("critical", "warning", "info")  # the worst first
 
 
 @dataclass(frozen=True)

@@ -54,8 +54,7 @@ BAD_ENDS = {
     "stopped": ("warning", "It is silent, and nothing says how it ended."),
 }
 """Severity and reason of states that are bad whether or not Prometheus could report them."""
-STALLED = "Stalled"
-"""The alert that tells a running run that stands still from one that trains."""
+STALLED = "Stalled"  # the alert that tells a running run that stands still from one that trains
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,9 +40,7 @@ CURVE_POINTS = 200  # of a curve of a run's past
 EPISODE_POINTS = 1000  # at which it is known whether an alert fired: it may be over within minutes
 FINEST, COARSEST = 5.0, 300.0  # seconds between two of these points
 MOST_POINTS = 10_000  # Prometheus answers at most 11,000 points a series
-_CURVE = "curve"
-"""The label that distinguishes the parts of a union."""
-
+_CURVE = "curve"  # the label that distinguishes the parts of a union
 _OF_RUN = ("run", "cluster", "alertname", "severity")
 _TOLD_APART_BY = ("alertname", "severity", *ABOUT)
 _ONSETS = " or ".join(

@@ -22,8 +22,7 @@ _STARTS = {
     "swanlab": re.compile(rb":SWL"),
     "events": re.compile(rb".{12}.{0,16}brain\.Event:", re.DOTALL),  # behind the 12 bytes of a frame
 }
-_HISTORY = b'"log_history"'
-"""What a Hugging Face trainer's state holds, be it written in one line."""
+_HISTORY = b'"log_history"'  # what a Hugging Face trainer's state holds, be it written in one line
 _METRIC_TABLE = re.compile(rb'\{\s*"[^"]{1,300}"\s*:\s*\{\s*"\d{1,15}"\s*:')
 """A table of metric, step and value, which may be written in one line as well."""
 _JSON = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\[\s*\{|\{)\s*["}]')

@@ -24,9 +24,7 @@ ROWS = 1000
 BYTES = 1024 * 1024
 """Of one look: rows may be large, and anyone who reads them keeps a snapshot of the database."""
 
-LONGEST = 4 * 1024 * 1024
-"""Characters of one row's metrics; longer ones hold no numbers of a step."""
-
+LONGEST = 4 * 1024 * 1024  # characters of one row's metrics; longer ones hold no numbers of a step
 _ROWS = "SELECT * FROM metrics WHERE id > ? AND length(metrics) <= ? ORDER BY id LIMIT ?"
 _NEWEST = "SELECT seq FROM sqlite_sequence WHERE name = 'metrics'"
 _CONFIG = "SELECT config FROM configs WHERE run_name = ?"
@@ -73,9 +71,7 @@ class Database:
     and are never given twice.
     """
 
-    head = b""
-    """A database holds its whole history, however it begins."""
-
+    head = b""  # A database holds its whole history, however it begins
     unread = 0
 
     def __init__(self, path: Path) -> None:
@@ -186,11 +182,7 @@ def _versions(path: Path) -> tuple[object, ...]:
 
 
 def _raise_unless_passing(error: sqlite3.Error, path: Path) -> None:
-    """Pass over what the next poll may find different.
-
-    Raises:
-        OSError: the database cannot be read.
-    """
+    """Pass over what the next poll may find different. Raises OSError: the database cannot be read."""
     if getattr(error, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return
     unlocked = not _companion(path, "-wal") and isinstance(error, sqlite3.DatabaseError)

@@ -19,11 +19,8 @@ from typing import Protocol
 BLOCK = 2 * 1024 * 1024
 """Bytes read at a time, and the longest line that is read at all. Twice that weighs 6 MB more, for good."""
 
-HEAD = 256
-"""Bytes at the start of a file by which it is recognised again."""
-
-Parts = Callable[[], Sequence[Path]]
-"""Returns the files that make up one log now, oldest first; at least one."""
+HEAD = 256  # bytes at the start of a file by which it is recognised again
+Parts = Callable[[], Sequence[Path]]  # Returns the files that make up one log now, oldest first; at least one
 
 
 @dataclass(slots=True)
@@ -82,9 +79,7 @@ def version(status: os.stat_result) -> tuple[int, ...]:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-LAST_LINE_SECONDS = 10.0
-"""A last line without line end counts as whole when nothing was added for that long."""
-
+LAST_LINE_SECONDS = 10.0  # A last line without line end counts as whole when nothing was added for that long
 LONGEST_DOCUMENT = 64 * 1024 * 1024
 """Bytes; a longer document is left alone, since it must be in memory as a whole."""
 
@@ -279,9 +274,7 @@ class Document:
     that what comes later is distinguished from what was there.
     """
 
-    head = b""
-    """A document begins otherwise each time; it holds its whole history."""
-
+    head = b""  # A document begins otherwise each time; it holds its whole history
     unread = 0
 
     def __init__(self, parts: Parts) -> None:
@@ -325,8 +318,7 @@ class Archive:
     """A text that gzip compressed, which no one appends to. ``offset`` counts the bytes of the text."""
 
     unread = 0
-    size = float("inf")
-    """Not known before the end, and it never grows."""
+    size = float("inf")  # not known before the end, and it never grows
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -23,15 +23,11 @@ from google_crc32c import value as crc32c
 
 from exporter.runs.readers.follow import Pieces
 
-LIMIT = 4 * 1024 * 1024
-"""Frames of that many bytes and more hold images, audio or text: no one reads them."""
-
+LIMIT = 4 * 1024 * 1024  # Frames of that many bytes and more hold images, audio or text: no one reads them
 HEADER = 12
 FOOTER = 4
 
-_BETWEEN = Struct(f"<I{HEADER}s").unpack_from
-"""A payload's checksum, and the header of the next frame."""
-
+_BETWEEN = Struct(f"<I{HEADER}s").unpack_from  # A payload's checksum, and the header of the next frame
 _MASK = 0xA282EAD8
 _WORD = 0xFFFFFFFF
 _MAY_BE_LENGTH = re.compile(rb"(?=(?:[^\0]..|\0[^\0].|\0\0[^\0])\0{5})", re.DOTALL)

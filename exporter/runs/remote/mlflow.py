@@ -20,10 +20,8 @@ from exporter.runs.remote.web import PollError, RefusedError
 from exporter.runs.signals.record import Ended, Event, Record, is_step
 from exporter.secret_shapes import masked_url
 
-_PAGE = 500
-"""Entries asked for at a time."""
-_RUNS = 200
-"""Runs asked for at a time: each comes with all its parameters."""
+_PAGE = 500  # Entries asked for at a time
+_RUNS = 200  # runs asked for at a time: each comes with all its parameters
 
 
 class MissingError(PollError):

@@ -17,15 +17,9 @@ from exporter.secret_shapes import masked_url
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-MONITOR = "rl_insight_monitor_"
-"""What rl-insight puts before the trainer's own key."""
-
-SERIES_LIMIT = 20_000
-"""No trainer has that many series on a page."""
-
-_LINE_LIMIT = 2048
-"""Characters: the time that the parser takes grows with the square of a line's length."""
-
+MONITOR = "rl_insight_monitor_"  # what rl-insight puts before the trainer's own key
+SERIES_LIMIT = 20_000  # no trainer has that many series on a page
+_LINE_LIMIT = 2048  # characters: the time that the parser takes grows with the square of a line's length
 _SAMPLE = re.compile(r"[a-zA-Z_:][\w:]*(?:\{.*\}|[ \t])[ \t]*[-+\w.]|\{[ \t]*\".*\}[ \t]*[-+\w.]")
 _TYPE = re.compile(r"# TYPE (?:[a-zA-Z_]\w*|\"[^\"\\]+\") [a-z]+$")
 _NO_MEASURE = re.compile(r"[^{ \t]*_(?:bucket|created|info)(?:\{|[ \t])")
@@ -43,8 +37,7 @@ _STEP = re.compile(
     r"|steps?(?:_total)?$"
 )
 
-Total = tuple[float, float]
-"""Sum and count of a histogram or summary."""
+Total = tuple[float, float]  # Sum and count of a histogram or summary
 
 
 @dataclass(slots=True)
@@ -278,9 +271,7 @@ def _means(totals: dict[str, Total], before: dict[str, Total] | None) -> dict[st
 
 
 SETTLE_SECONDS = 0.3
-LOOKS = 5
-"""The gauges of a step are set one by one, and the step's own number is not the last of them."""
-
+LOOKS = 5  # the gauges of a step are set one by one, and the step's own number is not the last of them
 VALIDATION = ("val_", "val-")
 """How verl's keys of a validation begin; they stay on the page until the next one, steps later."""
 

@@ -24,8 +24,7 @@ from exporter.runs.signals.record import Event
 logger = logging.getLogger(__name__)
 
 FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 60.0
-"""Seconds between two attempts at a target that fails: twice as many each time."""
+LONGEST_PAUSE = 60.0  # seconds between two attempts at a target that fails: twice as many each time
 
 
 class Target(Protocol):
@@ -118,11 +117,8 @@ class TargetPoller(Poller):
         self._logged = problems
 
 
-AWAY_SECONDS = 30.0
-"""A run must be missed that long for its trainer to have ended: networks fail for a while."""
-
-MOST_PAGES = 32
-"""Registered pages: each has a thread of its own, since a request may hang."""
+AWAY_SECONDS = 30.0  # A run must be missed that long for its trainer to have ended: networks fail for a while
+MOST_PAGES = 32  # Registered pages: each has a thread of its own, since a request may hang
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,8 +321,7 @@ class RegisteredPages(PolledSource):
         self.left_out = 0
         self._addresses, self._make = addresses, make
         self._pages: dict[str, _Page] = {}
-        self._owners: dict[str, str] = {}
-        """The address of the page that reports each run."""
+        self._owners: dict[str, str] = {}  # the address of the page that reports each run
 
     def start(self) -> None:
         """Pages are polled as soon as ``look`` finds them registered."""

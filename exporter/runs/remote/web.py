@@ -20,12 +20,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from exporter.secret_shapes import masked, masked_url
 
-LIMIT = 8 * 1024 * 1024
-"""Bytes of the largest answer that is read, unpacked."""
-
+LIMIT = 8 * 1024 * 1024  # bytes of the largest answer that is read, unpacked
 _BLOCK = 64 * 1024
-_GZIP = 31
-"""The window that has zlib expect a gzip header."""
+_GZIP = 31  # the window that has zlib expect a gzip header
 _FAULTS = (OSError, http.client.HTTPException, ValueError)
 
 

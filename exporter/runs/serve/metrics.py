@@ -40,11 +40,8 @@ LABELS = {
 }
 """What stands behind the run's name between the braces."""
 
-Chunks = dict[str, str]
-"""Lines of one run by metric name."""
-
-MOST_KNOWN = 1024
-"""Runs whose samples are remembered: a run is rendered at each of its steps."""
+Chunks = dict[str, str]  # lines of one run by metric name
+MOST_KNOWN = 1024  # runs whose samples are remembered: a run is rendered at each of its steps
 
 
 @dataclass(frozen=True)

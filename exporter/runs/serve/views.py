@@ -29,18 +29,10 @@ from exporter.runs.stats.catalogue import JUDGED
 logger = logging.getLogger(__name__)
 
 COMPARE_SECONDS = 5.0
-TOGETHER_SECONDS = 60.0
-"""Logs of one run get their last steps at the same time, but for buffers."""
-
-SLACK_SECONDS = 5.0
-"""Buffers delay what a log says, but not by much at a run's start."""
-
-LAGGING = "trainer_state"
-"""Written after the steps that it holds, and dated by that."""
-
-BEHIND = "wandb"
-"""Written 32 KiB at a time: its last step does not show when another log's was."""
-
+TOGETHER_SECONDS = 60.0  # Logs of one run get their last steps at the same time, but for buffers
+SLACK_SECONDS = 5.0  # Buffers delay what a log says, but not by much at a run's start
+LAGGING = "trainer_state"  # Written after the steps that it holds, and dated by that
+BEHIND = "wandb"  # Written 32 KiB at a time: its last step does not show when another log's was
 BEST = ("tensorboard", "verl_jsonl", "scoped_jsonl", "mlflow", "prometheus_page", "flat_jsonl")
 """Exact numbers first, then what is live; text and what is written now and then come after these."""
 
@@ -237,8 +229,7 @@ def _rank(sighting: Sighting) -> tuple[int, str]:
     return known + (source in LAST), str(sighting.place)
 
 
-MOST_KEYS = 8
-"""Keys of a run that no rule can judge, in the message about it."""
+MOST_KEYS = 8  # Keys of a run that no rule can judge, in the message about it
 
 
 class View(NamedTuple):

@@ -19,18 +19,12 @@ from exporter.runs.stats.catalogue import ZERO_MEANS_NOT_MEASURED
 Table = tuple[tuple[str, tuple[Key, ...]], ...]
 """Signals with what they are read from, best first; all names in normal form."""
 
-Additions = tuple[tuple[str, tuple[str, ...]], ...]
-"""A user's own keys: (signal, its keys), best first."""
-
-HOME_MADE = "generic"
-"""The table of home-made loops."""
-
+Additions = tuple[tuple[str, tuple[str, ...]], ...]  # A user's own keys: (signal, its keys), best first
+HOME_MADE = "generic"  # the table of home-made loops
 _SETTINGS = frozenset({"epoch", "learning_rate", "critic_learning_rate", "kl_coefficient"})
 """Signals that stand in files of settings as well."""
 
-LONGEST_KEY = 300
-"""In characters; what is longer is text and no key."""
-
+LONGEST_KEY = 300  # in characters; what is longer is text and no key
 GUESSED = tuple(name for name in FRAMEWORKS if name not in SELF_DESCRIBING)
 """Frameworks that a log may turn out to be of."""
 
@@ -156,11 +150,8 @@ def _all_names() -> frozenset[str]:
     return frozenset(name for found in tables for _, keys in found for key in keys for name in key.names)
 
 
-Part = tuple[str, str]
-"""A signal, and the name of one of its parts."""
-
-_AS_WRITTEN = frozenset({float, int, str})
-"""Types whose values are nearly always numbers; a boolean is none."""
+Part = tuple[str, str]  # A signal, and the name of one of its parts
+_AS_WRITTEN = frozenset({float, int, str})  # Types whose values are nearly always numbers; a boolean is none
 
 
 class BoundKey(NamedTuple):
@@ -278,19 +269,12 @@ def _read(bound: Mapping[str, tuple[BoundKey, ...]], values: Mapping[str, Any]) 
 
 
 UNKNOWN = "unknown"
-SETTLED = 12
-"""So many signals of one framework leave no doubt about it."""
-
-MOST_KEYS = 1000
-"""Different keys of one run that count when its framework is guessed."""
-
-MANY_KEYS = 300
-"""Beyond so many keys, the framework is guessed again only when a quarter more have come."""
-
+SETTLED = 12  # So many signals of one framework leave no doubt about it
+MOST_KEYS = 1000  # Different keys of one run that count when its framework is guessed
+MANY_KEYS = 300  # Beyond so many keys, the framework is guessed again only when a quarter more have come
 MOST_PLANS = 64
 MOST_PLANNED_KEYS = 20_000
-MOST_PARTS = 16
-"""Of each signal: many reward functions leave room for data sets."""
+MOST_PARTS = 16  # of each signal: many reward functions leave room for data sets
 
 
 class Reading:

@@ -97,15 +97,9 @@ def _unlikelihood(key: str) -> tuple[bool, int]:
     return words.isdisjoint(_MEANS), len(words)
 
 
-KEY_SETS = 16
-"""Kinds of records that are remembered: with and without validation, a checkpoint, and so on."""
-
-USUAL_LIMIT = 40
-"""Raw keys of one run that are shown unless someone asks for more or fewer."""
-
-LONGEST = 200
-"""Characters of a key; Prometheus keeps each label's text for as long as the series."""
-
+KEY_SETS = 16  # Kinds of records that are remembered: with and without validation, a checkpoint, and so on
+USUAL_LIMIT = 40  # Raw keys of one run that are shown unless someone asks for more or fewer
+LONGEST = 200  # characters of a key; Prometheus keeps each label's text for as long as the series
 MOST_REFUSED = 10_000
 """Keys that are counted as refused; a trainer that makes up new ones each step fills no memory."""
 

@@ -58,8 +58,7 @@ SOURCES: dict[str, tuple[type[Source], ...]] = {
 }
 """By what a file holds; what is more particular stands first."""
 
-AHEAD = 50
-"""Lines after the head of a table within which a row must come."""
+AHEAD = 50  # lines after the head of a table within which a row must come
 
 
 def recognise(line: bytes, kind: str = "text") -> Source | None:

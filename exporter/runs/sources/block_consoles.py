@@ -10,8 +10,7 @@ from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, numbe
 from exporter.runs.sources.base import Source
 from exporter.runs.sources.console import Dicts, Values, ending, pieces
 
-MOST_KEYS = 5000
-"""No trainer has more in a step: what is longer is not a table or list of its results."""
+MOST_KEYS = 5000  # no trainer has more in a step: what is longer is not a table or list of its results
 
 
 class BlockConsole(Source):
@@ -88,8 +87,7 @@ _MEASURED = {
     "generation_latency": re.compile(rf"(?:Generate time=|Generation => Latency: ){_NUMBER}s"),
     "training_latency": re.compile(rf"(?:Training time=|Training\s+=> Latency: ){_NUMBER}s"),
 }
-_FAILED = re.compile(r"exits with return code = -?[1-9]")
-"""What DeepSpeed's launcher prints of the trainer."""
+_FAILED = re.compile(r"exits with return code = -?[1-9]")  # what DeepSpeed's launcher prints of the trainer
 
 
 class DeepSpeedChat(BlockConsole):

@@ -125,15 +125,9 @@ def preamble(line: bytes) -> Iterator[Event]:
         yield ended
 
 
-LONGEST_DICT = 64 * 1024
-"""Characters. No trainer's record is longer."""
-
-LONGEST_PREFIX = 300
-"""Characters kept of what stands before a dict."""
-
-MOST_DICT_LINES = 200
-"""Lines that one dict may be broken into."""
-
+LONGEST_DICT = 64 * 1024  # Characters. No trainer's record is longer.
+LONGEST_PREFIX = 300  # characters kept of what stands before a dict
+MOST_DICT_LINES = 200  # lines that one dict may be broken into
 Values = dict[str, str | None]
 
 _DICT_START = re.compile(r"\{(?=\s*(?:'|\Z))")

@@ -27,8 +27,7 @@ _MOST_COLUMNS = 5000
 _BOM = "\ufeff"
 _UNDECODED = "\ufffd"
 _WANDB_NAME = "Name: "
-_WANDB_RANGE = ("__MIN", "__MAX")
-"""Ends of the columns that W&B adds to each column of its exports."""
+_WANDB_RANGE = ("__MIN", "__MAX")  # ends of the columns that W&B adds to each column of its exports
 
 
 class Column(NamedTuple):

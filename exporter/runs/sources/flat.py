@@ -56,11 +56,8 @@ class MixedDigits:
 
 
 _TOTALS = frozenset({"total_steps", "max_steps"})
-_DONE = "progress/done_frac"
-"""Tinker's: the share of the training that is done."""
-_NOT_MEASURED = frozenset({PROGRESS, "percentage", *_TOTALS})
-"""Numbers that say how far the training is."""
-
+_DONE = "progress/done_frac"  # Tinker's: the share of the training that is done
+_NOT_MEASURED = frozenset({PROGRESS, "percentage", *_TOTALS})  # numbers that say how far the training is
 _NAMELESS = {"mean": "reward_mean", "min": "reward_min", "max": "reward_max", "std": "reward_std"}
 _BESIDE_NAMELESS = AXES | {"epoch"}
 _LARGEST_SCORE = 100.0
@@ -144,11 +141,7 @@ class FlatRecords:
         self._digits = MixedDigits()
 
     def events(self, logged: Mapping[str, Any]) -> Iterator[Event]:
-        """What one dictionary says.
-
-        Raises:
-            ValueError: its step is invalid.
-        """
+        """What one dictionary says. Raises ValueError: its step is invalid."""
         if "train_runtime" in logged:  # transformers' summary: means over the run, and its end
             yield Ended("finished")
             return

@@ -30,8 +30,7 @@ from exporter.runs.sources.flat import FlatRecords, flattened, is_record, is_sam
 from exporter.runs.sources.tensorboard import BY_SECONDS
 
 ABOUT_THE_RECORD = frozenset({"timestamp", "scope", "step"})
-DEEPEST = 16
-"""Scopes within scopes."""
+DEEPEST = 16  # Scopes within scopes
 
 
 class JsonLines(Source):
@@ -136,8 +135,7 @@ class FlatJsonl(Source):
 
 
 STEP_DIGITS = len(str(STEP_LIMIT - 1))
-_LOOK_AT = 100
-"""So many entries show whether a list is a history; its first ones may hold only validation."""
+_LOOK_AT = 100  # So many entries show whether a list is a history; its first ones may hold only validation
 
 
 class JsonDocument(Source):
@@ -231,17 +229,14 @@ class MetricTable(JsonDocument):
         return [entry for entry in entries if is_record(entry)] or None
 
 
-MOST_PARTITIONS = 256
-"""In the making at a time. The oldest is given up for another."""
-
+MOST_PARTITIONS = 256  # in the making at a time. The oldest is given up for another.
 MOST_GROUP_KEYS = 1000
 
 _OF_A_GROUP = frozenset({"rollout_done", "advantage_done"})
 _STEP_EVENT, _DONE_EVENT = "train_step_done", "partition_done"
 _END_EVENTS = {"run_completed": "finished", "run_failed": "failed"}
 _SAMPLE_COUNT = "sample_count"
-_LARGEST = ("_max", "_latency_s")
-"""A partition is there when its slowest group is."""
+_LARGEST = ("_max", "_latency_s")  # A partition is there when its slowest group is
 
 
 class Groups:

@@ -17,12 +17,8 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-MOST_WAITING = 100_000
-"""Records that may wait in a buffer of the trainer."""
-
-MOST_BARS = 16
-"""Bars that are remembered: a trainer has a few, a log that repeats may have any number."""
-
+MOST_WAITING = 100_000  # Records that may wait in a buffer of the trainer
+MOST_BARS = 16  # Bars that are remembered: a trainer has a few, a log that repeats may have any number
 _BAR = re.compile(r"\s*\d{1,3}%\|[^|]*\|\s*(\d{1,15})/(\d{1,15}) \[([^\]]*)\]")
 _TORN = re.compile(r"\s*\d{1,3}(?:%(?:\|.*)?)?", re.DOTALL)
 _JUST_STARTED = "00:00<?"
@@ -76,10 +72,8 @@ class ProgressBars:
         self._used: Mark | None = None
         self._shown: dict[int, tuple[Bar, int]] = {}
         self._starts: dict[tuple[int, int], int] = {}
-        self._last: int | None = None
-        """Where the bar was drawn that nothing was written behind yet."""
-        self._ended: int | None = None
-        """The same at the last end of a line."""
+        self._last: int | None = None  # where the bar was drawn that nothing was written behind yet
+        self._ended: int | None = None  # the same at the last end of a line
         self._closed: set[int] = set()
         self._records = False
         self._restarted = False

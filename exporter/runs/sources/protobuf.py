@@ -1,7 +1,4 @@
-"""The wire format of protocol buffers.
-
-Source: https://protobuf.dev/programming-guides/encoding/
-"""
+"""The wire format of protocol buffers (https://protobuf.dev/programming-guides/encoding)."""
 
 from __future__ import annotations
 

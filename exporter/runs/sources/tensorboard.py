@@ -67,12 +67,8 @@ def single(tensor: bytes) -> float | None:
     return float(kind.layout.unpack(memory)[0]) if len(memory) == kind.layout.size else None
 
 
-TAGS = 10_000
-"""That many tags are known, and gathered in one record. No trainer has as many."""
-
-LONGEST_TAG = 1000
-"""In bytes; a bound for what is kept in memory, as well."""
-
+TAGS = 10_000  # that many tags are known, and gathered in one record. No trainer has as many.
+LONGEST_TAG = 1000  # in bytes; a bound for what is kept in memory, as well
 _WALL_TIME, _STEP, _VERSION, _SUMMARY = key(1, EIGHT_BYTES), key(2, VARINT), key(3, SIZED), key(5, SIZED)
 _VALUE = key(1, SIZED)
 _TAG, _FLOAT, _TENSOR, _METADATA = key(1, SIZED), key(2, FOUR_BYTES), key(8, SIZED), key(9, SIZED)
@@ -92,17 +88,13 @@ BY_SECONDS = ("ray/node.", "ray/ray/ray_step")
 
 _BEFORE_STEP = 9
 _FLOAT_END = 4
-_TENSOR_END = 4 + len(_SCALARS)
-"""Bytes of such an event before its step, and from its number on."""
-
+_TENSOR_END = 4 + len(_SCALARS)  # bytes of such an event before its step, and from its number on
 _double = Struct("<d").unpack
 _float = Struct("<f").unpack
 _float_at = Struct("<f").unpack_from
 
 _UNKNOWN = "", None
-_NOTHING: Iterator[Event] = iter(())
-"""An iterator that is at its end stays there: one is enough for all."""
-
+_NOTHING: Iterator[Event] = iter(())  # an iterator that is at its end stays there: one is enough for all
 _Scalars = list[tuple[str, float]]
 
 

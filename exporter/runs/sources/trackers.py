@@ -25,9 +25,7 @@ from exporter.runs.sources.console import ending, servers
 from exporter.runs.sources.flat import FlatRecords, flattened, is_record
 from exporter.runs.sources.protobuf import EIGHT_BYTES, SIZED, VARINT, fields, key
 
-LONGEST_VALUE = 100
-"""In bytes; what is longer is not a number."""
-
+LONGEST_VALUE = 100  # in bytes; what is longer is not a number
 MOST_BARS = 16
 
 TOGETHER = 3
@@ -135,20 +133,14 @@ def _logged(row: bytes) -> dict[str, Any]:
     return logged
 
 
-KEYS = 10_000
-"""Gathered in one record; no trainer has as many."""
-
+KEYS = 10_000  # Gathered in one record; no trainer has as many
 _FINISH, _SCALAR = key(11, SIZED), key(13, SIZED)
 _STEP, _TIME, _VALUE = key(2, VARINT), key(4, SIZED), key(5, SIZED)
 _SECONDS, _NANOS = key(1, VARINT), key(2, VARINT)
 _NUMBER = key(1, EIGHT_BYTES)
 _STATE = key(1, VARINT)
-_STATES = {1: "finished", 2: "failed", 3: "failed"}
-"""``RunState``: finished, crashed, aborted."""
-
-_OWN = "__swanlab__"
-"""Before the keys of the machine's load, whose steps are others."""
-
+_STATES = {1: "finished", 2: "failed", 3: "failed"}  # ``RunState``: finished, crashed, aborted
+_OWN = "__swanlab__"  # before the keys of the machine's load, whose steps are others
 _double = Struct("<d").unpack
 
 
@@ -219,8 +211,7 @@ _NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
 _OF_TRANSFORMERS = "train/global_step"
 """transformers' callback logs without a step: Trackio counts its calls then."""
 
-_SHORT = 8
-"""Characters of an id that distinguish two runs of one name."""
+_SHORT = 8  # characters of an id that distinguish two runs of one name
 
 
 class Trackio(Source):

@@ -15,8 +15,7 @@ from exporter.runs.sources.base import Source
 from exporter.runs.sources.console import HINTS, Dicts, Values, drawn, ending
 from exporter.runs.sources.progress_bar import ProgressBars, is_torn
 
-COUNTERS = ("num_tokens", "epoch")
-"""They only grow, until the training restarts."""
+COUNTERS = ("num_tokens", "epoch")  # they only grow, until the training restarts
 
 
 class Steps:
@@ -108,8 +107,7 @@ class TrlConsole(Source):
         self._dicts = Dicts()
         self._total: int | None = None
         self._finished = False
-        self._waiting: Values | None = None
-        """A record whose bar will show its step."""
+        self._waiting: Values | None = None  # A record whose bar will show its step
         self._unfinished = b""
         """What was read of the last line, where it may go on: then it comes again as a whole."""
 

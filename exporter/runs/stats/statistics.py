@@ -47,24 +47,19 @@ from typing import Any
 from exporter.runs.stats.catalogue import STATISTICS, ZERO_MEANS_NOT_MEASURED, Hold, Statistic
 
 WINDOW = 64
-FINITE_BELOW = 1e300
-"""Beyond that the sum of a window overflows: as bad as Inf."""
-
+FINITE_BELOW = 1e300  # Beyond that the sum of a window overflows: as bad as Inf
 START_VALUES = 5
 PER_DIFFERENCE = math.sqrt(math.pi) / 2
 SMOOTH, SLOW = "0.1", "0.05"
 """Weights of a new value: in the mean that people see beside a noisy curve, in that of peak and patience."""
 
-MOST = 4
-"""How many times the mean one value may count for: a quarter of the values may be spikes."""
-
+MOST = 4  # how many times the mean one value may count for: a quarter of the values may be spikes
 LEAST_VALUES = 10
 WEIGHTS = {each.alpha: float(each.alpha) for each in STATISTICS if each.alpha} | {SMOOTH: 0.1, SLOW: 0.05}
 NOISE_FROM, BEST_FROM, PATIENCE_FROM = 6, 3, 5
 PATIENCE_NOISES = 0.16
 
-_NONE = array("d")
-"""The values of all signals that have none."""
+_NONE = array("d")  # the values of all signals that have none
 
 
 class Held:
@@ -140,9 +135,7 @@ def _capped_mean(values: list[float]) -> float:
 
 
 Read = Callable[[], float | None]
-Function = Callable[[list[float]], float | None]
-"""Of the values of a window; ``None`` where they do not tell."""
-
+Function = Callable[[list[float]], float | None]  # of the values of a window; ``None`` where they do not tell
 OVER_STEPS: dict[str, Function] = {
     "min_over_steps": min,
     "max_over_steps": max,

@@ -144,9 +144,7 @@ _KNOWN: Keys = {
 }
 
 KEYS: Keys = joined(_KNOWN, {name: (name,) for name in NAMES})
-SCOPED: Keys = joined(KEYS, {"truncated_ratio": ("clip_ratio",)})
-"""Of scoped JSON lines."""
-
+SCOPED: Keys = joined(KEYS, {"truncated_ratio": ("clip_ratio",)})  # of scoped JSON lines
 PARTS = (
     ("reward_component", re.compile(r"(?:train/|env/all/)?rewards?/(?!avg_|mean_|std)([^/]+)")),
     ("validation_component", re.compile(r"eval/(?!all/)(.+)/avg_score")),

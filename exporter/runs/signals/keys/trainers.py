@@ -18,9 +18,7 @@ from exporter.runs.signals.keys.key import (
 
 # OpenRLHF.
 
-OPENRLHF_PREFIXES = ("train/", "eval/")
-"""Added by TensorBoard and W&B."""
-
+OPENRLHF_PREFIXES = ("train/", "eval/")  # Added by TensorBoard and W&B
 OPENRLHF: Keys = {
     # the mean before the batch is split and filtered; then per sample, then what filtering goes by
     "reward": ("rollout/reward_mean", "reward", "score"),

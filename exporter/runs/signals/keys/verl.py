@@ -178,8 +178,7 @@ _RATIO = "response_length/clip_ratio"
 _SPELLINGS = (_RATIO, normal(_RATIO), f"rl_insight_monitor_{normal(_RATIO)}")
 _V1_SPELLINGS = (*V1_KEYS, *map(normal, V1_KEYS))
 
-TIMES = 3
-"""So often the longest responses of a batch have the same length only if that is the limit."""
+TIMES = 3  # So often the longest responses of a batch have the same length only if that is the limit
 
 
 class Truncation:
