@@ -59,10 +59,7 @@ REASONS: Mapping[str, Ended] = {
 
 
 class Outcome(NamedTuple):
-    """The outcome of an attempt: a reason of ``REASONS``, empty if delivered, and the robot's answer.
-
-    ``pause``: seconds for which the robot asks for no more requests, if known.
-    """
+    """What an attempt got: a reason of ``REASONS`` (empty if delivered), the answer, a pause in seconds."""
 
     reason: str = ""
     text: str = ""
@@ -156,13 +153,7 @@ def _read(file: Path) -> str:
 
 
 class Robot(ABC):
-    """A kind of channel.
-
-    Args:
-        secrets: Where it is.
-        wording: Of its messages.
-        keyword: One that the robot asks for in each message, if any.
-    """
+    """A kind of channel; ``keyword`` is one that the robot asks for in each message, if any."""
 
     windows: tuple[Window, ...] = ()  # its limits; empty if none is known
     most_bytes: int  # of a message
@@ -171,11 +162,7 @@ class Robot(ABC):
         self._secrets, self._wording, self._keyword = secrets, wording, keyword
 
     def compose(self, cards: Sequence[Card]) -> tuple[Any, int]:
-        """Return what to send, and how many of the cards it holds.
-
-        One card is cut to fit: whole lines are left out, and counted. Of several, as many are merged as fit
-        whole: the others wait for the next message.
-        """
+        """Return what to send and how many cards it holds: those that fit whole; one alone is cut to fit."""
 
         def written(card: Card, count: int) -> Any:
             return self._write(card, card.items[:count], len(card.items) - count + card.more)
@@ -248,13 +235,7 @@ class HttpAnswer(NamedTuple):
 
 
 def post(url: str, body: bytes, hidden: Any) -> HttpAnswer | Outcome:
-    """POST JSON, and return the answer; or, where none came, why.
-
-    Args:
-        url: Where to.
-        body: The JSON.
-        hidden: Makes a text fit for a log.
-    """
+    """POST JSON, and return the answer; or why none came, ``hidden`` making it fit for a log."""
     request = urllib.request.Request(  # noqa: S310  (a URL of the user's own)
         url,
         body,
@@ -327,14 +308,7 @@ def judged(answer: HttpAnswer) -> Outcome | None:
 def coded(
     answer: HttpAnswer | Outcome, names: Sequence[tuple[str, str]], codes: Mapping[int, str], pause: float
 ) -> Outcome:
-    """Return what a robot's answer means.
-
-    Args:
-        answer: Of ``post``.
-        names: The keys of code and text in the body, the first that is there counts.
-        codes: The reasons by their code.
-        pause: Seconds for which the robot takes nothing after its rate limit was passed.
-    """
+    """Return what an answer means by its ``codes``; of the ``names`` the first that it has counts."""
     if isinstance(answer, Outcome):
         return answer
     if (found := judged(answer)) is not None:

@@ -41,16 +41,9 @@ class Counts:
 
 
 class Delivery:
-    """A channel, in a thread of its own.
+    """A channel in a thread of its own.
 
-    Args:
-        name: The receiver.
-        kind: What Alertmanager calls the integration: ``feishu``.
-        robot: Sends to it.
-        secrets: Its files.
-        outbox: The queue.
-        wording: Words messages.
-        ask: Returns what is known about an alert's run; must not raise or block for long.
+    ``ask`` tells what is known of an alert's run; it must not raise or block for long.
     """
 
     def __init__(
@@ -226,10 +219,10 @@ class Delivery:
             waiting.remove(entry)
 
     def _free(self, now: float) -> tuple[int, float, bool]:
-        """Return how many requests may be made now, seconds until the next may, and whether few are left.
+        """How many requests may be made now, seconds until the next, whether few are left.
 
-        In the lower half of a limit requests are spaced evenly: a limit that is used up at once would hold
-        back the next alert for a minute.
+        In the lower half of a limit requests are spaced evenly: one used up at once would hold back the next
+        alert for a minute.
         """
         free, wait, scarce = 1 << 30, 0.0, False
         for most, seconds in self._robot.windows:

@@ -77,11 +77,7 @@ class Notification:
 
 
 def parse(body: bytes | str) -> tuple[Notification, str]:
-    """Return what a webhook's body says, and the text to keep of it, which ``parse`` takes as well.
-
-    Raises:
-        PayloadError: It is not what Alertmanager sends.
-    """
+    """Return what a webhook's body says, and its text to keep, which ``parse`` takes as well."""
     try:
         document = json.loads(body)
         kept = [_kept(each) for each in document["alerts"]]
@@ -184,15 +180,10 @@ class Entry(NamedTuple):
 
 
 class Outbox:
-    """The queue in a folder, used by one process at a time.
+    """The queue in a folder, for one process.
 
-    Args:
-        folder: Its folder, which is made.
-        repeat: Seconds after which Alertmanager repeats what still fires. The same change of a group is a
-            repetition to deliver when it comes that late, else one that was delivered or waits already.
-
-    Raises:
-        OutboxError: Another process has it, or it cannot be opened.
+    A change of a group that comes again is delivered once more if ``repeat`` seconds have passed since, as
+    Alertmanager repeats what still fires. Raises OutboxError.
     """
 
     def __init__(self, folder: Path, repeat: float) -> None:
@@ -223,14 +214,7 @@ class Outbox:
             ) from None
 
     def add(self, channel: str, group: str, change: str, payload: str, test: str = "") -> bool:
-        """Take a message, on the disk when this returns.
-
-        Returns:
-            Whether it is new: not a change that this group's last message had already.
-
-        Raises:
-            sqlite3.Error: It cannot be written.
-        """
+        """Take a message, on disk when this returns; false if its group's last message had that change."""
         now = time.time()
         with self._transaction():
             last = self._db.execute(
@@ -272,11 +256,7 @@ class Outbox:
         return {channel: (count, oldest) for channel, count, oldest in rows}
 
     def attempt(self, address: str, entries: Sequence[Entry], now: float) -> int:
-        """Note, before it is made, that a request is made now: it counts against the limits of this address.
-
-        Returns:
-            The number by which ``attempted`` knows it.
-        """
+        """Note before it that a request is made, for the limits; returns its number for ``attempted``."""
         with self._transaction():
             made = self._db.execute("INSERT INTO attempt VALUES (?, ?)", (address, now)).lastrowid
             self._db.executemany(
@@ -290,10 +270,7 @@ class Outbox:
             self._db.execute("UPDATE attempt SET at = ? WHERE rowid = ?", (now, number))
 
     def attempts(self, address: str, since: float, now: float) -> list[float]:
-        """Return when requests were made after a time, the earliest first.
-
-        None that is later than now: the clock was set back.
-        """
+        """Return when requests were made after a time; none later than now, as a clock may be set back."""
         with self._lock:
             rows = self._db.execute(
                 "SELECT at FROM attempt WHERE address = ? AND at > ? AND at <= ? ORDER BY at",

@@ -34,16 +34,7 @@ _REASONS = {
 
 
 class Site:
-    """The routes.
-
-    Args:
-        outbox: The queue.
-        deliveries: The channels, by the receiver's name.
-        wording: Gives the words of the silence page.
-        stack: Makes silences.
-        password_file: Of the webhook.
-        alertmanager: Where people open Alertmanager.
-    """
+    """The routes; ``deliveries`` by the receiver's name, ``alertmanager`` is where people open it."""
 
     def __init__(
         self,

@@ -19,13 +19,7 @@ _SECONDS = 3.0  # that an answer may take: a message goes out without it
 
 
 class StackClient:
-    """Queries the other parts. Missing answers are omitted from a message.
-
-    Args:
-        prometheus: URL of Prometheus.
-        alertmanager: URL of Alertmanager.
-        password_file: Of both.
-    """
+    """Queries the other parts, with one password. Missing answers are omitted from a message."""
 
     def __init__(
         self,
@@ -52,11 +46,7 @@ class StackClient:
         )
 
     def silence(self, labels: Mapping[str, str], client: str) -> str:
-        """Silence what these labels name for two hours.
-
-        Returns:
-            The error; empty on success.
-        """
+        """Silence what these labels name for two hours; returns the error, empty on success."""
         now = datetime.fromtimestamp(time.time(), timezone.utc)
         document = {
             "matchers": [

@@ -42,14 +42,9 @@ class Link:
 class Card:
     """A message before a channel formats it; all its texts may contain text of others.
 
-    Attributes:
-        title: One line.
-        state: ``resolved``, or the severity: what it is coloured by.
-        facts: Paragraphs, of one line each.
-        items: A line for each alert of a group; empty for one alert.
-        more: How many alerts there are beyond ``items``.
-        links: Its links.
-        line: The message as one line, for merged messages.
+    ``state`` is ``resolved`` or the severity, ``facts`` are paragraphs of one line, ``items`` a line for each
+    alert of a group (none for one alert), ``more`` the number of further ones, ``line`` the message in one
+    line, for merged ones.
     """
 
     title: str
@@ -85,11 +80,8 @@ class Addresses:
 class Wording:
     """Writes the text of notifications.
 
-    Args:
-        addresses: Where links lead.
-        texts: The words in another language, by the English ones.
-        waits: How long the condition of each alert must hold, in seconds by its name: the onset, which all
-        pages show, is earlier than Alertmanager's start by that much.
+    ``waits``: seconds that each alert's condition must hold, by which the onset that all pages show is
+    earlier than Alertmanager's start.
     """
 
     def __init__(

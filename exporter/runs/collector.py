@@ -127,10 +127,7 @@ class Collector:
             source.start()
 
     def look(self) -> bool:
-        """Read what is new from all sources, and select what is shown of it.
-
-        Returns true if there is more to read at once.
-        """
+        """Read what is new, and select what is shown of it; true if there is more to read at once."""
         started = time.monotonic()
         self._follow_clock()
         more = False

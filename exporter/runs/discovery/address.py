@@ -52,11 +52,7 @@ class Allowed:
         return json.dumps([str(network) for network in self._networks])
 
     def checked(self, text: str) -> str:
-        """Return the address and port in their one usual spelling.
-
-        Raises:
-            AddressError: It is invalid, or lies in no allowed network.
-        """
+        """Return the address and port in their one usual spelling. Raises AddressError."""
         host, port = _parsed(text)
         clouds = [cloud for cloud in METADATA if host in cloud]
         for network in self._networks:

@@ -39,10 +39,7 @@ _BODY = '{"job_name": "vllm", "targets": [{"target": "10.0.0.7:8000"}]}'
 
 
 class RefusedError(Exception):
-    """Raised when a request cannot be granted: the word it is counted by, its HTTP status, and the reason.
-
-    ``headers`` go with the answer.
-    """
+    """A request cannot be granted: the word it is counted by, its status, the reason, and headers."""
 
     def __init__(self, result: str, status: str, words: str, *headers: tuple[str, str]) -> None:
         super().__init__(words)
@@ -64,11 +61,7 @@ class RegistrationRequest(NamedTuple):
 
 
 def read_request(body: bytes, allowed: Allowed) -> RegistrationRequest:
-    """Return what a request asks for.
-
-    Raises:
-        RefusedError: Its body is invalid, or one of its servers must not be read.
-    """
+    """Return what a request asks for. Raises RefusedError."""
     asked = _document(body)
     usual = checked_labels(asked.get("labels"), "labels", {})
     items = asked.get("targets")
@@ -86,15 +79,9 @@ def read_request(body: bytes, allowed: Allowed) -> RegistrationRequest:
 
 
 def checked_labels(found: Any, where: str, usual: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels of an object in the body, beside the usual ones; numbers become text.
+    """Return labels of the body's object at ``where`` beside the ``usual``; numbers become text.
 
-    Args:
-        found: What stands in the body; ``None`` has no labels.
-        where: Its place there.
-        usual: Labels that hold where it says nothing else; they count as well.
-
-    Raises:
-        RefusedError: It is not an object, or holds what a label may not.
+    Raises RefusedError for what is no object, or for what a label may not hold; ``None`` has no labels.
     """
     if found is None:
         return dict(usual)
@@ -208,10 +195,7 @@ class Registration:
 
 
 class Table:
-    """Registrations by address: a port has one server, so the last registration is the valid one.
-
-    ``version`` rises with each change.
-    """
+    """Registrations by address: of a port the last is valid. ``version`` rises with each change."""
 
     def __init__(self, known: Iterable[Registration] = ()) -> None:
         self.version = 0
@@ -228,11 +212,7 @@ class Table:
         return sum(one.job == job for one in self)
 
     def add(self, request: RegistrationRequest, now: float, silence: Silence) -> None:
-        """Register all servers of a request, or none; ``now`` in seconds since the epoch.
-
-        Raises:
-            RefusedError: There is no room for them.
-        """
+        """Register all servers of a request or none (RefusedError); ``now`` in seconds since the epoch."""
         new = {server.address for server in request.servers}
         others = [one for one in self if one.address not in new]
         of_job = [one for one in others if one.job == request.job]
@@ -355,11 +335,7 @@ class Registry:
         self._forgot = time.monotonic()
 
     def add(self, request: RegistrationRequest) -> int:
-        """Register servers; returns how many there are of their job now.
-
-        Raises:
-            RefusedError: There is no room for them.
-        """
+        """Register servers; returns how many there are of their job now. Raises RefusedError."""
         with self._lock:
             self.read = time.time()
             self._table.add(request, self.read, self.silence)

@@ -143,11 +143,7 @@ MOST_EARLIER = 1000
 
 
 class FileSource(ABC):
-    """A source of targets whose files are read in a thread of its own, since their file system may hang.
-
-    While it hangs, the targets are the last known. ``read`` is when a file was last in good order, in
-    seconds since the epoch.
-    """
+    """Reads its files in a thread of its own, as their mount may hang; meanwhile the last targets hold."""
 
     name: str
 
@@ -192,11 +188,7 @@ class RayFiles(FileSource):
 
 
 def ray_addresses(content: bytes) -> list[str]:
-    """Return the targets of all groups.
-
-    Raises:
-        DamagedError: It is not a list of targets, or only a part of one.
-    """
+    """Return the targets of all groups. Raises DamagedError."""
     if not content.strip():
         raise DamagedError("is empty")
     try:
@@ -294,10 +286,7 @@ def verl_addresses(content: bytes) -> list[str]:
 
 
 def _scalars(content: bytes) -> Iterator[tuple[list[Any], str]]:
-    """Yield each scalar with its path; no objects are built, so depth and aliases cost nothing.
-
-    A path has keys and places in lists, from the outside to the inside; ``None`` is a key still to come.
-    """
+    """Yield each scalar with its path of keys and places; ``None`` is a key to come. No objects are built."""
     import yaml  # noqa: PLC0415  (2 MB that most machines need not spend)
 
     path: list[Any] = []

@@ -37,10 +37,7 @@ _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
 
 
 class Outcome(NamedTuple):
-    """How a probe of ``name`` ended: whether the server took the connection, and the status of its page.
-
-    ``status`` is ``None`` where no page was asked for, or none came.
-    """
+    """How a probe of ``name`` ended: whether it connected, and the page's status, if any came."""
 
     name: str
     taken: bool
@@ -109,10 +106,7 @@ class Prober:
         return MOST_PROBES - len(self._probes)
 
     def start(self, name: str, host: str, port: int, path: str, now: float) -> None:
-        """Begin to connect to a host (an IP address), and ask for the page at ``path`` if it is not empty.
-
-        Where it is not possible, nothing is known of the server.
-        """
+        """Begin to connect to an IP address, and ask for the page at ``path``, if any."""
         request = f"GET {path} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n" if path else ""
         with suppress(OSError):  # no more files, or no IPv6
             sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -182,9 +176,9 @@ class Target:
 
 
 class TargetSource(Protocol):
-    """Reports targets; ``name`` is its label in metrics.
+    """Reports targets; ``name`` is its label.
 
-    ``read`` is when what it reports was last in good order, in seconds since the epoch; ``None``: never.
+    ``read``: when they were last in good order, since the epoch.
     """
 
     name: str

@@ -40,10 +40,7 @@ ACTIONS = {"stop": "stopped", "kill": "killed"}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked about one attempt: ``stop`` (SIGTERM to the trainer) or ``kill`` (SIGKILL to all).
-
-    ``id`` names the answer; ``why`` is the alert, by its name, and perhaps more after a space.
-    """
+    """Asks to ``stop`` (SIGTERM to the trainer) or ``kill`` (SIGKILL to all), and ``why``."""
 
     id: str
     action: str
@@ -228,11 +225,7 @@ def answers(log: Path) -> dict[str, Answer]:
 
 
 def ask(log: Path, request: Request) -> None:
-    """Leave a request for the wrapper of a log, in place of one not taken yet; it counts for a minute.
-
-    Raises:
-        OSError: The folder of the log cannot be written to.
-    """
+    """Leave a request for the wrapper of a log, for a minute, in place of one not taken yet."""
     file, temporary = tempfile.mkstemp(prefix=f".{log.name}.", dir=log.parent)
     try:
         with os.fdopen(file, "w", encoding="utf-8") as written:

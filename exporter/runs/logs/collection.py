@@ -87,11 +87,7 @@ class Logs:
         return [log.run_set for log in self if log.run_set]
 
     def save(self) -> None:
-        """Write the state files of all logs that changed.
-
-        Raises:
-            HungError: the state folder does not answer.
-        """
+        """Write the state files of all logs that changed. Raises HungError."""
         for log in self:
             log.save()
 
@@ -264,10 +260,7 @@ class Logs:
         del self.by_path[log.path], self._by_name[str(log.path)]
 
     def _clean_states(self) -> None:
-        """Forget, once for each mount, what is known of logs that were deleted while the exporter was down.
-
-        A log on a mount that hangs, or is not mounted now, may come back.
-        """
+        """Forget, once a mount, logs deleted while the exporter was down; not on mounts that hang."""
         for mount, branch in self._branches.items():
             if mount in self._cleaned or not branch.starts or branch.busy or not branch.next_search:
                 continue

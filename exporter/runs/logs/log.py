@@ -35,10 +35,7 @@ _NOTHING = 0, False, None
 
 
 class Preamble:
-    """The lines of a text without a record so far, as a run without a step.
-
-    ``failed`` is when it last reported an error, in seconds of the steady clock.
-    """
+    """The lines without a record so far, as a run without a step; ``failed`` in steady seconds."""
 
     def __init__(self, options: Options) -> None:
         self.run = Run("text", "", options)
@@ -197,12 +194,7 @@ class Log:
         return steady - self._quiet_from
 
     def known(self, wall: float, *, duplicate: bool) -> LeftOut:
-        """What the run limit goes by; a log that was not judged yet is live if it was written lately.
-
-        Args:
-            wall: The time in seconds since the epoch.
-            duplicate: Whether other logs show its runs.
-        """
+        """What the run limit goes by; a log not judged yet is live if it was written lately."""
         changed = max(self.written, self.found.changed)
         priority = self.priority
         if priority is not None and duplicate:
@@ -212,11 +204,7 @@ class Log:
         return LeftOut(priority, changed, len(self.runs))
 
     def read(self, wall: float, steady: float, lock: AbstractContextManager[object] | None = None) -> None:
-        """Read one block; what it says is taken in while ``lock`` is held.
-
-        Raises:
-            OSError: the file is gone or cannot be read.
-        """
+        """Read one block; what it says is taken in while ``lock`` is held. Raises OSError."""
         self.looked, self.more = steady, False
         self.appeared = self.appeared or wall
         self.reading = True
@@ -284,10 +272,10 @@ class Log:
         self.unread_since = None
 
     def _clock(self, block: Block, wall: float, steady: float) -> Clock:
-        """When the block was written: no earlier than the last look, which saw nothing of it.
+        """When the block was written.
 
-        Some writers set a file's time, and a server's clock may be another; between two looks that
-        follow each other at once neither matters.
+        No earlier than the last look, which saw nothing of it: writers may set a file's time, and a server's
+        clock may be another.
         """
         if block.grown:
             late = wall - block.written
@@ -383,12 +371,9 @@ class Log:
             run.times.caught_up(self.written)
 
     def save(self) -> None:
-        """Keep what an exporter restart could not rebuild, if it changed since the last time.
+        """Keep what a restart could not rebuild, if it changed and the log is not half read.
 
-        Of a log that is half read, what was saved of the whole is worth more.
-
-        Raises:
-            HungError: the state folder does not answer.
+        Raises HungError.
         """
         version = self._version()
         if not self.must_be_saved and (not self.caught_up or version in (self._saved, _NOTHING)):

@@ -70,10 +70,7 @@ KINDS = ("binary", "no_records")
 
 
 class Ignored:
-    """Files by path and inode, with the size that they had: one that shrinks since is another file.
-
-    A search asks for each file that it comes by, and calls ``sweep`` at its end.
-    """
+    """Files by path and inode, with their size: one that shrinks is another. ``sweep`` ends a search."""
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(KINDS, 0)

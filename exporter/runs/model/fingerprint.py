@@ -28,11 +28,7 @@ AGREEING_STEPS = 4
 
 
 class Fingerprint:
-    """The last steps of a run with the values that tell it from others.
-
-    ``_digits`` and ``_decimals`` are the most that any value has had: so the log rounds. They are learned
-    when traces are compared, from the steps from ``_learned`` on: hardly any trace ever is.
-    """
+    """A run's last steps with telling values; ``_digits`` and ``_decimals`` are the most of any value."""
 
     __slots__ = ("_decimals", "_digits", "_learned", "_steps")
 

@@ -203,10 +203,7 @@ class Row:
 
 
 class HistorySnapshot(NamedTuple):
-    """The history of a run as it was at one moment: ``curves`` and ``means`` by signal.
-
-    ``restarts`` are the steps at which it went on from a checkpoint.
-    """
+    """A run's history at one moment; ``restarts`` are steps at which it went on from a checkpoint."""
 
     curves: Mapping[str, Extremes]
     means: Mapping[str, Extremes]

@@ -29,10 +29,7 @@ class SignalSources:
     def own(
         self, found: Mapping[str, float], stream: Stream, progress: Progress, is_measured: IsMeasured
     ) -> dict[str, float]:
-        """The signals among those found that are taken from this part.
-
-        ``is_measured``: whether this signal was ever seen other than 0.
-        """
+        """The signals of this part, of those found; ``is_measured``: it was ever seen other than 0."""
         if not self._names:  # until now there was one part, which logged all that was counted
             for other in progress.streams.values():
                 if other is not stream:
@@ -205,10 +202,7 @@ class _Said:
 
 
 class PlannedSteps:
-    """How many steps the trainer will make, as far as its log can be believed.
-
-    A number that the steps exceed is none, nor is one that moves with them. Of several the lowest counts.
-    """
+    """How many steps come, as far as believed: none that steps exceed or move with, the lowest."""
 
     def __init__(self) -> None:
         self._said: dict[str, _Said] = {}

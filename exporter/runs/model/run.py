@@ -118,10 +118,7 @@ class Times:
     undated: bool = False
 
     def shift(self, seconds: float) -> None:
-        """The machine's clock was set by so much, or the machine slept for that long.
-
-        Nothing ran meanwhile, so nothing was silent either.
-        """
+        """The clock was set by so much, or the machine slept: nothing ran, so nothing was silent."""
         for name in ("start", "last", "stepped"):
             if (time := getattr(self, name)) is not None:
                 setattr(self, name, time + seconds)

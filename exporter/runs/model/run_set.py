@@ -153,10 +153,7 @@ class Followed(NamedTuple):
 
 
 class PolledRunSet(RunSet):
-    """The runs of a page or server, which begin only while the limit has room for them.
-
-    ``priorities`` is each run's as of its last state; ``left_out`` are the runs beyond the limit.
-    """
+    """The runs of a page or server, which begin only while the limit has room for them."""
 
     goes_on = True
 
@@ -236,14 +233,7 @@ class RunLimit:
     def still_out(
         self, left: Mapping[str, LeftOut], changed: Mapping[str, float], logs: Iterable[LeftOut], wall: float
     ) -> dict[str, LeftOut]:
-        """Which of the logs that were left out still are; for the others there is room by now.
-
-        Args:
-            left: The logs that were left out so far, by path.
-            changed: When each file that is not followed was written.
-            logs: The logs with runs that are followed.
-            wall: The time in seconds since the epoch.
-        """
+        """Which of the logs ``left`` out still are, by their ``changed`` times and the followed ``logs``."""
         if not left:
             return {}
         runs: Counter[Priority] = Counter()

@@ -196,8 +196,4 @@ class RunSource(Protocol):
         """Add what the exporter serves about this source; ``wall`` in seconds since the epoch."""
 
     def save(self) -> None:
-        """Write what the next start could not read again, if it changed.
-
-        Raises:
-            HungError: the state folder does not answer.
-        """
+        """Write what the next start could not read again, if it changed. Raises HungError."""

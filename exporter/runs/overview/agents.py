@@ -152,11 +152,7 @@ def _run(name: RunId, parts: Sequence[tuple[str, Mapping[str, str], float]], now
 def remembered(
     before: Mapping[RunId, AgentRun], found: Mapping[RunId, AgentRun], now: float
 ) -> dict[RunId, AgentRun]:
-    """Return the runs that are shown: those found, and those that were running when they were lost.
-
-    A run that has ended leaves when its exporter forgets it; one that was running does not, so its node, its
-    agent or the line to it is down.
-    """
+    """Return the runs found, and those lost while running: their node, agent or line is down."""
     lost = {
         name: replace(run, last_known=replace(run.last_known, arrives=False))
         for name, run in before.items()

@@ -136,11 +136,7 @@ class Overview:
         return list(dict.fromkeys((*own, *self._prometheus.answers.agents)))
 
     def others(self) -> tuple[Firing, ...]:
-        """Critical alerts and warnings about none of the runs: servers, GPUs, machines, and the stack itself.
-
-        On a hub also those about runs that Prometheus does not have any more; their summary begins with the
-        run.
-        """
+        """Critical alerts and warnings about no run, or (on a hub) about runs that Prometheus lost."""
         shown = set(self.ids())
         book = self._file.panels.notices.book
         found = [

@@ -39,11 +39,7 @@ _CLUSTER = "cluster=${cluster:doublequote}"
 
 
 def of_run(promql: str, run: RunId | None = None) -> str:
-    """Return PromQL of a dashboard for a run, or for all runs.
-
-    A dashboard of a hub asks for the cluster too. A run of which none is said is one without: what this
-    machine scrapes itself has no such label in its Prometheus.
-    """
+    """Return PromQL of a dashboard for a run or all; a run without a cluster has no such label here."""
     cluster = (run and run.cluster) or ""
     alone = "" if run is None else run.matchers
     both = "" if run is None else RunId(run.run, cluster).matchers
@@ -66,21 +62,14 @@ class Query:
 
 @dataclass(frozen=True)
 class Line(Query):
-    """A curve of a panel: a signal as it is logged, or its smoothed values.
-
-    Prometheus is asked for it only where no log of the run is read here.
-    """
+    """A panel's curve, as logged or smoothed; Prometheus is asked where no log of the run is read here."""
 
     smoothed: bool = False
 
 
 @dataclass(frozen=True)
 class Limit(Query):
-    """A limit of an alert: the ``signal`` may not be beyond it on this ``side``.
-
-    ``name`` is the dashboard's, mostly that of the alert. Unless the limit stands ``alone``, the alert has
-    further conditions, and does not fire where only this limit is passed.
-    """
+    """The ``signal`` may not be beyond it on this ``side``; unless ``alone``, the alert asks for more."""
 
     alert: str
     severity: str

@@ -65,11 +65,7 @@ PAST_SECONDS = 5.0
 
 
 class Span(NamedTuple):
-    """The time over which a run's past is asked for.
-
-    ``curves`` are those that are asked for beside those of every run. A run that has such is asked for only
-    while someone views it.
-    """
+    """The time over which a past is asked for; ``curves`` only of a run that someone views."""
 
     run: RunId
     start: float
@@ -276,10 +272,7 @@ def _split(
     every: float,
     end: float,
 ) -> Iterator[Episode]:
-    """The points at which an alert fired, time and step, as episodes.
-
-    ``alert`` is its name and severity, ``onsets`` the step of its onset at each of these times.
-    """
+    """Points (time, step) of a firing alert as episodes, by the step of the onset at each time."""
     episode: list[tuple[float, float]] = []
     for point in (*points, (math.inf, 0.0)):
         if episode and point[0] - episode[-1][0] > 1.5 * every:

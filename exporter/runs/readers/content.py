@@ -71,11 +71,7 @@ def _is_document(sample: bytes) -> bool:
 
 
 class Reader(Protocol):
-    """Returns what was written since the last poll.
-
-    ``path`` is the file that is read now, ``head`` the start of the log, ``offset`` where the next
-    line starts, ``unread`` and ``size`` the bytes behind it and in all.
-    """
+    """Returns what was written since the last poll, of ``path``; ``unread`` and ``size`` in bytes."""
 
     @property
     def path(self) -> Path: ...
@@ -89,11 +85,7 @@ class Reader(Protocol):
     def size(self) -> float: ...
 
     def poll(self, now: float) -> Block | None:
-        """What is new, or ``None``; ``now`` in seconds since the epoch.
-
-        Raises:
-            OSError: the file is gone or cannot be read.
-        """
+        """What is new, or ``None``; ``now`` in seconds since the epoch. Raises OSError."""
 
     def rewind(self) -> None:
         """Start again."""

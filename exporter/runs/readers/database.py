@@ -42,11 +42,7 @@ class _BusyError(Exception):
 
 
 def holds_metrics(path: Path) -> bool | None:
-    """Whether the database has the table of a tracker; ``None`` if there is no table in it yet.
-
-    Raises:
-        OSError: the file is gone or cannot be read.
-    """
+    """Whether it has a tracker's table; ``None`` if there is no table yet. Raises OSError."""
     try:
         with closing(_connection(path)) as database:
             columns = {row[1] for row in database.execute("PRAGMA table_info(metrics)")}
@@ -92,11 +88,7 @@ class Database:
         self._configured.clear()
 
     def poll(self, _now: float) -> Block | None:
-        """The next rows; ``None`` if there are none, or if they cannot be read without a lock now.
-
-        Raises:
-            OSError: the file is gone or cannot be read.
-        """
+        """The next rows; ``None`` if none can be read without a lock now. Raises OSError."""
         status, seen = status_of(self.path), _versions(self.path)
         if seen == self._seen:
             return None
@@ -153,11 +145,7 @@ class Database:
 
 
 def _connection(path: Path) -> sqlite3.Connection:
-    """A connection that can only read, and waits for no one.
-
-    Raises:
-        _BusyError: what is in the file may be half of a transaction.
-    """
+    """A connection that can only read, and waits for no one. Raises _BusyError."""
     if _companion(path, "-journal"):
         raise _BusyError
     mode = "mode=ro" if _companion(path, "-wal") else "immutable=1"

@@ -36,11 +36,7 @@ _MAY_BE_LENGTH = re.compile(rb"(?=(?:[^\0]..|\0[^\0].|\0\0[^\0])\0{5})", re.DOTA
 
 @dataclass(slots=True)
 class Frames(Pieces):
-    """The payloads of whole frames, as lines.
-
-    ``skip``: how many of the bytes that follow in the file belong to a frame of ``LIMIT`` bytes or more;
-    they need not be read. ``too_long`` counts such frames, ``broken`` damaged places.
-    """
+    """Payloads of whole frames; ``skip`` bytes of one too long follow. ``broken`` counts damaged places."""
 
     skip: int = 0
 
@@ -111,9 +107,9 @@ def frame(payload: bytes) -> bytes:
 
 
 def _row(data: bytes, place: int, payloads: list[bytes]) -> int:
-    """Add the payloads of the right frames that stand in a row from a place on; returns where it ends.
+    """Add the payloads of right frames in a row from a place on; returns its end.
 
-    Nearly all frames are in such a row. The last of the data is not: no header follows it.
+    No header follows the last.
     """
     start = place + HEADER
     length = _length(data[place:start])

@@ -30,11 +30,7 @@ class MissingError(PollError):
 
 @dataclass(frozen=True, slots=True)
 class TrackedRun:
-    """A run as the server lists it.
-
-    ``latest`` maps each metric to the time, the step and the text of what was logged last.
-    ``started`` and ``ended`` are in milliseconds since the epoch, ``ended`` is 0 while it runs.
-    """
+    """A run as listed; ``latest`` has time, step and text by metric. Times in ms, ``ended`` 0: runs."""
 
     id: str
     name: str
@@ -61,25 +57,14 @@ class Entry:
 
 
 class Tracking:
-    """A tracking server.
-
-    Args:
-        url: Of the server, without ``/api``.
-        token_file: Holds a bearer token; read again at each request.
-        timeout: Seconds that an answer may take.
-    """
+    """A server at ``url`` without ``/api``; its bearer token's file is read at each request."""
 
     def __init__(self, url: str, token_file: str | None, timeout: float) -> None:
         self.name = masked_url(url)
         self._url, self._token_file, self._timeout = url.rstrip("/"), token_file, timeout
 
     def experiment_id(self, name: str) -> str:
-        """The id of an experiment.
-
-        Raises:
-            MissingError: the server has no such experiment.
-            PollError: it cannot be asked.
-        """
+        """The id of an experiment. Raises MissingError and PollError."""
         try:
             answer = self._ask("experiments/get-by-name", {"experiment_name": name})
         except RefusedError as refusal:
@@ -95,12 +80,7 @@ class Tracking:
         return str(self._ask("experiments/get", {"experiment_id": experiment})["experiment"]["name"])
 
     def run(self, run_id: str) -> TrackedRun:
-        """The run with an id.
-
-        Raises:
-            MissingError: the server has no such run.
-            PollError: it cannot be asked.
-        """
+        """The run with an id. Raises MissingError and PollError."""
         try:
             return _run(self._ask("runs/get", {"run_id": run_id})["run"])
         except RefusedError as refusal:
@@ -214,11 +194,7 @@ class History:
         self._highest = -1
 
     def fetch(self, tracking: Tracking, run: TrackedRun) -> None:
-        """Read what was logged since the last time.
-
-        Raises:
-            PollError: not all of it could be read; the rest comes with the next call.
-        """
+        """Read what was logged since the last time. Raises PollError."""
         for key, latest in run.latest.items():
             cursor = self._cursors.setdefault(key, _Cursor())
             if latest != cursor.latest and not key.startswith(_MACHINE):
@@ -330,11 +306,7 @@ class Mlflow:
         self._events: list[Event] = []
 
     def poll(self) -> list[Event]:
-        """What was logged since the last call, each run in its own order, and which runs ended.
-
-        Raises:
-            PollError: the server cannot be asked, or has none of the experiments and runs.
-        """
+        """What was logged since, each run in its order, and which runs ended. Raises PollError."""
         try:
             listed = sorted(self._listed(), key=lambda run: (run.started, run.id))
             for run in listed:

@@ -84,11 +84,7 @@ class Found:
 
 
 def by_run(text: str, default: str) -> dict[str, Found]:
-    """The runs of a page by name; ``default`` is the run of series whose labels name none.
-
-    Raises:
-        ValueError: it is not a page of metrics, or a line that may be a trainer's cannot be read.
-    """
+    """The runs of a page by name, ``default`` where labels name none. Raises ValueError for no page."""
     runs: dict[str, Found] = {}
     for name, labels, value in _series(text):
         run = _taken_from(labels) or default
@@ -161,10 +157,7 @@ MOST_GONE = 10
 
 @dataclass(slots=True)
 class _Seen:
-    """The state of a run at its last step. ``totals``: ``None`` before the first poll.
-
-    ``counted``: the page counts the steps, not we.
-    """
+    """A run at its last step; ``totals`` are ``None`` before the first poll, ``counted`` steps the page's."""
 
     step: int = 0
     counted: bool = False
@@ -203,11 +196,7 @@ class Page:
         self._seen: dict[str, _Seen] = {}
 
     def poll(self) -> list[Event]:
-        """A record for each run of the page that made a step.
-
-        Raises:
-            PollError: there is no such page now, or no such step metric on it.
-        """
+        """A record for each run of the page that made a step. Raises PollError."""
         runs = self._read()
         if runs and self._step and not any(found.counter(self._step) for found in runs.values()):
             raise PollError(
@@ -277,10 +266,9 @@ VALIDATION = ("val_", "val-")
 
 
 class MonitorPage(Page):
-    """Read until two reads agree, so that no record mixes two steps.
+    """Reads until two reads agree.
 
-    What was validated counts once. A page with nothing but that reports no step: verl validates
-    before it trains, and after a resume that is not the first step.
+    What was validated counts once, and alone reports no step: verl validates before it trains.
     """
 
     source = "rl_insight"

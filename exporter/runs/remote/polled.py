@@ -43,11 +43,7 @@ class Target(Protocol):
     lacking: tuple[str, ...]
 
     def poll(self) -> list[Event]:
-        """What is new since the last call that succeeded.
-
-        Raises:
-            PollError: it is not available now; the next call loses nothing.
-        """
+        """What is new since the last call that succeeded. Raises PollError."""
 
 
 class TargetPoller(Poller):
@@ -123,11 +119,7 @@ MOST_PAGES = 32  # Registered pages: each has a thread of its own, since a reque
 
 @dataclass(frozen=True, slots=True)
 class Polling:
-    """What all polled sources share.
-
-    ``interval``: seconds between two polls. Events arrive in threads of their own, under ``lock``.
-    ``forget_after``: seconds after which a run that left is forgotten.
-    """
+    """What polled sources share: ``interval`` and ``forget_after`` in seconds; events come under ``lock``."""
 
     interval: float
     options: Options
@@ -139,11 +131,7 @@ class Polling:
 
 
 class PolledSource(ABC):
-    """Runs of polled targets, and what of them must outlive the exporter.
-
-    ``place`` stands for them in the state folder. ``from_start``: the target serves their whole
-    history again after a restart, so only the names of watched runs must be stored.
-    """
+    """Runs of polled targets; if it serves all ``from_start``, only watched names are stored."""
 
     named_by_path: Mapping[Path, PurePath] = {}
 
@@ -301,16 +289,9 @@ class _Page:
 
 
 class RegisteredPages(PolledSource):
-    """One run set for all registered pages: a run that continues at another address is the same run.
+    """One run set of all registered pages; of runs of one name the later one's has its address.
 
-    While two pages at once report runs with one name, the later one's has its address behind the name. A
-    run that no page reported for long is forgotten. ``left_out`` counts pages that are not polled, since
-    there are too many.
-
-    Args:
-        addresses: Gives the addresses of the pages that are registered now.
-        make: Makes the target of an address.
-        polling: How to poll.
+    ``left_out`` counts pages that are not polled, since there are too many.
     """
 
     def __init__(

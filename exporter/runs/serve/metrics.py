@@ -58,11 +58,7 @@ class Override:
 
     @classmethod
     def read(cls, found: Mapping[str, Any]) -> Override:
-        """Return the override that JSON describes, in which null is NaN.
-
-        Raises:
-            ValueError: It describes none.
-        """
+        """Return the override that JSON describes, in which null is NaN. Raises ValueError."""
         try:
             limits = {
                 str(block): {

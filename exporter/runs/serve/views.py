@@ -75,11 +75,7 @@ class DistinctPairs:
 
 
 class Duplicates:
-    """Finds runs that are reported twice, now and then: each is compared with each.
-
-    ``first`` maps the place of each run to the best place of the same run. Pairs that differ are remembered,
-    and not compared again.
-    """
+    """Finds runs that are reported twice; ``first`` maps each to its best place. Differing pairs are kept."""
 
     def __init__(self) -> None:
         self.first: Mapping[Place, Place] = {}
@@ -201,11 +197,7 @@ def _of_one_format(a: Sighting, b: Sighting) -> bool:
 
 
 def _is_copy(a: Sighting, b: Sighting) -> bool | None:
-    """Whether one log is the other's copy; ``None``, as if it were another run's, if that is unknown now.
-
-    One process writes both, or none is seen and even the times of the steps agree, or one is the other
-    compressed.
-    """
+    """Whether one log is the other's copy: one process, equal times, or compressed; ``None``: unknown."""
     if f"{a.place}.gz" == str(b.place) or f"{b.place}.gz" == str(a.place):
         return True
     if a.process and b.process:
@@ -253,11 +245,7 @@ class View(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """The runs to show; no two have one name.
-
-    ``duplicate_logs`` are those whose runs are all shown by other logs, ``duplicate_runs`` counts these runs,
-    ``collisions`` logs that lead to a name another one has.
-    """
+    """The runs to show, of unique names; ``collisions`` are logs that lead to another's name."""
 
     views: Mapping[Place, View] = {}
     duplicate_logs: frozenset[Path] = frozenset()
@@ -271,14 +259,7 @@ def select(
     first: Mapping[Place, Place],
     gpus: Mapping[Place, RunGPUs],
 ) -> Selection:
-    """Select what is shown of what the sources saw; the same for the same arguments, which stay as they are.
-
-    Args:
-        sightings: The runs of all sources.
-        logs: The logs that are named by their paths, each with its path below the watched folder.
-        first: Each place of a run with the best place of the same run, as ``Duplicates`` knows them.
-        gpus: What is known of the GPUs of runs.
-    """
+    """Select what is shown of the sightings, by the same rule for the same arguments."""
     seen = [one for one in sightings if one.text is None]
     once = merged(seen, first)
     duplicates = frozenset(one.at[0] for one in seen) - {one.at[0] for one in once}

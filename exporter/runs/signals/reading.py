@@ -38,11 +38,7 @@ def table(framework: str, additions: Additions = ()) -> Table:
 
 @lru_cache(maxsize=256)
 def completed(framework: str, additions: Additions, known: frozenset[str]) -> Table:
-    """The table, with what home-made loops call the signals that are not ``known`` by it.
-
-    Loops around a trainer's parts log under its names and under their own. A key that the framework
-    has means what it means there.
-    """
+    """The table, with home-made loops' names of signals that are not ``known`` by it."""
     own = table(framework, additions)
     taken = {name for _, keys in own for key in keys for name in key.names}
     others = {
@@ -123,11 +119,7 @@ def words_of(key: str) -> frozenset[str]:
 
 @lru_cache(maxsize=256)
 def measurements(keys: tuple[str, ...]) -> int:
-    """How many signals that are measured some framework finds among these keys.
-
-    One, if none does but a key looks like a reward, a KL divergence or an entropy: the user of the run
-    learns how to name it.
-    """
+    """How many measured signals some framework finds among these keys; one if a key looks like it."""
     known, found = _all_names(), 0
     # asked for every line of text that could be the head of a table: a quick look first
     short = (key for key in keys if len(key) <= LONGEST_KEY)
@@ -137,10 +129,7 @@ def measurements(keys: tuple[str, ...]) -> int:
 
 
 def may_be_measured(key: str) -> bool:
-    """Whether a log that no table of keys fits measures something of reinforcement learning by this key.
-
-    Words of a sentence and deeply nested values do not.
-    """
+    """Whether a log that fits no table measures RL by this key, no word of a sentence."""
     return " " not in key and key.count("/") < 2 and not words_of(key).isdisjoint(_TELLING)
 
 
@@ -155,10 +144,7 @@ _AS_WRITTEN = frozenset({float, int, str})  # Types whose values are nearly alwa
 
 
 class BoundKey(NamedTuple):
-    """A key of the table, bound to the spelling of its names in this log.
-
-    ``gathered``: its keys are as many as happened to match.
-    """
+    """A key of the table, bound to how its names are spelled here; ``gathered``: as many as matched."""
 
     keys: tuple[str, ...]
     formula: Callable[..., float | None] | None
@@ -175,12 +161,7 @@ class BoundKey(NamedTuple):
 
 
 class Plan:
-    """Signals, parts and other keys of records that all hold the same keys.
-
-    Trainers log the same keys again and again. Which of them carry which signal is worked out once for
-    each set; a record then costs little more than its numbers.
-    ``used`` are the keys that some signal is read from.
-    """
+    """Signals, parts and other keys of records with the same keys, worked out once for each such set."""
 
     def __init__(self, table: Table, present: Mapping[str, str], seen: AbstractSet[str]) -> None:
         self._sources: dict[str, tuple[BoundKey, ...]] = {}

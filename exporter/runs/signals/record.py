@@ -47,11 +47,7 @@ class ResponseLimit:
 
 @dataclass(slots=True, frozen=True)
 class Ended:
-    """The log says that the run ended.
-
-    A traceback or an exit code is not a certain failure (``certain=False``): trainers log those that
-    they caught, and those of programs that a reward runs.
-    """
+    """The log says that the run ended; a traceback or exit code, which may be caught, is not ``certain``."""
 
     state: str
     certain: bool = True

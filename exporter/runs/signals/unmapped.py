@@ -113,10 +113,7 @@ class RawRule:
 
 
 class RawKeys:
-    """The last values of one run under keys that no signal uses, by its ``reading``.
-
-    ``kinds`` counts the sets of keys that came: as long as it is the same, so are the keys.
-    """
+    """A run's last values under keys of no signal; ``kinds`` counts the sets of keys that came."""
 
     def __init__(self, rule: RawRule, reading: Reading) -> None:
         self.kinds = 0

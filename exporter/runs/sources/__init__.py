@@ -67,10 +67,7 @@ def recognise(line: bytes, kind: str = "text") -> Source | None:
 
 
 def recognise_first(lines: Sequence[bytes], kind: str = "text") -> Source | None:
-    """The source of the first record among the lines, if there is one.
-
-    A list of words looks like a table's head. It is one if a row follows, or nothing yet.
-    """
+    """The source of the first record, if any; a table's head is one if a row follows, or nothing yet."""
     for index, line in enumerate(lines):
         if (source := recognise(line, kind)) and _continues(source, lines[index : index + AHEAD]):
             return type(source)()

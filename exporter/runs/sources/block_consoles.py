@@ -217,10 +217,7 @@ class NemoRl(BlockConsole):
             self._has_results = True
 
     def _header(self, piece: str) -> Iterator[Event]:
-        """``Step 12/500`` or ``Epoch 2/3``. A step that is sampled again has its header twice.
-
-        Where the log does not hold the epochs, 1 behind the last step is the next epoch.
-        """
+        """``Step 12/500`` (twice if sampled again) or ``Epoch 2/3``, else counted: step 1 after the last."""
         if found := _NEMO_STEP.search(piece):
             yield from self.flush()
             step, steps = int(found[1]), int(found[2])

@@ -66,10 +66,7 @@ def pieces(line: bytes) -> Iterator[str]:
 
 
 def drawn(line: bytes) -> Iterator[tuple[str, int]]:
-    """The same texts, each with how many lines below the first one a progress bar wrote it.
-
-    A bar below another goes down, writes, and goes up again.
-    """
+    """The same texts, each with how many lines below the first a progress bar wrote it."""
     text = line.decode("utf-8", "replace").replace("\0", "")
     if "\x1b" in text:
         text = _CODE.sub("", _UP.sub(lambda up: "\0" * up[1].count("A") + "\r", text))
@@ -110,10 +107,7 @@ def servers(line: bytes) -> Servers | None:
 
 
 def preamble(line: bytes) -> Iterator[Event]:
-    """What a line before a trainer's first record says: its steps to come, its servers, its failure.
-
-    An ``Ended`` that is not certain is an exception that may have been caught.
-    """
+    """What a line before the first record says. An ``Ended`` that is not certain may have been caught."""
     if found := servers(line):
         yield found
     if not any(hint in line for hint in _PREAMBLE_HINTS):
@@ -181,10 +175,7 @@ class Dicts:
 
 
 def _parse_dict(text: str, position: int) -> tuple[Values | None, int]:
-    """The dict whose first key is at this position, and its end.
-
-    If there is none: ``None``, and the position up to which the text was understood.
-    """
+    """The dict whose first key is at this position, or ``None``; and the position behind it."""
     values: Values = {}
     limit = position + LONGEST_DICT
     while pair := _PAIR.match(text, position, limit):

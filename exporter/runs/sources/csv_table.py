@@ -49,10 +49,7 @@ class Header(NamedTuple):
 
 
 class CsvTable(Source):
-    """Comma, semicolon or tab between cells. A blank cell is missing, never 0.
-
-    Where the columns belong to several runs, each row holds a record of every run that has cells in it.
-    """
+    """Comma, semicolon or tab between cells; blank is missing. A row has a record of each run with cells."""
 
     name = "csv"
 

@@ -108,11 +108,7 @@ def _numeric(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _is_nameless(values: Mapping[str, Any]) -> bool:
-    """Whether these are mean, smallest and largest of something that has no name.
-
-    In a loop of reinforcement learning that is the score of the step's responses: all else that it
-    logs has to be distinguished from that. Lengths and times, which may be logged so as well, are larger.
-    """
+    """Whether these are statistics of something nameless: in a loop of RL the responses' score."""
     if "mean" not in values or not {"min", "max"} <= values.keys():
         return False
     return all(key in _NAMELESS or normal(key) in _BESIDE_NAMELESS for key in values)

@@ -53,10 +53,7 @@ class JsonLines(Source):
 
 
 class VerlJsonl(JsonLines):
-    """verl's ``file`` logger, 0.7 to 0.9: ``{"step":12,"data":{"actor/entropy":0.41,...}}``.
-
-    NaN and Inf stand as ``null``; there is no time and no end mark.
-    """
+    """verl's ``file`` logger: ``{"step":12,"data":{"actor/entropy":0.41,...}}``, ``null`` for NaN and Inf."""
 
     name = "verl_jsonl"
     framework = "verl"
@@ -139,11 +136,7 @@ _LOOK_AT = 100  # So many entries show whether a list is a history; its first on
 
 
 class JsonDocument(Source):
-    """A document that holds the whole history. ``parse`` gets it again whenever it was rewritten.
-
-    Entries that were there before are passed over. Where the history was rewritten, it is passed
-    on from the first entry that differs: the run sees the step go back.
-    """
+    """A document of the whole history, whose entries from the first that differs are passed on."""
 
     def __init__(self) -> None:
         self._history: list[Any] = []

@@ -17,11 +17,7 @@ def key(number: int, wire: int) -> int:
 
 
 def fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """Each field's key and value: an unsigned integer for a varint, else bytes.
-
-    Raises:
-        ValueError: the bytes are not a message.
-    """
+    """Each field's key and value: an unsigned integer for a varint, else bytes. Raises ValueError."""
     place = 0
     while place < len(message):
         found, place = varint(message, place)
@@ -43,11 +39,7 @@ def fields(message: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def varint(message: bytes, place: int) -> tuple[int, int]:
-    """The unsigned integer of 64 bits that starts at a place, and the place behind it.
-
-    Raises:
-        ValueError: the integer is cut off, or longer than 10 bytes.
-    """
+    """The unsigned integer of 64 bits that starts at a place, and the place behind it. Raises ValueError."""
     value = 0
     for shift, byte in enumerate(message[place : place + 10]):
         value |= (byte & 0x7F) << 7 * shift

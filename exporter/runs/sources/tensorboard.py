@@ -51,11 +51,7 @@ uint64."""
 
 
 def single(tensor: bytes) -> float | None:
-    """The number in a tensor of one element; ``None`` for any other tensor.
-
-    Raises:
-        ValueError: the bytes are not a tensor.
-    """
+    """The number in a tensor of one element; ``None`` for any other tensor. Raises ValueError."""
     found = dict(fields(tensor))
     kind = _KINDS.get(found.get(TYPE, 0))
     if kind is None:

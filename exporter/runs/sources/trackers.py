@@ -188,11 +188,7 @@ class SwanLab(Source):
 
 
 def _scalar(found: dict[int, bytes]) -> tuple[str, int, float | None, float] | None:
-    """Key, step, time (seconds since the epoch) and number of a record that holds a scalar of the trainer.
-
-    Raises:
-        ValueError: it is damaged, or no trainer made that many steps.
-    """
+    """Key, step, time (since the epoch) and number of a trainer's scalar, if it is one. Raises ValueError."""
     if _SCALAR not in found:
         return None
     scalar: dict[int, Any] = dict(fields(found[_SCALAR]))

@@ -42,11 +42,7 @@ class Hold(str, Enum):
 
 
 class Statistic(NamedTuple):
-    """One exported statistic of one signal.
-
-    ``steps`` counts logged steps. ``at_least`` is how many values the window needs before the
-    statistic exists (``None``: a full window).
-    """
+    """One exported statistic; it exists once ``at_least`` values (or all ``steps``) are in its window."""
 
     name: str
     signal: str

@@ -63,11 +63,7 @@ _NONE = array("d")  # the values of all signals that have none
 
 
 class Held:
-    """The extreme of a statistic over its present value and the records of the last ``seconds``.
-
-    A monotonic queue: each time and value enters once and leaves once. Times in seconds, any
-    monotonic clock.
-    """
+    """The extreme of the last ``seconds``, any monotonic clock, in a queue where each value enters once."""
 
     __slots__ = ("_seconds", "_sign", "_window")
 
@@ -123,10 +119,7 @@ def spread(values: list[float]) -> float | None:
 
 
 def _capped_mean(values: list[float]) -> float:
-    """The largest mean that the values, none below 0, have when each counts for ``MOST`` times it at most.
-
-    With the ``capped`` largest at that limit, mean = (sum of the others + capped x MOST x mean) / count.
-    """
+    """The largest mean of values, none below 0, when each counts for ``MOST`` times it at most."""
     rising = sorted(values)
     sums = list(accumulate(rising))
     count = len(rising)
