@@ -256,7 +256,13 @@ def post(url: str, body: bytes, hidden: Any) -> HttpAnswer | Outcome:
     except (http.client.HTTPException, ValueError) as problem:
         return Outcome("answer", hidden(f"the answer is cut off or not HTTP ({type(problem).__name__})"))
     except OSError as problem:
-        return _unreached(problem, hidden)
+        reason: Any = problem.reason if isinstance(problem, urllib.error.URLError) else problem
+        if isinstance(reason, TimeoutError):
+            return Outcome("timeout", f"no answer within {SECONDS:.0f} s")
+        if isinstance(reason, ssl.SSLError):
+            return Outcome("connection", hidden(f"TLS: {reason.reason or reason}"))
+        words = reason.strerror if isinstance(reason, OSError) else reason
+        return Outcome("connection", hidden(str(words or type(reason).__name__)))
     try:
         found = orjson.loads(content)
     except ValueError:
@@ -279,16 +285,6 @@ def _content(answer: Any, deadline: float) -> bytes:
     if length and length.isdecimal() and len(content) < int(length):
         raise http.client.IncompleteRead(bytes(content))
     return bytes(content)
-
-
-def _unreached(problem: OSError, hidden: Any) -> Outcome:
-    reason: Any = problem.reason if isinstance(problem, urllib.error.URLError) else problem
-    if isinstance(reason, TimeoutError):
-        return Outcome("timeout", f"no answer within {SECONDS:.0f} s")
-    if isinstance(reason, ssl.SSLError):
-        return Outcome("connection", hidden(f"TLS: {reason.reason or reason}"))
-    words = reason.strerror if isinstance(reason, OSError) else reason
-    return Outcome("connection", hidden(str(words or type(reason).__name__)))
 
 
 def judged(answer: HttpAnswer) -> Outcome | None:

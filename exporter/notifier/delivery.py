@@ -15,7 +15,6 @@ from exporter.notifier.outbox import DELIVERED, FAILED, Entry, Notification, Out
 from exporter.notifier.wording import NOTHING_KNOWN, Card, Known, Wording
 
 logger = logging.getLogger(__name__)
-
 EXPIRY_SECONDS = 3 * 86400.0  # after which a message is given up, as failed
 TEST_SECONDS = 60.0  # the same of a test, whose sender waits for its end
 FIRST_PAUSE, MOST_PAUSE = 1.0, 300.0

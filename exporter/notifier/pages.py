@@ -23,7 +23,6 @@ from exporter.notifier.stack_client import SILENCE_HOURS, StackClient
 from exporter.notifier.wording import Wording, clipped, one_line, silenced_by
 
 logger = logging.getLogger(__name__)
-
 PROBLEM_SECONDS = 900.0
 """For how long a metric says why an attempt failed: the alert looks back 5 minutes and lasts 10 longer."""
 _REASONS = {

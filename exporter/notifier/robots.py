@@ -20,7 +20,6 @@ from exporter.notifier.channel import Outcome, Robot, Window, coded, encoded, pl
 from exporter.notifier.wording import Card
 
 logger = logging.getLogger(__name__)
-
 _MARKUP = {ord(sign): chr(ord(sign) + 0xFEE0) for sign in "<>[]*#"} | {ord("`"): "'"}
 """To the full-width forms of these signs."""
 

@@ -29,7 +29,6 @@ from exporter.runs.serve.views import Duplicates, Selection, Unmapped, View, sel
 
 Listener = Callable[[Iterable[View], Iterable[Log]], None]
 """Gets the runs that are shown and all logs, after each look, while the lock is held."""
-
 GPUS_SECONDS = 15.0  # the GPU exporter asks the driver for processes as often
 SAVE_SECONDS = 10.0
 CLOCK_SECONDS = 5.0  # A clock that is set by less than that, little by little, matters to nothing

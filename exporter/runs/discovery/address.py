@@ -18,7 +18,6 @@ from exporter.runs.files.notice import Once
 from exporter.secret_shapes import masked
 
 logger = logging.getLogger(__name__)
-
 USUAL = ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 """Loopback and private networks (RFC 1918, RFC 4193).
 

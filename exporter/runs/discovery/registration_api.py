@@ -26,7 +26,6 @@ from exporter.runs.files.notice import Once
 from exporter.runs.files.token_files import TokenFileError
 
 logger = logging.getLogger(__name__)
-
 KIND = "application/json"  # A browser sends this to another site only if that allows it, which we never do
 RESULTS = (
     *("accepted", "address", "content_type", "full", "labels"),

@@ -25,10 +25,8 @@ from exporter.runs.serve.views import View
 
 OURS = frozenset({"job", "instance", "role", "severity", "topic"})
 """Rules and messages tell servers apart by these."""
-
 TRAINERS = "trainer_metrics"
 """The job of pages with a trainer's numbers; the one that is meant where none is named."""
-
 MOST_LABELS = 8
 LONGEST_JOB = 100
 LONGEST_NAME = 64
@@ -153,25 +151,19 @@ def _invalid(result: str, fault: str, expected: str) -> RefusedError:
 
 
 logger = logging.getLogger(__name__)
-
 MOST = 2000
 MOST_OF_JOB = 1000
-
 GONE_SECONDS = 600.0
 """A server that is silent for that long makes room for another, if there is no other room."""
-
 FORGOTTEN_SECONDS = 24 * 3600.0
 """None comes back after that time: the next run has other ports, and registers them."""
-
 FORGET_SECONDS = 60.0  # between two looks for servers that will not come back
 ENGINES = ("vllm", "sglang", "trtllm", "rollout")
 """How the jobs of rollout servers begin: verl registers them by the engine's name."""
-
 JOB_LABEL = "rl_insight_job"  # where rl-insight keeps the name of a job, too
 NAME = "registrations.state"
 ASIDE = "registrations.aside"
 TITLE = "stepwatch-registrations 1"
-
 _LONGEST_TEXTS = LONGEST + LONGEST_JOB + MOST_LABELS * (LONGEST_NAME + LONGEST_VALUE)
 _FIELDS = 250  # bytes of a registration beside its texts: names, quotes, commas, the time
 MOST_BYTES = len(TITLE) + 100 + MOST * (4 * _LONGEST_TEXTS + _FIELDS)

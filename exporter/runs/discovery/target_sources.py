@@ -27,7 +27,6 @@ from exporter.runs.serve.views import View
 from exporter.runs.signals.record import Servers
 
 MOST_BYTES = 1 << 20
-
 _Version = tuple[int, int, int]
 
 
@@ -134,7 +133,6 @@ def _version(status: os.stat_result) -> _Version:
 RAY_FILE = "prom_metrics_service_discovery.json"
 VERL_FILE = "session_latest/metrics/prometheus/prometheus.yml"
 """Where both write if nothing else is said, below Ray's folder."""
-
 STALE_SECONDS = 60.0  # A list that Ray did not write for that long is that of a cluster which has ended
 SETTLE_SECONDS = 2.0  # verl writes its file within milliseconds
 DEEPEST = 10  # Lists and tables within each other; verl's file has six

@@ -27,12 +27,9 @@ from exporter.runs.discovery.address import MOST, AddressMap, Allowlist
 
 MOST_PROBES = 128  # Probes that are under way at a time: each is an open file
 TIMEOUT_SECONDS = 3.0
-
 PROBE_SECONDS = 15.0
 """Between two probes of one address; a quarter more or less, so that they do not stay together."""
-
 BLOCK = 65536
-
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
 
 
@@ -144,10 +141,8 @@ class Prober:
 
 
 METRICS_PATH = "/metrics"
-
 ROLLOUT, RAY, TRAINER = "rollout", "ray", "trainer"
 """Roles: what a server is for. EngineGone reports a lost rollout server, RayNodeLost a part of Ray."""
-
 PROVE_SECONDS = 120.0
 """How long one is served that has never taken a connection: less than EngineGone waits, since an old list
 names servers that are long gone."""

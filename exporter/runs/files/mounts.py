@@ -21,7 +21,6 @@ from threading import Condition, Thread
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-
 TABLE = Path("/proc/self/mountinfo")
 PATIENCE_SECONDS = 2.0
 """How long a call is waited for: a disk that spins up takes longer than others may be kept waiting."""

@@ -15,11 +15,9 @@ from math import inf
 from pathlib import Path
 
 logger = logging.getLogger(__name__)
-
 MOST = 5  # Paths that are named at a time; the others are counted
 MOST_HOURLY = 100  # Texts about one topic
 HOUR = 3600.0
-
 _NOTHING_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP})
 """Errors of files that are gone, are folders by now, or never were: there is nothing to read."""
 

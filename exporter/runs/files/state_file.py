@@ -41,7 +41,6 @@ def _seal(title: str, body: bytes) -> bytes:
 
 
 T = TypeVar("T")
-
 TITLE = "stepwatch-state 6"
 SUFFIX = ".state"
 SINCE_FILE, SINCE_TITLE = "since", "stepwatch-since 1"

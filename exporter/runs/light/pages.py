@@ -31,7 +31,6 @@ from exporter.runs.overview.overview import Overview
 TEMPLATES = Path(__file__).with_name("templates")
 SECONDS = 10
 """Between two loads of a page that refreshes itself: time to read, and soon enough for steps of seconds."""
-
 WIDTH = 100  # of a gauge, in units of the picture, which the page stretches
 _OTHERS = re.compile(r"; \w+ fires")
 """What a message says of the run's other alerts, which a page shows itself."""

@@ -96,7 +96,12 @@ class Logs:
         gone, searched = self._search() if self._states.ready else ([], False)
         gone += self._read_all()
         gone += self._leave_out()
-        self._note_hung()
+        # Logs on a mount that hangs keep what is known of them, and are not taken for silent.
+        hung = {mount: mount.silent for mount in self._branches if mount.hangs}
+        now, wall = self._time.monotonic(), self._time.time()
+        for log in self if hung else ():
+            if log.mount in hung:
+                log.hangs(wall - hung[log.mount], now - hung[log.mount])
         if searched:
             self._clean_states()
             self._notice.log(self._refused())
@@ -146,14 +151,6 @@ class Logs:
             if branch.work is not None and branch.work.done():
                 done, branch.work = branch.work, None
                 done.result()
-
-    def _note_hung(self) -> None:
-        """Logs on a mount that hangs keep what is known of them, and are not taken for silent."""
-        hung = {mount: mount.silent for mount in self._branches if mount.hangs}
-        wall, steady = self._time.time(), self._time.monotonic()
-        for log in self if hung else ():
-            if log.mount in hung:
-                log.hangs(wall - hung[log.mount], steady - hung[log.mount])
 
     # Search
 
@@ -253,7 +250,8 @@ class Logs:
             self._drop(log)
             return False
         log.mount = branch.mount
-        log.found_again(found)
+        if found.parts != log.found.parts:  # its files as they are now: they may be more, or others
+            log.found = found
         return True
 
     def _drop(self, log: Log) -> None:

@@ -28,7 +28,6 @@ from exporter.runs.sources.console import preamble
 IDLE_SECONDS = 2.0  # Files without a record are looked at less often: a run folder may hold thousands
 SLOW_SECONDS = 1.0
 """A file system that took longer to answer hung, and what was read is of the time when it answered."""
-
 GIVE_UP_BYTES = 64 * 1024 * 1024  # A text without a single record in so many bytes is not a trainer's log
 _NOTHING = 0, False, None
 """The version of a text whose writer was never seen and that did not grow while it was followed."""
@@ -184,11 +183,6 @@ class Log:
         """Bytes that the file had when it was found, or by what was read of it since."""
         return max(self.found.size, self._reader.offset if self._reader else 0)
 
-    def found_again(self, found: Found) -> None:
-        """Take its files as they are now: they may be more, or others."""
-        if found.parts != self.found.parts:
-            self.found = found
-
     def quiet(self, steady: float) -> float:
         """Seconds since the log last grew, also if the machine's clock was set since."""
         return steady - self._quiet_from
@@ -257,11 +251,6 @@ class Log:
             for run in self.runs:
                 run.watched = True
 
-    def hangs(self, wall: float, steady: float) -> None:
-        """Note that its mount does not answer, and since when."""
-        if self.unread_since is None:
-            self.unread_since, self._unread_from = wall, steady
-
     def _exclude_gap(self, wall: float, steady: float, *, grown: bool) -> None:
         """Do not count unreadable time as silence of a log and its runs: trainers waited too."""
         if not grown:
@@ -270,6 +259,11 @@ class Log:
             for run in self.runs:
                 run.exclude_gap(seconds, wall, steady)
         self.unread_since = None
+
+    def hangs(self, wall: float, steady: float) -> None:
+        """Note that its mount does not answer, and since when."""
+        if self.unread_since is None:
+            self.unread_since, self._unread_from = wall, steady
 
     def _clock(self, block: Block, wall: float, steady: float) -> Clock:
         """When the block was written.
@@ -375,7 +369,10 @@ class Log:
 
         Raises HungError.
         """
-        version = self._version()
+        if self.run_set is None:
+            version: tuple[object, ...] = 0, bool(self.preamble and self.preamble.run.watched), self.writer
+        else:
+            version = self.run_set.version(), tuple(self.run_set.watched()), self.writer
         if not self.must_be_saved and (not self.caught_up or version in (self._saved, _NOTHING)):
             return
         read = (self._reader.head.hex(), self._reader.offset) if self._reader else ("", 0)
@@ -400,11 +397,6 @@ class Log:
                 raise
             return
         self._saved, self.must_be_saved = version, False
-
-    def _version(self) -> tuple[object, ...]:
-        if self.run_set is None:
-            return 0, bool(self.preamble and self.preamble.run.watched), self.writer
-        return self.run_set.version(), tuple(self.run_set.watched()), self.writer
 
     def forget(self) -> None:
         """Remove its state: nothing of this log is needed any more."""

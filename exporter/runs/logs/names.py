@@ -84,12 +84,10 @@ def printable(path: PurePath) -> str:
 
 EVENT_FILE = re.compile(r"\.tfevents\.(\d*)")
 """TensorBoard knows event files by this; the number is when the file was begun."""
-
 STATE_FILE = "trainer_state.json"
 CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 START = re.compile(r"[A-Z][a-z]{2}\d{2}_\d{2}-\d{2}-\d{2}_")
 """Hugging Face's trainer has a folder for each start of a run: ``runs/Oct21_18-43-39_host``."""
-
 Order = tuple[int, str]  # of a file among those of its log
 
 

@@ -96,7 +96,6 @@ _BOOT = re.compile(r"^btime (\d+)$", re.MULTILINE)
 _DEAD = frozenset("ZX")
 CLOCK_SLACK = 2.0
 """Seconds by which the times of files and processes may differ: both count whole seconds from the boot."""
-
 SEARCH_SECONDS = 5.0  # A look at every process of the machine costs; known writers are looked at each time
 
 

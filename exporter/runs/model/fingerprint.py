@@ -15,7 +15,6 @@ SIGNALS = frozenset(
 
 TIME = "step_seconds"  # no two runs take the same time for their steps, however alike their numbers are
 _NOTED = (*SIGNALS, TIME)
-
 DIGITS = 4
 DECIMALS = 3
 """Logs round: to four digits (Transformers 5), or to three decimals (early verl); none rounds more."""

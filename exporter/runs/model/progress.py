@@ -16,7 +16,6 @@ from exporter.runs.stats.catalogue import ZERO_MEANS_NOT_MEASURED
 
 AHEAD = 2
 """Steps by which another part must have logged more to be believed instead: an evaluation may come first."""
-
 IsMeasured = Callable[[str], bool]
 
 
@@ -63,7 +62,6 @@ class SignalSources:
 
 
 STEP_KEYS = frozenset({"training/global_step", "training/epoch", "global_step", "epoch", "step", "timestamp"})
-
 MOST_REPEATS = 64
 """Trainers that measure every 10th or 50th step may write each measurement in every step until the next.
 Numbers that stay the same for longer are what the trainer measures: the run is stuck, and must be judged."""
@@ -233,7 +231,6 @@ class PlannedSteps:
 
 MOST_MARKS = 5
 """Marks of a run that are remembered. Only the last one decides; the others are there to be seen."""
-
 Place = tuple[int, int]  # how often the run had been started again, and the last step since
 
 

@@ -17,7 +17,6 @@ from exporter.runs.signals.record import Ended, Event, Record
 
 RunSets = Callable[..., "RunSet"]
 """Makes the run set of a log once its format is known, with the arguments of ``RunSet``."""
-
 MOST_OF_LOG = 200  # runs of one log; a table whose columns are not runs after all fills no memory
 
 
@@ -102,7 +101,6 @@ class RunSet:
 
 MOST_RUNS = 400
 """Runs that are followed at once. Each weighs up to 0.4 MB, and the container may take 256 MB."""
-
 MOST_LEFT_OUT = 1000  # Polled runs that are left out and counted: names may change at each poll
 LIVE_SECONDS = 3600.0  # A log that is not followed counts as ended after so long without a write
 

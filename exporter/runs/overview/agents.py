@@ -18,14 +18,11 @@ from exporter.runs.overview.panels import Line, Panels, Query
 
 MOST_RUNS = 100
 """That are shown: those that are running or have an alert first, then those with the latest step."""
-
 KEPT_SECONDS = 12 * 3600.0  # so long a running run is shown of which nothing arrives any more
 AT_FIRST = "1h"
 """At a start it is asked for what arrived within that time: runs of a node that is lost since then."""
-
 USUAL = "10m"
 """The median over that time is judged of a signal without smoothed values: its steps are not known here."""
-
 _AGENTS = 'node!=""'  # what distinguishes series of agents: nothing of the hub itself has that label
 _NUMBERS = (
     "rl_step",

@@ -40,7 +40,6 @@ def meant(runs: Iterable[RunId], name: str, cluster: str) -> list[RunId]:
 
 State = Literal["ok", "warning", "critical", "unknown"]
 """Of a signal. ``unknown``: it is not logged, or has no known limit."""
-
 BAD_ENDS = {
     "failed": ("critical", "Its log holds the error that ended it."),
     "vanished": ("critical", "Its process is gone before the end."),

@@ -39,7 +39,6 @@ from exporter.runs.stats.statistics import is_measured
 
 Views = Callable[[], AbstractContextManager[Collection[View]]]
 """Gives the runs that are shown, which do not change while the context lasts."""
-
 MONTH = 31 * 24 * 3600.0  # no further back is Prometheus asked about a run
 FEW = 3  # values whose median is judged where there is no smoothed curve: rules ask for as many
 

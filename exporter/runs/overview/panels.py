@@ -27,11 +27,9 @@ from exporter.runs.remote.web import Poller
 from exporter.runs.signals import SIGNALS
 
 logger = logging.getLogger(__name__)
-
 NAME = "panels.json"  # it lies beside the settings
 DEFAULT = Path(__file__).parents[2] / "generated" / NAME
 """Of a checkout; an image holds none, since the settings come from outside."""
-
 INTERVAL_SECONDS = 2.0
 SIDES = ("low", "high")
 RUN = "run=${run:doublequote}"  # where PromQL selects a run, as the dashboard writes it
@@ -102,7 +100,6 @@ class Panel:
 
 HEADINGS = {"meaning": "Meaning", "causes": "Known causes", "mitigation": "Mitigation"}
 """Of the runbook's paragraphs, by their names."""
-
 Book = tuple[tuple[str, str], ...]  # what the runbook says of an alert, by heading
 
 

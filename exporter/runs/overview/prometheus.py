@@ -33,7 +33,6 @@ from exporter.runs.remote.web import Poller, PollError
 from exporter.secret_shapes import masked_url
 
 logger = logging.getLogger(__name__)
-
 LARGEST_ANSWER = 2 * 1024 * 1024  # bytes; as Python's objects they take ten times as much
 ANSWER_SECONDS = 5.0
 CURVE_POINTS = 200  # of a curve of a run's past
@@ -55,11 +54,9 @@ INTERVAL_SECONDS = 5.0
 LONGEST_PAUSE = 30.0  # between two rounds while Prometheus does not answer
 VIEWED_SECONDS = 300.0
 """So long after someone viewed a run its past is asked for in each round; of the others, one in turn."""
-
 MOST_VIEWED = 8
 MOST_KEPT = 24
 """Pasts of agents' runs that are in memory: those viewed last. Each has some hundred kB of curves."""
-
 PAST_SECONDS = 5.0
 """So long a round goes on to the next run's past, so that alerts do not wait for the pasts of all."""
 

@@ -15,7 +15,6 @@ from exporter.runs.readers.frames import EventFrames, LevelDbRecords
 SAMPLE = 4096
 CONTROL = bytes(range(1, 9)) + bytes(range(14, 27)) + bytes(range(28, 32))
 """Bytes that text does not hold; NUL, tabs, line ends and the escape of colour codes it does."""
-
 _STARTS = {
     "compressed": re.compile(rb"\x1f\x8b"),
     "wandb": re.compile(rb":W&B"),

@@ -23,7 +23,6 @@ MAGIC = b"SQLite format 3\0"
 ROWS = 1000
 BYTES = 1024 * 1024
 """Of one look: rows may be large, and anyone who reads them keeps a snapshot of the database."""
-
 LONGEST = 4 * 1024 * 1024  # characters of one row's metrics; longer ones hold no numbers of a step
 _ROWS = "SELECT * FROM metrics WHERE id > ? AND length(metrics) <= ? ORDER BY id LIMIT ?"
 _NEWEST = "SELECT seq FROM sqlite_sequence WHERE name = 'metrics'"

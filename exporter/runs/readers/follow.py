@@ -18,7 +18,6 @@ from typing import Protocol
 
 BLOCK = 2 * 1024 * 1024
 """Bytes read at a time, and the longest line that is read at all. Twice that weighs 6 MB more, for good."""
-
 HEAD = 256  # bytes at the start of a file by which it is recognised again
 Parts = Callable[[], Sequence[Path]]  # Returns the files that make up one log now, oldest first; at least one
 

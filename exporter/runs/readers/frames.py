@@ -26,7 +26,6 @@ from exporter.runs.readers.follow import Pieces
 LIMIT = 4 * 1024 * 1024  # Frames of that many bytes and more hold images, audio or text: no one reads them
 HEADER = 12
 FOOTER = 4
-
 _BETWEEN = Struct(f"<I{HEADER}s").unpack_from  # A payload's checksum, and the header of the next frame
 _MASK = 0xA282EAD8
 _WORD = 0xFFFFFFFF
@@ -151,7 +150,6 @@ def _masked(crc: int) -> int:
 LEVELDB_BLOCK = 32 * 1024
 LEVELDB_HEADER = 7
 FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
-
 _CHUNK = Struct("<IHB")
 _TYPES = {kind: crc32(bytes([kind])) for kind in (FULL, FIRST, MIDDLE, LAST)}
 

@@ -246,7 +246,6 @@ def _value(raw: Any) -> Any:
 
 _ENDS = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "failed"}
 _SHAPE_FAULTS = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
-
 T = TypeVar("T")
 
 

@@ -87,15 +87,10 @@ def by_run(text: str, default: str) -> dict[str, Found]:
     """The runs of a page by name, ``default`` where labels name none. Raises ValueError for no page."""
     runs: dict[str, Found] = {}
     for name, labels, value in _series(text):
-        run = _taken_from(labels) or default
+        project, experiment, run = (labels.pop(each, "") for each in ("project", "experiment_name", "run"))
+        run = "/".join(part for part in (project, experiment) if part) or run or default
         runs.setdefault(run, Found()).put(name, labels, value)
     return {run: found for run, found in runs.items() if found.known}
-
-
-def _taken_from(labels: dict[str, str]) -> str:
-    """The run that labels name; these labels are taken away."""
-    project, experiment, run = (labels.pop(name, "") for name in ("project", "experiment_name", "run"))
-    return "/".join(part for part in (project, experiment) if part) or run
 
 
 def _series(text: str) -> Iterator[tuple[str, dict[str, str], float | Total]]:

@@ -18,12 +18,10 @@ from exporter.runs.stats.catalogue import ZERO_MEANS_NOT_MEASURED
 
 Table = tuple[tuple[str, tuple[Key, ...]], ...]
 """Signals with what they are read from, best first; all names in normal form."""
-
 Additions = tuple[tuple[str, tuple[str, ...]], ...]  # A user's own keys: (signal, its keys), best first
 HOME_MADE = "generic"  # the table of home-made loops
 _SETTINGS = frozenset({"epoch", "learning_rate", "critic_learning_rate", "kl_coefficient"})
 """Signals that stand in files of settings as well."""
-
 LONGEST_KEY = 300  # in characters; what is longer is text and no key
 GUESSED = tuple(name for name in FRAMEWORKS if name not in SELF_DESCRIBING)
 """Frameworks that a log may turn out to be of."""
@@ -107,7 +105,6 @@ REWARD = frozenset({"reward", "rewards", "rew", "score", "scores", "return", "re
 KL = frozenset({"kl", "kld", "kls", "kldiv"})
 ENTROPY = frozenset({"entropy", "entropies"})
 """Words of keys that look like a reward, a KL divergence or an entropy, whatever their framework."""
-
 _TELLING = REWARD - {"score", "scores", "return", "returns"} | KL | ENTROPY
 """Words that stand in no table but that of a training: others measure scores and lengths as well."""
 
@@ -350,21 +347,18 @@ class Reading:
         self._seen.update(dict.fromkeys(new))
         self._forget()
         if self._guessing and len(self._seen) >= self._guess_from:
-            self._guess()
+            # the best fit; the framework so far remains unless another fits better
+            fits = {name: len(carried(name, self._seen)) for name in GUESSED}
+            best = max(fits.values())
+            if best > fits.get(self._framework, 0):
+                self._framework = next(name for name, signals in fits.items() if signals == best)
+            elif not self._framework and carried(HOME_MADE, self._seen, self._additions):
+                self._framework = HOME_MADE
+            self._guessing = best < SETTLED
             self._guess_from = len(self._seen) * 5 // 4 if len(self._seen) > MANY_KEYS else 0
         if self._framework:
             self._names = spellings(self._framework, self._seen).keys()
             self._known = carried(self._framework, self._seen, self._additions)
-
-    def _guess(self) -> None:
-        """The best fit; the framework so far remains unless another fits better."""
-        fits = {name: len(carried(name, self._seen)) for name in GUESSED}
-        best = max(fits.values())
-        if best > fits.get(self._framework, 0):
-            self._framework = next(name for name, signals in fits.items() if signals == best)
-        elif not self._framework and carried(HOME_MADE, self._seen, self._additions):
-            self._framework = HOME_MADE
-        self._guessing = best < SETTLED
 
     def _parts_in(self, keys: tuple[str, ...], plan: Plan) -> dict[str, Part]:
         """Key -> the part whose value it holds."""
@@ -376,12 +370,10 @@ class Reading:
             holder = plan.key(whole)
             if holder and len(names) == 1:  # a tracker that joins a step's records keeps one value for all
                 found[holder] = names[0]
-        return {key: part for key, part in found.items() if self._admits(part)}
-
-    def _admits(self, part: Part) -> bool:
-        if sum(signal == part[0] for signal, _ in self._parts) < MOST_PARTS:
-            self._parts.add(part)
-        return part in self._parts
+        for part in found.values():
+            if sum(signal == part[0] for signal, _ in self._parts) < MOST_PARTS:
+                self._parts.add(part)
+        return {key: part for key, part in found.items() if part in self._parts}
 
 
 def _part(key: str, patterns: Iterable[tuple[str, re.Pattern[str]]]) -> Part | None:

@@ -134,7 +134,6 @@ _STEPS = (
 
 WANDB_STEPS = frozenset({"_step", "_Step"})
 """W&B counts its own calls; that is the step only where nothing else is."""
-
 _TIMES = ("timestamp", "wall_time", "logged_at", "ts")
 _SINCE_START = "runtime"  # W&B's `_runtime`: seconds since the start
 AXES = frozenset({*_STEPS, *_TIMES, _SINCE_START, "progress_done_frac"})  # Normal forms of all of them

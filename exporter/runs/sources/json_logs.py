@@ -224,7 +224,6 @@ class MetricTable(JsonDocument):
 
 MOST_PARTITIONS = 256  # in the making at a time. The oldest is given up for another.
 MOST_GROUP_KEYS = 1000
-
 _OF_A_GROUP = frozenset({"rollout_done", "advantage_done"})
 _STEP_EVENT, _DONE_EVENT = "train_step_done", "partition_done"
 _END_EVENTS = {"run_completed": "finished", "run_failed": "failed"}

@@ -7,7 +7,6 @@ from typing import Any
 
 VARINT, EIGHT_BYTES, SIZED, FOUR_BYTES = 0, 1, 2, 5
 """How a field's value is written: the lowest three bits of its key."""
-
 _FIXED = {EIGHT_BYTES: 8, FOUR_BYTES: 4}
 
 

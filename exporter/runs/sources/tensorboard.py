@@ -78,17 +78,14 @@ _SHORT_FLOAT = re.compile(_START + rb"\x15(.{4})", re.DOTALL)
 _SCALARS = b"J\x0d\x0a\x09\x0a\x07scalars\x20\x01"
 _SHORT_TENSOR = re.compile(_START + rb"B\x0a\x08\x01\x12\0[\x22\x2a]\x04(.{4})" + _SCALARS, re.DOTALL)
 """Nearly every event is one of these: a single float, in either version. Only if the lengths are right."""
-
 BY_SECONDS = ("ray/node.", "ray/ray/ray_step")
 """NeMo-RL logs the load of its nodes there, and as step the seconds since its start."""
-
 _BEFORE_STEP = 9
 _FLOAT_END = 4
 _TENSOR_END = 4 + len(_SCALARS)  # bytes of such an event before its step, and from its number on
 _double = Struct("<d").unpack
 _float = Struct("<f").unpack
 _float_at = Struct("<f").unpack_from
-
 _UNKNOWN = "", None
 _NOTHING: Iterator[Event] = iter(())  # an iterator that is at its end stays there: one is enough for all
 _Scalars = list[tuple[str, float]]

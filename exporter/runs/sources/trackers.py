@@ -27,10 +27,8 @@ from exporter.runs.sources.protobuf import EIGHT_BYTES, SIZED, VARINT, fields, k
 
 LONGEST_VALUE = 100  # in bytes; what is longer is not a number
 MOST_BARS = 16
-
 TOGETHER = 3
 """How many steps in a row a bar must move along with to be the training's; others meet the step by chance."""
-
 _HISTORY, _CONSOLE, _EXIT = key(2, SIZED), key(13, SIZED), key(18, SIZED)
 _ITEM = key(1, SIZED)
 _KEY, _KEY_PART, _JSON = key(1, SIZED), key(2, SIZED), key(16, SIZED)
@@ -206,7 +204,6 @@ def _scalar(found: dict[int, bytes]) -> tuple[str, int, float | None, float] | N
 _NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
 _OF_TRANSFORMERS = "train/global_step"
 """transformers' callback logs without a step: Trackio counts its calls then."""
-
 _SHORT = 8  # characters of an id that distinguish two runs of one name
 
 

@@ -52,13 +52,11 @@ START_VALUES = 5
 PER_DIFFERENCE = math.sqrt(math.pi) / 2
 SMOOTH, SLOW = "0.1", "0.05"
 """Weights of a new value: in the mean that people see beside a noisy curve, in that of peak and patience."""
-
 MOST = 4  # how many times the mean one value may count for: a quarter of the values may be spikes
 LEAST_VALUES = 10
 WEIGHTS = {each.alpha: float(each.alpha) for each in STATISTICS if each.alpha} | {SMOOTH: 0.1, SLOW: 0.05}
 NOISE_FROM, BEST_FROM, PATIENCE_FROM = 6, 3, 5
 PATIENCE_NOISES = 0.16
-
 _NONE = array("d")  # the values of all signals that have none
 
 
@@ -139,10 +137,8 @@ OVER_STEPS: dict[str, Function] = {
 }
 _RECENT = {"ewma_max_over_steps": max, "drawdown_min_over_steps": min}
 """Statistics over the last values of a mean or a drawdown."""
-
 _HIGHEST_MEANS = (("peak", SLOW, 1), ("best", SMOOTH, BEST_FROM))
 """Running maxima of means, each from this value on."""
-
 _SINCE = {"steps_since_best", "records_since_best"}
 _SMOOTHED = {"best", "gain", "drawdown", "drawdown_min_over_steps", *_SINCE}
 

@@ -12,7 +12,6 @@ from exporter.runs.signals.keys.key import Keys, joined, percentage, rate
 
 PREFIXES = ("train/", "training/", "metrics/", "train_", "trainer_", "training_")
 """Sections that home-made loops put their keys in."""
-
 _KNOWN: Keys = {
     "epoch": ("epoch", "progress/epoch"),
     "reward": (

@@ -9,7 +9,6 @@ from functools import lru_cache
 
 GIB = 1024.0**3
 MS = 0.001
-
 _OTHERS = re.compile(r"[\W_]+")
 _MLFLOW_AT = re.compile(r"_at_(?=\d)")
 

@@ -177,7 +177,6 @@ ROLL_PARTS = (("validation_component", re.compile(r"val_correct/(?!all/)(.+)/mea
 
 _SLIME_DETAILS = "step|ratio|frac|mean|median|max|min|std|pass[@_][0-9]+|count_[0-9]+"
 """How keys below ``eval/`` end that are not the score of a data set; nor is what has a further slash."""
-
 SLIME: Keys = {
     # rollout/rewards is normalised by group: about 0 by construction
     "reward": ("rollout/raw_reward",),

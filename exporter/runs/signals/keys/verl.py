@@ -22,7 +22,6 @@ from exporter.runs.signals.keys.key import (
 
 V1_KEYS = ("training/num_turns/mean", "training/off_policy/trajectory_staleness/mean")
 """Keys that only verl's v1 trainer (0.9) logs."""
-
 _SCORE = "(?:acc|accuracy|reward|score)"
 _SCORE_AS_LOGGED = rf"(?i:/{_SCORE}/mean|^[^/]*_{_SCORE}_mean)"
 """What a data set's core metric may be: ``val-core/<data set>/<variable>/mean@<N>``.
@@ -177,7 +176,6 @@ PARTS = (
 _RATIO = "response_length/clip_ratio"
 _SPELLINGS = (_RATIO, normal(_RATIO), f"rl_insight_monitor_{normal(_RATIO)}")
 _V1_SPELLINGS = (*V1_KEYS, *map(normal, V1_KEYS))
-
 TIMES = 3  # So often the longest responses of a batch have the same length only if that is the limit
 
 
