@@ -44,12 +44,7 @@ class Feishu(Robot):
     windows = (Window(100, 60.0), Window(5, 1.0))
     most_bytes = 20_000 - 100  # which the signature takes
     TITLE_BYTES = 600
-    COLOURS: Mapping[str, str] = {
-        "critical": "red",
-        "warning": "orange",
-        "info": "blue",
-        "resolved": "green",
-    }
+    COLOURS: Mapping[str, str] = {"critical": "red", "warning": "orange", "info": "blue", "resolved": "green"}
     CODES: Mapping[int, str] = {
         9499: "message",  # or too many
         11232: "rate_limit",

@@ -21,12 +21,7 @@ _SECONDS = 3.0  # that an answer may take: a message goes out without it
 class StackClient:
     """Queries the other parts, with one password. Missing answers are omitted from a message."""
 
-    def __init__(
-        self,
-        prometheus: str,
-        alertmanager: str,
-        password_file: Path | None,
-    ) -> None:
+    def __init__(self, prometheus: str, alertmanager: str, password_file: Path | None) -> None:
         password = str(password_file) if password_file else None
         self._prometheus = Client(prometheus, password, _SECONDS)
         self._alertmanager = Client(alertmanager, password, _SECONDS)

@@ -67,7 +67,16 @@ def read_request(body: bytes, allowed: Allowed) -> RegistrationRequest:
         raise _invalid("malformed", "targets is not a list of servers", 'one such as ["10.0.0.7:8000"]')
     servers: dict[str, Server] = {}
     for place, item in enumerate(items):
-        server = _read_server(item, f"targets[{place}]", usual, allowed)
+        labels, where = usual, f"targets[{place}]"
+        if isinstance(item, dict):
+            labels = checked_labels(item.get("labels"), f"{where}.labels", usual)
+            item, where = item.get("target"), f"{where}.target"  # noqa: PLW2901
+        if not isinstance(item, str):
+            raise _invalid("malformed", f"{where} is not a server", 'one such as "10.0.0.7:8000"')
+        try:
+            server = Server(allowed.checked(item), labels)
+        except AddressError as problem:
+            raise RefusedError("address", "400 Bad Request", f"{where}: {problem}.") from None
         servers[server.address] = server
     job = asked.get("job_name") or TRAINERS
     if not isinstance(job, str) or not job.isprintable() or len(job) > LONGEST_JOB:
@@ -131,19 +140,6 @@ def _document(body: bytes) -> dict[str, Any]:
             return found
         fault = "not an object"
     raise _invalid("malformed", f"The body is {fault}", _BODY)
-
-
-def _read_server(item: Any, where: str, usual: dict[str, str], allowed: Allowed) -> Server:
-    labels = usual
-    if isinstance(item, dict):
-        labels = checked_labels(item.get("labels"), f"{where}.labels", usual)
-        item, where = item.get("target"), f"{where}.target"
-    if not isinstance(item, str):
-        raise _invalid("malformed", f"{where} is not a server", 'one such as "10.0.0.7:8000"')
-    try:
-        return Server(allowed.checked(item), labels)
-    except AddressError as problem:
-        raise RefusedError("address", "400 Bad Request", f"{where}: {problem}.") from None
 
 
 def _invalid(result: str, fault: str, expected: str) -> RefusedError:

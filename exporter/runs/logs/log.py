@@ -48,16 +48,11 @@ class Preamble:
             self.failed = clock.moved(None)
 
     def is_end(self, state: str, grew: float, *, writer: bool | None) -> bool:
-        """Whether the run has ended badly in this state.
+        """Whether the run has ended badly, in a state by its words, writer (``None``: unseen) and silence.
 
-        A program that ends without an error has done what it should, unless it is known to be a trainer.
-        An error after which the text grew for long was caught. Of a writer that cannot be seen,
-        silence means nothing before the first step, and only a trainer's error is an end.
-
-        Args:
-            state: Of the run, by its words, its writer and its silence.
-            grew: When the text last grew, in seconds of the steady clock.
-            writer: Whether the writer is present; ``None`` if it cannot be seen.
+        A program that ends without an error has done what it should, unless it is known to be a trainer. An
+        error after which the text grew for long was caught (``grew`` in steady seconds). Of a writer that
+        cannot be seen, silence means nothing before the first step, and only a trainer's error is an end.
         """
         run = self.run
         is_trainer = run.total is not None or bool(run.servers)

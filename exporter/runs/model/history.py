@@ -74,7 +74,13 @@ class Extremes:
         elif not self._room:
             self._begin(step, value)
         else:
-            self._widen(step, value)
+            self._room -= 1
+            if value < self._low:
+                self._low = self._lows[-1] = value
+                self._low_steps[-1] = step
+            else:
+                self._high = self._highs[-1] = value
+                self._high_steps[-1] = step
 
     def breaks(self) -> None:
         """What comes next does not go on from what was last."""
@@ -103,18 +109,13 @@ class Extremes:
             setattr(copy, name, own[:] if isinstance(own, array | bytearray) else own)
         return copy
 
-    def _widen(self, step: int, value: float) -> None:
-        self._room -= 1
-        if value < self._low:
-            self._low = self._lows[-1] = value
-            self._low_steps[-1] = step
-        else:
-            self._high = self._highs[-1] = value
-            self._high_steps[-1] = step
-
     def _begin(self, step: int, value: float) -> None:
         while len(self._lows) >= self._detail.stretches:
-            self._fold()
+            # one stretch of each two; a break between them is drawn before both
+            self._lows, self._low_steps = _folded(min, self._lows, self._low_steps)
+            self._highs, self._high_steps = _folded(max, self._highs, self._high_steps)
+            self._breaks = bytearray(map(max, self._breaks[::2], self._breaks[1::2]))
+            self._width *= 2
         self._low = self._high = value
         self._lows.append(value)
         self._highs.append(value)
@@ -122,13 +123,6 @@ class Extremes:
         self._high_steps.append(step)
         self._breaks.append(self._broken)
         self._broken, self._room = False, self._width - 1
-
-    def _fold(self) -> None:
-        """Make one stretch of each two; a break between them is drawn before both."""
-        self._lows, self._low_steps = _folded(min, self._lows, self._low_steps)
-        self._highs, self._high_steps = _folded(max, self._highs, self._high_steps)
-        self._breaks = bytearray(map(max, self._breaks[::2], self._breaks[1::2]))
-        self._width *= 2
 
     def _pieces(self) -> Iterator[list[Point]]:
         piece: list[Point] = []
@@ -257,11 +251,7 @@ class History:
             {signal: curve.copy() for signal, curve in self._curves.items()},
             {signal: curve.copy() for signal, curve in self._means.items()},
             tuple(
-                Row(
-                    step,
-                    time,
-                    {signal: value for signal, value in values.items() if signal in self._curves},
-                )
+                Row(step, time, {signal: value for signal, value in values.items() if signal in self._curves})
                 for step, time, values in self._rows
             ),
             tuple(self._restarts),

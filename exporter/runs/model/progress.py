@@ -33,24 +33,14 @@ class SignalSources:
             for other in progress.streams.values():
                 if other is not stream:
                     self._names.update(dict.fromkeys(other.counted, other.name))
-        return {
-            signal: value
-            for signal, value in found.items()
-            if self._takes(signal, value, stream, progress, is_measured)
-        }
-
-    def _takes(
-        self, signal: str, value: float, stream: Stream, progress: Progress, is_measured: IsMeasured
-    ) -> bool:
-        owner = self._names.setdefault(signal, stream.name)
-        if owner == stream.name:
-            return True
-        known = progress.streams.get(owner)
-        leads = known is not None and stream.steps >= known.steps + AHEAD
-        if leads or (signal in ZERO_MEANS_NOT_MEASURED and value != 0 and not is_measured(signal)):
-            self._names[signal] = stream.name
-            return True
-        return False
+        for signal, value in found.items():
+            owner = self._names.setdefault(signal, stream.name)
+            if owner != stream.name:
+                known = progress.streams.get(owner)
+                leads = known is not None and stream.steps >= known.steps + AHEAD
+                if leads or (signal in ZERO_MEANS_NOT_MEASURED and value != 0 and not is_measured(signal)):
+                    self._names[signal] = stream.name
+        return {signal: value for signal, value in found.items() if self._names[signal] == stream.name}
 
     def snapshot(self) -> dict[str, str]:
         """What a restart must not lose, as plain JSON values."""
@@ -148,10 +138,6 @@ class Progress:
             self.seen += 1
         return new
 
-    def rebaseline(self) -> None:
-        """Forget the measured steps: after a re-baseline, patience starts at 0."""
-        self.since, self.seen = None, 0
-
     def snapshot(self) -> dict[str, Any]:
         """What a restart must not lose, as plain JSON values."""
         streams = {name: [stream.step, sorted(stream.counted)] for name, stream in self.streams.items()}
@@ -245,11 +231,6 @@ class Mark(NamedTuple):
     time: float
     note: str
 
-    @property
-    def place(self) -> Place:
-        """The place after which levels are re-baselined."""
-        return self.attempt, self.step
-
 
 class Marks:
     """The last marks of one run, oldest first; notes are unique, since they distinguish marks.
@@ -268,7 +249,7 @@ class Marks:
 
     def passed(self, before: Place, after: Place) -> bool:
         """Whether the way from one place of the run to the next leads past a mark."""
-        return any(before <= mark.place < after for mark in self.all)
+        return any(before <= (mark.attempt, mark.step) < after for mark in self.all)
 
     def forget(self, before: int) -> None:
         """The run began from scratch with this attempt: marks of earlier ones mean nothing any more."""

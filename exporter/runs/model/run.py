@@ -233,7 +233,7 @@ class Run:
         if self.marks.passed(before, self.place):
             self.statistics = rebaselined(self.statistics)
             self.held.clear()
-            self.progress.rebaseline()
+            self.progress.since, self.progress.seen = None, 0  # patience starts at 0
         found = self.reading.signals(record.values)
         if self.options.recorder is not None:
             self.options.recorder(self, record, found, clock)

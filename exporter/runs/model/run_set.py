@@ -210,12 +210,7 @@ class RunLimit:
         self._most = most
 
     def enforce(self, runs: int, logs: Callable[[], Iterable[Followed]]) -> None:
-        """Leave out what is beyond the limit; the lock of the polled runs is held.
-
-        Args:
-            runs: How many runs all logs have.
-            logs: The logs that may be left out; asked for only when there is no room.
-        """
+        """Leave out what is beyond the limit; ``logs`` are asked for only when there is no room."""
         self.room = self._most - runs - sum(len(run_set.runs) for run_set in self.polled)
         if self.room > 0:
             return

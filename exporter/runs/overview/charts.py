@@ -59,10 +59,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Chart:
-    """A panel filled with a run from its ``first`` to its ``last`` step.
-
-    ``unit`` is Grafana's name for it; ``low`` and ``high`` are where its axis ends, if that is fixed.
-    """
+    """A panel filled with a run; ``low`` and ``high`` are where its axis ends, if that is fixed."""
 
     title: str
     description: str

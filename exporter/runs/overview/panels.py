@@ -186,7 +186,10 @@ def read(file: ConfigFile) -> Panels:
     found = file.values()
     try:
         about = {str(alert): frozenset(map(str, signals)) for alert, signals in found["about"].items()}
-        return Panels(tuple(map(_panel, found["panels"])), about, _notices(found["notices"]))
+        notices = found["notices"]
+        book = {str(alert): book_of(texts) for alert, texts in notices["book"].items()}
+        shown = Notices(bool(notices["receivers"]), float(notices["keep_firing_seconds"]), book)
+        return Panels(tuple(map(_panel, found["panels"])), about, shown)
     except KeyError as problem:
         fault = f"{problem.args[0]}: missing"
     except (TypeError, ValueError, AttributeError) as problem:
@@ -197,11 +200,6 @@ def read(file: ConfigFile) -> Panels:
 def book_of(texts: Mapping[str, str]) -> Book:
     """Return the runbook's paragraphs of an alert that there are."""
     return tuple((heading, str(texts[name])) for name, heading in HEADINGS.items() if texts.get(name))
-
-
-def _notices(found: Mapping[str, Any]) -> Notices:
-    book = {str(alert): book_of(texts) for alert, texts in found["book"].items()}
-    return Notices(bool(found["receivers"]), float(found["keep_firing_seconds"]), book)
 
 
 def _panel(found: Mapping[str, Any]) -> Panel:

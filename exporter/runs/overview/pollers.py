@@ -75,16 +75,13 @@ class Silences(_Api):
         """Return the alerts: silenced ones with when that ends, inhibited ones with the cause."""
         ends, causes, now = self._ends, self._causes, time.time()
 
-        def marked(alert: Firing) -> Firing:
+        found: list[Firing] = []
+        for alert in alerts:
             sent = frozenset({**self._external_labels, **dict(alert.labels)}.items())
             end = ends.get(sent, 0.0)
-            return replace(
-                alert,
-                silenced_until=end if end > now else alert.silenced_until,
-                inhibited_by=causes.get(sent, ""),
-            )
-
-        return tuple(map(marked, alerts))
+            until = end if end > now else alert.silenced_until
+            found.append(replace(alert, silenced_until=until, inhibited_by=causes.get(sent, "")))
+        return tuple(found)
 
     def _ask(self) -> None:
         alerts, silences = self._get("api/v2/alerts"), self._get("api/v2/silences")

@@ -270,13 +270,7 @@ class Mlflow:
     MLflow lists of each metric the value of its highest step: of a resumed run, the steps that are
     logged once more are seen when it comes to the first new one.
 
-    Args:
-        url: Of the server, without ``/api``.
-        experiments: Names of experiments.
-        run_ids: Ids of single runs.
-        token_file: Holds a bearer token.
-        since: Seconds that a run's last sign of life may be old when it is first seen.
-        timeout: Seconds that an answer may take.
+    ``since``: seconds that a run's last sign of life may be old when it is first seen.
     """
 
     source = "mlflow"

@@ -168,12 +168,7 @@ class Page:
     summary, the value is the mean of what was observed since the last step that was seen; there is
     none while nothing was observed, and none for the first step that is seen, since what stands
     there then is older. While the counter stands at 0, or nothing but 0 was set, no step was made.
-
-    Args:
-        url: Of the page.
-        run: The run's name where labels name none; host and port if not given.
-        step: The metric that counts steps, if it is not called so.
-        timeout: Seconds that an answer may take.
+    ``run`` is its name where labels name none, ``step`` the metric that counts steps, if not called so.
     """
 
     source = "prometheus_page"

@@ -50,25 +50,12 @@ class Answer:
 
 
 def get(
-    url: str,
-    headers: Mapping[str, str],
-    seconds: float,
-    body: bytes | None = None,
-    *,
-    most: int = LIMIT,
+    url: str, headers: Mapping[str, str], seconds: float, body: bytes | None = None, *, most: int = LIMIT
 ) -> Answer:
-    """GET an address, or POST to it if there is a body.
+    """GET an http or https address, or POST if there is a body, within ``seconds`` and ``most`` bytes.
 
-    Args:
-        url: An http or https address.
-        headers: Of the request; never sent to another host.
-        seconds: That the whole answer may take.
-        body: What to post.
-        most: Bytes of the largest answer that is read, unpacked.
-
-    Raises:
-        RefusedError: the server answered with an error.
-        PollError: there was no answer, or one that is too large, too slow or broken.
+    The headers go to no other host. Raises RefusedError where the server answered with an error, and
+    PollError without an answer that is whole, small and fast enough.
     """
     deadline = time.monotonic() + seconds
     try:

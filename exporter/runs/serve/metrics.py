@@ -46,12 +46,7 @@ MOST_KNOWN = 1024  # runs whose samples are remembered: a run is rendered at eac
 
 @dataclass(frozen=True)
 class Override:
-    """Limits that ``overrides`` of config.yaml set for the runs of one pattern; rules compare with them.
-
-    Attributes:
-        runs: Fits the whole name of a run.
-        limits: By block and key, ``{"KL": {"warning.above": 0.5}}``; NaN takes a limit away.
-    """
+    """Limits of config.yaml, by block and key, for runs that the pattern fits; NaN takes one away."""
 
     runs: re.Pattern[str]
     limits: Mapping[str, Mapping[str, float]]

@@ -105,10 +105,7 @@ class _Streams:
         self._apart: set[str] = set()
 
     def of(self, part: str, step: int) -> str:
-        """The stream of a scalar whose tag has that first part; call it for each, in order.
-
-        Until another step comes, the answer is the same for every scalar of a part: one call will do.
-        """
+        """The stream of a scalar whose tag has that first part; one call a step will do."""
         if part not in self._last and len(self._last) >= TAGS:
             return ""
         if self._last.get(part, -1) <= step < self._step:

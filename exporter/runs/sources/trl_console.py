@@ -19,11 +19,7 @@ COUNTERS = ("num_tokens", "epoch")  # they only grow, until the training restart
 
 
 class Steps:
-    """Counts on from record to record, with what the progress bar shows.
-
-    ``last`` is the step of the last record, 0 before the first. ``every``: the trainer logs every
-    that many steps, if the log says so.
-    """
+    """Counts on with what the bar shows; ``last`` is 0 before the first record, ``every`` the interval."""
 
     def __init__(self) -> None:
         self.bars = ProgressBars()

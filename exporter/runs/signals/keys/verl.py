@@ -139,10 +139,7 @@ KEYS: Keys = {
         "training/off_policy/trajectory_staleness_worst/max",
         "training/off_policy/trajectory_staleness/max",
     ),
-    "version_span_max": (
-        "training/off_policy/trajectory_spans/max",
-        "fully_async/partial/max_partial_span",
-    ),
+    "version_span_max": ("training/off_policy/trajectory_spans/max", "fully_async/partial/max_partial_span"),
     "partial_rollout_ratio": ("fully_async/partial/partial_ratio",),
     "stale_trajectories": ("fully_async/count/stale_trajectory_processed",),
     "stale_samples_dropped": (
@@ -198,10 +195,7 @@ class Truncation:
         self._times = 0
 
     def correct(self, found: dict[str, float], values: Mapping[str, Any], limit: int | None) -> None:
-        """Set the truncated share in the signals ``found`` in a record's values right, or drop it.
-
-        ``limit`` is the configured one in tokens, where it is known.
-        """
+        """Set right, or drop, the truncated share ``found``, by the ``limit`` in tokens if known."""
         share = found.get("truncated_ratio")
         if share is None or not any(name in values for name in _SPELLINGS):
             return
