@@ -80,14 +80,29 @@ def parse(body: bytes | str) -> tuple[Notification, str]:
     """Return what a webhook's body says, and its text to keep, which ``parse`` takes as well."""
     try:
         document = json.loads(body)
-        kept = [_kept(each) for each in document["alerts"]]
+        kept: list[dict[str, Any]] = [
+            {name: str(each[name]) for name in ("fingerprint", "status", "startsAt", "endsAt")}
+            | {name: _texts(each.get(name)) for name in ("labels", "annotations")}
+            for each in document["alerts"]
+        ]
+        members = (f"{each['fingerprint']} {each['status']} {each['startsAt']}" for each in kept)
         notification = Notification(
             # Alertmanager writes it as a regular expression: `\(test\) chat`. Names have no backslash.
             receiver=str(document["receiver"]).replace("\\", ""),
             group=str(document["groupKey"]),
-            change=_change(kept),
+            # the same for the same alerts in the same state, in whichever order, and for nothing else
+            change=hashlib.sha256("\n".join(sorted(members)).encode("utf-8", "backslashreplace")).hexdigest(),
             labels=_texts(document.get("commonLabels")),
-            alerts=tuple(map(_alert, kept)),
+            alerts=tuple(
+                Alert(
+                    each["labels"],
+                    each["annotations"],
+                    each["status"] == "firing",
+                    timestamp(each["startsAt"]),
+                    timestamp(each["endsAt"]),
+                )
+                for each in kept
+            ),
             truncated=int(document.get("truncatedAlerts") or 0),
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as problem:
@@ -104,31 +119,8 @@ def parse(body: bytes | str) -> tuple[Notification, str]:
     return notification, json.dumps(text, separators=(",", ":"))
 
 
-def _kept(each: dict[str, Any]) -> dict[str, Any]:
-    return {
-        **{name: str(each[name]) for name in ("fingerprint", "status", "startsAt", "endsAt")},
-        **{name: _texts(each.get(name)) for name in ("labels", "annotations")},
-    }
-
-
-def _alert(each: dict[str, Any]) -> Alert:
-    return Alert(
-        _texts(each["labels"]),
-        _texts(each.get("annotations")),
-        each["status"] == "firing",
-        timestamp(str(each["startsAt"])),
-        timestamp(str(each["endsAt"])),
-    )
-
-
 def _texts(values: Any) -> dict[str, str]:
     return {str(name): str(value) for name, value in (values or {}).items()}
-
-
-def _change(alerts: list[dict[str, Any]]) -> str:
-    """Return the same for the same alerts in the same state, in whichever order, and for nothing else."""
-    members = sorted(f"{each['fingerprint']} {each['status']} {each['startsAt']}" for each in alerts)
-    return hashlib.sha256("\n".join(members).encode("utf-8", "backslashreplace")).hexdigest()
 
 
 NAME = "outbox.db"

@@ -108,7 +108,8 @@ class Wording:
             facts = self._facts(first, known)
         else:
             shared = notification.labels
-            items = tuple(self._item(alert, shared) for alert in (*notification.firing, *_over(alerts)))
+            over = (alert for alert in alerts if not alert.firing)
+            items = tuple(self._item(alert, shared) for alert in (*notification.firing, *over))
             if known.others:
                 facts = [self._others(known.others)]
         return Card(
@@ -275,7 +276,3 @@ def one_line(text: str) -> str:
 
 def _is_address(text: str) -> bool:
     return text.startswith(("http://", "https://"))
-
-
-def _over(alerts: Sequence[Alert]) -> tuple[Alert, ...]:
-    return tuple(alert for alert in alerts if not alert.firing)

@@ -43,17 +43,8 @@ class Extremes:
     """
 
     __slots__ = (
-        "_breaks",
-        "_broken",
-        "_detail",
-        "_high",
-        "_high_steps",
-        "_highs",
-        "_low",
-        "_low_steps",
-        "_lows",
-        "_room",
-        "_width",
+        *("_breaks", "_broken", "_detail", "_high", "_high_steps", "_highs"),
+        *("_low", "_low_steps", "_lows", "_room", "_width"),
     )
 
     def __init__(self, detail: Detail = FINEST) -> None:

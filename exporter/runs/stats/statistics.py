@@ -154,18 +154,8 @@ class SignalStatistics:
 
     __slots__ = (
         *("_adders", "_count", "_differences", "_first", "_highest", "_last", "_means", "_readers"),
-        *(
-            "_recent",
-            "_since",
-            "_wanted",
-            "begun",
-            "floor",
-            "measured",
-            "nonfinite",
-            "seen",
-            "streak",
-            "values",
-        ),
+        *("_recent", "_since", "_wanted", "begun", "floor", "measured"),
+        *("nonfinite", "seen", "streak", "values"),
     )
 
     def __init__(self, wanted: Iterable[Statistic], floor: SignalStatistics | None = None) -> None:
