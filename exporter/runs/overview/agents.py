@@ -25,12 +25,8 @@ USUAL = "10m"
 """The median over that time is judged of a signal without smoothed values: its steps are not known here."""
 _AGENTS = 'node!=""'  # what distinguishes series of agents: nothing of the hub itself has that label
 _NUMBERS = (
-    "rl_step",
-    "rl_total_steps",
-    "rl_run_start_timestamp_seconds",
-    "rl_last_step_timestamp_seconds",
-    "rl_resumes_total",
-    "rl_restarts_total",
+    *("rl_step", "rl_total_steps", "rl_run_start_timestamp_seconds", "rl_last_step_timestamp_seconds"),
+    *("rl_resumes_total", "rl_restarts_total"),
 )
 _LABELLED = {
     "rl_run_info": "framework, node",

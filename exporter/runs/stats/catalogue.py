@@ -14,14 +14,7 @@ from exporter.http.exposition import Family
 STATES = ("running", "finished", "failed", "vanished", "stopped")
 
 NOT_FINITE_SIGNALS = (
-    "reward",
-    "kl",
-    "policy_kl",
-    "entropy",
-    "grad_norm",
-    "policy_loss",
-    "value_loss",
-    "response_length",
+    *("reward", "kl", "policy_kl", "entropy", "grad_norm", "policy_loss", "value_loss", "response_length"),
 )
 """Signals whose NaN or Inf raises NonFinite."""
 
