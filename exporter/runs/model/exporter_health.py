@@ -17,7 +17,7 @@ LOOK_SECONDS = 60.0
 
 
 class Polled(NamedTuple):
-    """A page or server that is polled, and how that went; ``answered`` last, since the epoch."""
+    """A page or server that is polled; ``answered`` is when it last did, in seconds since the epoch."""
 
     name: str
     source: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from exporter.runs.signals.keys.catalogue import NAMES
-from exporter.runs.signals.keys.key import Keys, joined, percentage, rate
+from exporter.runs.signals.keys.key import Key, Keys, joined, rate
 
 PREFIXES = ("train/", "training/", "metrics/", "train_", "trainer_", "training_")
 """Sections that home-made loops put their keys in."""
@@ -85,7 +85,7 @@ _KNOWN: Keys = {
     "tokens_per_second": ("tokens_per_second", "throughput", "tokens_per_sec"),
     "mfu_ratio": ("mfu",),
     "gpu_memory_used_bytes": ("verl_gpu_memory_used_bytes",),
-    "gpu_utilization_ratio": (percentage("gpu_utilization"),),
+    "gpu_utilization_ratio": (Key(("gpu_utilization",), lambda x: x / 100 if x > 1 else x),),
 }
 
 KEYS: Keys = joined(_KNOWN, {name: (name,) for name in NAMES})

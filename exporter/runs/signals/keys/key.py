@@ -84,16 +84,6 @@ def unless_negative(name: str) -> Key:
     return Key((name,), lambda x: None if x < 0 else x)
 
 
-def percentage(name: str) -> Key:
-    """A share that some write as 0 to 1 and others as 0 to 100."""
-    return Key((name,), lambda x: x / 100 if x > 1 else x)
-
-
-def sum_of(pattern: str) -> Key:
-    """The sum of all keys that match."""
-    return Key(pattern=pattern, formula=lambda *numbers: sum(numbers))
-
-
 def mean_of(pattern: str, spelled: str = "") -> Key:
     """The mean of all keys that match."""
     return Key(pattern=pattern, spelled=spelled, formula=lambda *numbers: sum(numbers) / len(numbers))

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import re
 
-from exporter.runs.signals.keys.key import (
-    GIB,
-    Key,
-    Keys,
-    difference,
-    mean_of,
-    rest_of_one,
-    scaled,
-    sum_of,
-    total,
-)
+from exporter.runs.signals.keys.key import GIB, Key, Keys, difference, mean_of, rest_of_one, scaled, total
 
 # OpenRLHF.
 
@@ -314,7 +304,7 @@ AREAL: Keys = {
     "prompt_length_min": ("ppo_actor/prompt_len/min",),
     "validation_score": ("eval-rollout/reward",),
     # there is no total; validation counts in no other trainer's step either
-    "step_seconds": (sum_of(r"timeperf_(?!eval$).+"),),
+    "step_seconds": (Key(pattern=r"timeperf_(?!eval$).+", formula=lambda *numbers: sum(numbers)),),
     "rollout_seconds": ("timeperf/rollout",),
     "old_log_prob_seconds": ("timeperf/recompute_logp",),
     "ref_log_prob_seconds": ("timeperf/ref_logp",),
