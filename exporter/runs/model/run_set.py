@@ -210,7 +210,7 @@ class RunLimit:
         self._most = most
 
     def enforce(self, runs: int, logs: Callable[[], Iterable[Followed]]) -> None:
-        """Leave out what is beyond, under the lock of polled runs; ``logs`` are asked for only without room."""
+        """Leave out what is beyond, under the polled runs' lock; ``logs`` are only asked without room."""
         self.room = self._most - runs - sum(len(run_set.runs) for run_set in self.polled)
         if self.room > 0:
             return
