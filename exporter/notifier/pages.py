@@ -33,7 +33,7 @@ _REASONS = {
 
 
 class Site:
-    """The routes; ``deliveries`` by the receiver's name, ``alertmanager`` is where people open it."""
+    """The routes; ``deliveries`` are by receiver, ``alertmanager`` is where people open it."""
 
     def __init__(
         self,

@@ -258,7 +258,7 @@ class Logs:
         del self.by_path[log.path], self._by_name[str(log.path)]
 
     def _clean_states(self) -> None:
-        """Forget, once a mount, logs deleted while the exporter was down; not on mounts that hang."""
+        """Forget, once for each mount that answers, logs that were deleted while the exporter was down."""
         for mount, branch in self._branches.items():
             if mount in self._cleaned or not branch.starts or branch.busy or not branch.next_search:
                 continue

@@ -186,7 +186,7 @@ class _Said:
 
 
 class PlannedSteps:
-    """How many steps come, as far as believed: none that steps exceed or move with, the lowest."""
+    """How many steps the trainer makes: the lowest total that steps neither exceed nor move."""
 
     def __init__(self) -> None:
         self._said: dict[str, _Said] = {}

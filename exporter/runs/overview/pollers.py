@@ -58,7 +58,7 @@ class _Api(Poller):
 
 
 class Silences(_Api):
-    """Silences and inhibitions of alerts that fire; ``external_labels`` are Prometheus' own."""
+    """Silences and inhibitions of alerts; those that lack Prometheus' ``external_labels`` are sent with them."""
 
     def __init__(
         self,

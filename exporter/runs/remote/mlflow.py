@@ -30,7 +30,7 @@ class MissingError(PollError):
 
 @dataclass(frozen=True, slots=True)
 class TrackedRun:
-    """A run as listed; ``latest`` has time, step and text by metric. Times in ms, ``ended`` 0: runs."""
+    """A run as listed; ``latest`` has time, step and text by metric. Times in ms; ``ended`` is 0 until then."""
 
     id: str
     name: str

@@ -73,7 +73,7 @@ class DistinctPairs:
 
 
 class Duplicates:
-    """Finds runs that are reported twice; ``first`` maps each to its best place. Differing pairs are kept."""
+    """Finds runs that are reported twice; ``first`` maps each to its best place."""
 
     def __init__(self) -> None:
         self.first: Mapping[Place, Place] = {}
@@ -255,7 +255,7 @@ def select(
     first: Mapping[Place, Place],
     gpus: Mapping[Place, RunGPUs],
 ) -> Selection:
-    """Select what is shown of the sightings, by the same rule for the same arguments."""
+    """Select what is shown of what the sources saw; the same for the same arguments, which stay as they are."""
     seen = [one for one in sightings if one.text is None]
     once = merged(seen, first)
     duplicates = frozenset(one.at[0] for one in seen) - {one.at[0] for one in once}

@@ -116,7 +116,7 @@ def words_of(key: str) -> frozenset[str]:
 
 @lru_cache(maxsize=256)
 def measurements(keys: tuple[str, ...]) -> int:
-    """How many measured signals some framework finds among these keys; one if a key looks like it."""
+    """How many measured signals some framework finds among these keys; 1 if a key only looks like one."""
     known, found = _all_names(), 0
     # asked for every line of text that could be the head of a table: a quick look first
     short = (key for key in keys if len(key) <= LONGEST_KEY)
@@ -126,7 +126,7 @@ def measurements(keys: tuple[str, ...]) -> int:
 
 
 def may_be_measured(key: str) -> bool:
-    """Whether a log that fits no table measures RL by this key, no word of a sentence."""
+    """Whether this key, which is no word of a sentence, measures RL in a log that no table fits."""
     return " " not in key and key.count("/") < 2 and not words_of(key).isdisjoint(_TELLING)
 
 
