@@ -248,7 +248,7 @@ class Outbox:
         return {channel: (count, oldest) for channel, count, oldest in rows}
 
     def attempt(self, address: str, entries: Sequence[Entry], now: float) -> int:
-        """Note a request before it is made, as it counts for the limits; returns its number for ``attempted``."""
+        """Note a request before it is made, for the limits; returns its number for ``attempted``."""
         with self._transaction():
             made = self._db.execute("INSERT INTO attempt VALUES (?, ?)", (address, now)).lastrowid
             self._db.executemany(

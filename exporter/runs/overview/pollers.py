@@ -58,7 +58,7 @@ class _Api(Poller):
 
 
 class Silences(_Api):
-    """Silences and inhibitions of alerts; those that lack Prometheus' ``external_labels`` are sent with them."""
+    """Silences and inhibitions of alerts; Prometheus sends those with ``external_labels`` added."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ class MissingError(PollError):
 
 @dataclass(frozen=True, slots=True)
 class TrackedRun:
-    """A run as listed; ``latest`` has time, step and text by metric. Times in ms; ``ended`` is 0 until then."""
+    """A run as listed; ``latest`` has time, step and text by metric. Times in ms; ``ended`` may be 0."""
 
     id: str
     name: str

@@ -255,7 +255,7 @@ def select(
     first: Mapping[Place, Place],
     gpus: Mapping[Place, RunGPUs],
 ) -> Selection:
-    """Select what is shown of what the sources saw; the same for the same arguments, which stay as they are."""
+    """Select what is shown of what the sources saw; the same for the same arguments."""
     seen = [one for one in sightings if one.text is None]
     once = merged(seen, first)
     duplicates = frozenset(one.at[0] for one in seen) - {one.at[0] for one in once}

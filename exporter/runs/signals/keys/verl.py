@@ -195,7 +195,7 @@ class Truncation:
         self._times = 0
 
     def correct(self, found: dict[str, float], values: Mapping[str, Any], limit: int | None) -> None:
-        """Set right, or drop, the truncated share in ``found``, by the ``limit`` in tokens if that is known."""
+        """Set right, or drop, the truncated share in ``found``, by the ``limit`` in tokens, if known."""
         share = found.get("truncated_ratio")
         if share is None or not any(name in values for name in _SPELLINGS):
             return
