@@ -30,7 +30,7 @@ class MissingError(PollError):
 
 @dataclass(frozen=True, slots=True)
 class TrackedRun:
-    """A run as listed; ``latest`` has time, step and text by metric. Times in ms; ``ended`` may be 0."""
+    """A run as listed, in ms, ``ended`` 0 while it runs; ``latest``: time, step, text by metric."""
 
     id: str
     name: str
