@@ -36,9 +36,7 @@ from exporter.options import (
 )
 
 logger = logging.getLogger("exporter.notifier")
-
-MOST_BODY = 16 << 20
-"""Bytes of a request: Alertmanager sends all alerts of a group with all their texts."""
+MOST_BODY = 16 << 20  # bytes of a request: Alertmanager sends all alerts of a group with all their texts
 SERVE_SECONDS = 0.5
 _PRUNE_SECONDS = 3600.0
 

@@ -21,13 +21,11 @@ import orjson
 from exporter import __version__, secret_shapes
 from exporter.notifier.wording import Card, Wording
 
-SECONDS = 15.0
-"""Timeout for a whole answer."""
+SECONDS = 15.0  # Timeout for a whole answer
 _STEP_SECONDS = 10.0
 _LARGEST = 64 << 10
 _SHOWN = 200
-_LEAST = 6
-"""A shorter part of a URL is a common word, no secret."""
+_LEAST = 6  # A shorter part of a URL is a common word, no secret
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -35,12 +33,9 @@ class Ended(Enum):
     """How an attempt ended."""
 
     DELIVERED = "delivered"
-    RETRY = "retry"
-    """A transient error: the message waits for another attempt."""
-    REFUSED = "refused"
-    """A fault of the channel's settings: messages wait until these are changed."""
-    REJECTED = "rejected"
-    """A fault of this message: it will never be accepted."""
+    RETRY = "retry"  # A transient error: the message waits for another attempt
+    REFUSED = "refused"  # A fault of the channel's settings: messages wait until these are changed
+    REJECTED = "rejected"  # A fault of this message: it will never be accepted
 
 
 REASONS: Mapping[str, Ended] = {
@@ -64,10 +59,7 @@ REASONS: Mapping[str, Ended] = {
 
 
 class Outcome(NamedTuple):
-    """The outcome of an attempt: a reason of ``REASONS``, empty if delivered, and the robot's answer.
-
-    ``pause``: seconds for which the robot asks for no more requests, if known.
-    """
+    """What an attempt got: a reason of ``REASONS`` (empty if delivered), the answer, a pause in seconds."""
 
     reason: str = ""
     text: str = ""
@@ -98,11 +90,7 @@ class Secrets:
     secret_file: Path | None = None
 
     def url(self) -> str:
-        """Return the URL.
-
-        Raises:
-            SecretFileError: It cannot be read.
-        """
+        """Return the URL. Raises SecretFileError: it cannot be read."""
         return _read(self.url_file)
 
     @property
@@ -114,11 +102,7 @@ class Secrets:
             return str(self.url_file)
 
     def secret(self) -> str:
-        """Return the secret for signatures, empty without one.
-
-        Raises:
-            SecretFileError: It cannot be read.
-        """
+        """Return the secret for signatures, empty without one. Raises SecretFileError: it cannot be read."""
         return _read(self.secret_file) if self.secret_file else ""
 
     def changed(self) -> float:
@@ -169,28 +153,16 @@ def _read(file: Path) -> str:
 
 
 class Robot(ABC):
-    """A kind of channel.
+    """A kind of channel; ``keyword`` is one that the robot asks for in each message, if any."""
 
-    Args:
-        secrets: Where it is.
-        wording: Of its messages.
-        keyword: One that the robot asks for in each message, if any.
-    """
-
-    windows: tuple[Window, ...] = ()
-    """Its limits; empty if none is known."""
-    most_bytes: int
-    """Of a message."""
+    windows: tuple[Window, ...] = ()  # its limits; empty if none is known
+    most_bytes: int  # of a message
 
     def __init__(self, secrets: Secrets, wording: Wording, keyword: str = "") -> None:
         self._secrets, self._wording, self._keyword = secrets, wording, keyword
 
     def compose(self, cards: Sequence[Card]) -> tuple[Any, int]:
-        """Return what to send, and how many of the cards it holds.
-
-        One card is cut to fit: whole lines are left out, and counted. Of several, as many are merged as fit
-        whole: the others wait for the next message.
-        """
+        """Return what to send and how many cards it holds: those that fit whole; one alone is cut to fit."""
 
         def written(card: Card, count: int) -> Any:
             return self._write(card, card.items[:count], len(card.items) - count + card.more)
@@ -210,11 +182,7 @@ class Robot(ABC):
 
     @abstractmethod
     def send(self, message: Any) -> Outcome:
-        """Send what ``compose`` returned.
-
-        Raises:
-            SecretFileError: The channel's files cannot be used.
-        """
+        """Send what ``compose`` returned. Raises SecretFileError: the channel's files cannot be used."""
 
     @abstractmethod
     def _write(self, card: Card, items: Sequence[str], left: int) -> Any:
@@ -267,13 +235,7 @@ class HttpAnswer(NamedTuple):
 
 
 def post(url: str, body: bytes, hidden: Any) -> HttpAnswer | Outcome:
-    """POST JSON, and return the answer; or, where none came, why.
-
-    Args:
-        url: Where to.
-        body: The JSON.
-        hidden: Makes a text fit for a log.
-    """
+    """POST JSON, and return the answer; or why none came, ``hidden`` making it fit for a log."""
     request = urllib.request.Request(  # noqa: S310  (a URL of the user's own)
         url,
         body,
@@ -294,7 +256,13 @@ def post(url: str, body: bytes, hidden: Any) -> HttpAnswer | Outcome:
     except (http.client.HTTPException, ValueError) as problem:
         return Outcome("answer", hidden(f"the answer is cut off or not HTTP ({type(problem).__name__})"))
     except OSError as problem:
-        return _unreached(problem, hidden)
+        reason: Any = problem.reason if isinstance(problem, urllib.error.URLError) else problem
+        if isinstance(reason, TimeoutError):
+            return Outcome("timeout", f"no answer within {SECONDS:.0f} s")
+        if isinstance(reason, ssl.SSLError):
+            return Outcome("connection", hidden(f"TLS: {reason.reason or reason}"))
+        words = reason.strerror if isinstance(reason, OSError) else reason
+        return Outcome("connection", hidden(str(words or type(reason).__name__)))
     try:
         found = orjson.loads(content)
     except ValueError:
@@ -319,16 +287,6 @@ def _content(answer: Any, deadline: float) -> bytes:
     return bytes(content)
 
 
-def _unreached(problem: OSError, hidden: Any) -> Outcome:
-    reason: Any = problem.reason if isinstance(problem, urllib.error.URLError) else problem
-    if isinstance(reason, TimeoutError):
-        return Outcome("timeout", f"no answer within {SECONDS:.0f} s")
-    if isinstance(reason, ssl.SSLError):
-        return Outcome("connection", hidden(f"TLS: {reason.reason or reason}"))
-    words = reason.strerror if isinstance(reason, OSError) else reason
-    return Outcome("connection", hidden(str(words or type(reason).__name__)))
-
-
 def judged(answer: HttpAnswer) -> Outcome | None:
     """Return what a status says that no robot explains in its body; ``None`` if the body decides."""
     status = f"HTTP {answer.status}"
@@ -346,14 +304,7 @@ def judged(answer: HttpAnswer) -> Outcome | None:
 def coded(
     answer: HttpAnswer | Outcome, names: Sequence[tuple[str, str]], codes: Mapping[int, str], pause: float
 ) -> Outcome:
-    """Return what a robot's answer means.
-
-    Args:
-        answer: Of ``post``.
-        names: The keys of code and text in the body, the first that is there counts.
-        codes: The reasons by their code.
-        pause: Seconds for which the robot takes nothing after its rate limit was passed.
-    """
+    """Return what an answer means by its ``codes``; of the ``names`` the first that it has counts."""
     if isinstance(answer, Outcome):
         return answer
     if (found := judged(answer)) is not None:

@@ -15,20 +15,14 @@ from exporter.notifier.outbox import DELIVERED, FAILED, Entry, Notification, Out
 from exporter.notifier.wording import NOTHING_KNOWN, Card, Known, Wording
 
 logger = logging.getLogger(__name__)
-
-EXPIRY_SECONDS = 3 * 86400.0
-"""After which a message is given up, as failed."""
-TEST_SECONDS = 60.0
-"""The same of a test, whose sender waits for its end."""
+EXPIRY_SECONDS = 3 * 86400.0  # after which a message is given up, as failed
+TEST_SECONDS = 60.0  # the same of a test, whose sender waits for its end
 FIRST_PAUSE, MOST_PAUSE = 1.0, 300.0
 REFUSED_PAUSE = 120.0
 """Between attempts while the channel's settings are at fault: NotificationFailures fires all the time."""
-_MARGIN_SECONDS = 1.0
-"""By which requests of one minute may come closer on their way."""
+_MARGIN_SECONDS = 1.0  # by which requests of one minute may come closer on their way
 _IDLE_SECONDS = 1.0
-SECONDS_TO_STOP = 16.0
-"""That a request may take which is under way when the service ends."""
-
+SECONDS_TO_STOP = 16.0  # that a request may take which is under way when the service ends
 Ask = Callable[[Notification], "Known"]
 
 
@@ -46,16 +40,9 @@ class Counts:
 
 
 class Delivery:
-    """A channel, in a thread of its own.
+    """A channel in a thread of its own.
 
-    Args:
-        name: The receiver.
-        kind: What Alertmanager calls the integration: ``feishu``.
-        robot: Sends to it.
-        secrets: Its files.
-        outbox: The queue.
-        wording: Words messages.
-        ask: Returns what is known about an alert's run; must not raise or block for long.
+    ``ask`` tells what is known of an alert's run; it must not raise or block for long.
     """
 
     def __init__(
@@ -71,8 +58,7 @@ class Delivery:
     ) -> None:
         self.name, self.kind = name, kind
         self.counts = Counts()
-        self.problem: Outcome | None = None
-        """What the last attempt got, while messages wait because of it."""
+        self.problem: Outcome | None = None  # what the last attempt got, while messages wait because of it
         self.failure: tuple[Outcome, float] | None = None
         """The last attempt that failed, and when (Unix seconds)."""
         self._robot, self._secrets, self._outbox, self._wording = robot, secrets, outbox, wording
@@ -232,10 +218,10 @@ class Delivery:
             waiting.remove(entry)
 
     def _free(self, now: float) -> tuple[int, float, bool]:
-        """Return how many requests may be made now, seconds until the next may, and whether few are left.
+        """How many requests may be made now, seconds until the next, whether few are left.
 
-        In the lower half of a limit requests are spaced evenly: a limit that is used up at once would hold
-        back the next alert for a minute.
+        In the lower half of a limit requests are spaced evenly: one used up at once would hold back the next
+        alert for a minute.
         """
         free, wait, scarce = 1 << 30, 0.0, False
         for most, seconds in self._robot.windows:

@@ -77,21 +77,32 @@ class Notification:
 
 
 def parse(body: bytes | str) -> tuple[Notification, str]:
-    """Return what a webhook's body says, and the text to keep of it, which ``parse`` takes as well.
-
-    Raises:
-        PayloadError: It is not what Alertmanager sends.
-    """
+    """Return what a webhook's body says, and its text to keep, which ``parse`` takes as well."""
     try:
         document = json.loads(body)
-        kept = [_kept(each) for each in document["alerts"]]
+        kept: list[dict[str, Any]] = [
+            {name: str(each[name]) for name in ("fingerprint", "status", "startsAt", "endsAt")}
+            | {name: _texts(each.get(name)) for name in ("labels", "annotations")}
+            for each in document["alerts"]
+        ]
+        members = (f"{each['fingerprint']} {each['status']} {each['startsAt']}" for each in kept)
         notification = Notification(
             # Alertmanager writes it as a regular expression: `\(test\) chat`. Names have no backslash.
             receiver=str(document["receiver"]).replace("\\", ""),
             group=str(document["groupKey"]),
-            change=_change(kept),
+            # the same for the same alerts in the same state, in whichever order, and for nothing else
+            change=hashlib.sha256("\n".join(sorted(members)).encode("utf-8", "backslashreplace")).hexdigest(),
             labels=_texts(document.get("commonLabels")),
-            alerts=tuple(map(_alert, kept)),
+            alerts=tuple(
+                Alert(
+                    each["labels"],
+                    each["annotations"],
+                    each["status"] == "firing",
+                    timestamp(each["startsAt"]),
+                    timestamp(each["endsAt"]),
+                )
+                for each in kept
+            ),
             truncated=int(document.get("truncatedAlerts") or 0),
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as problem:
@@ -108,37 +119,12 @@ def parse(body: bytes | str) -> tuple[Notification, str]:
     return notification, json.dumps(text, separators=(",", ":"))
 
 
-def _kept(each: dict[str, Any]) -> dict[str, Any]:
-    return {
-        **{name: str(each[name]) for name in ("fingerprint", "status", "startsAt", "endsAt")},
-        **{name: _texts(each.get(name)) for name in ("labels", "annotations")},
-    }
-
-
-def _alert(each: dict[str, Any]) -> Alert:
-    return Alert(
-        _texts(each["labels"]),
-        _texts(each.get("annotations")),
-        each["status"] == "firing",
-        timestamp(str(each["startsAt"])),
-        timestamp(str(each["endsAt"])),
-    )
-
-
 def _texts(values: Any) -> dict[str, str]:
     return {str(name): str(value) for name, value in (values or {}).items()}
 
 
-def _change(alerts: list[dict[str, Any]]) -> str:
-    """Return the same for the same alerts in the same state, in whichever order, and for nothing else."""
-    members = sorted(f"{each['fingerprint']} {each['status']} {each['startsAt']}" for each in alerts)
-    return hashlib.sha256("\n".join(members).encode("utf-8", "backslashreplace")).hexdigest()
-
-
 NAME = "outbox.db"
-KEPT_SECONDS = 7 * 86400.0
-"""How long what was delivered is remembered, for its page and against repetitions."""
-
+KEPT_SECONDS = 7 * 86400.0  # how long what was delivered is remembered, for its page and against repetitions
 WAITING, DELIVERED, FAILED = "waiting", "delivered", "failed"
 
 _SCHEMA = """
@@ -186,15 +172,10 @@ class Entry(NamedTuple):
 
 
 class Outbox:
-    """The queue in a folder, used by one process at a time.
+    """The queue in a folder, for one process.
 
-    Args:
-        folder: Its folder, which is made.
-        repeat: Seconds after which Alertmanager repeats what still fires. The same change of a group is a
-            repetition to deliver when it comes that late, else one that was delivered or waits already.
-
-    Raises:
-        OutboxError: Another process has it, or it cannot be opened.
+    A change of a group that comes again is delivered once more if ``repeat`` seconds have passed since, as
+    Alertmanager repeats what still fires. Raises OutboxError.
     """
 
     def __init__(self, folder: Path, repeat: float) -> None:
@@ -225,14 +206,7 @@ class Outbox:
             ) from None
 
     def add(self, channel: str, group: str, change: str, payload: str, test: str = "") -> bool:
-        """Take a message, on the disk when this returns.
-
-        Returns:
-            Whether it is new: not a change that this group's last message had already.
-
-        Raises:
-            sqlite3.Error: It cannot be written.
-        """
+        """Take a message, on disk when this returns; false if its group's last message had that change."""
         now = time.time()
         with self._transaction():
             last = self._db.execute(
@@ -274,11 +248,7 @@ class Outbox:
         return {channel: (count, oldest) for channel, count, oldest in rows}
 
     def attempt(self, address: str, entries: Sequence[Entry], now: float) -> int:
-        """Note, before it is made, that a request is made now: it counts against the limits of this address.
-
-        Returns:
-            The number by which ``attempted`` knows it.
-        """
+        """Note a request before it is made, for the limits; returns its number for ``attempted``."""
         with self._transaction():
             made = self._db.execute("INSERT INTO attempt VALUES (?, ?)", (address, now)).lastrowid
             self._db.executemany(
@@ -292,10 +262,7 @@ class Outbox:
             self._db.execute("UPDATE attempt SET at = ? WHERE rowid = ?", (now, number))
 
     def attempts(self, address: str, since: float, now: float) -> list[float]:
-        """Return when requests were made after a time, the earliest first.
-
-        None that is later than now: the clock was set back.
-        """
+        """Return when requests were made after a time; none later than now, as a clock may be set back."""
         with self._lock:
             rows = self._db.execute(
                 "SELECT at FROM attempt WHERE address = ? AND at > ? AND at <= ? ORDER BY at",

@@ -23,7 +23,6 @@ from exporter.notifier.stack_client import SILENCE_HOURS, StackClient
 from exporter.notifier.wording import Wording, clipped, one_line, silenced_by
 
 logger = logging.getLogger(__name__)
-
 PROBLEM_SECONDS = 900.0
 """For how long a metric says why an attempt failed: the alert looks back 5 minutes and lasts 10 longer."""
 _REASONS = {
@@ -34,16 +33,7 @@ _REASONS = {
 
 
 class Site:
-    """The routes.
-
-    Args:
-        outbox: The queue.
-        deliveries: The channels, by the receiver's name.
-        wording: Gives the words of the silence page.
-        stack: Makes silences.
-        password_file: Of the webhook.
-        alertmanager: Where people open Alertmanager.
-    """
+    """The routes; ``deliveries`` are by receiver, ``alertmanager`` is where people open it."""
 
     def __init__(
         self,

@@ -20,7 +20,6 @@ from exporter.notifier.channel import Outcome, Robot, Window, coded, encoded, pl
 from exporter.notifier.wording import Card
 
 logger = logging.getLogger(__name__)
-
 _MARKUP = {ord(sign): chr(ord(sign) + 0xFEE0) for sign in "<>[]*#"} | {ord("`"): "'"}
 """To the full-width forms of these signs."""
 
@@ -45,12 +44,7 @@ class Feishu(Robot):
     windows = (Window(100, 60.0), Window(5, 1.0))
     most_bytes = 20_000 - 100  # which the signature takes
     TITLE_BYTES = 600
-    COLOURS: Mapping[str, str] = {
-        "critical": "red",
-        "warning": "orange",
-        "info": "blue",
-        "resolved": "green",
-    }
+    COLOURS: Mapping[str, str] = {"critical": "red", "warning": "orange", "info": "blue", "resolved": "green"}
     CODES: Mapping[int, str] = {
         9499: "message",  # or too many
         11232: "rate_limit",
@@ -114,8 +108,7 @@ class DingTalk(Robot):
 
     windows = (Window(20, 60.0),)
     most_bytes = 20_000
-    BLOCKED_SECONDS = 600.0
-    """For which a robot takes nothing after more than 20 messages within a minute."""
+    BLOCKED_SECONDS = 600.0  # for which a robot takes nothing after more than 20 messages within a minute
     TITLE_BYTES = 600
     COLOURS: Mapping[str, str] = {
         "critical": "#d7263d",
@@ -188,8 +181,7 @@ class WeCom(Robot):
     TITLE_BYTES = 400
     FACT_BYTES = 700
     ITEM_BYTES = 400
-    URL_BYTES = 400
-    """A longer one is left out: run names may take three signs for each byte."""
+    URL_BYTES = 400  # A longer one is left out: run names may take three signs for each byte
     COLOURS: Mapping[str, str] = {
         "critical": "warning",
         "warning": "warning",
@@ -238,8 +230,7 @@ class Apprise(Robot):
     FACT_BYTES = 700
     NOT_INSTALLED = "the package apprise is not installed. Fix: pip install apprise"
     STATUS = re.compile(r"\berror[= ](\d{3})\b")
-    LOGGING = Lock()
-    """Held while Apprise sends: all of its channels log to one logger."""
+    LOGGING = Lock()  # Held while Apprise sends: all of its channels log to one logger
     TYPES: Mapping[str, str] = {
         "critical": "failure",
         "warning": "warning",

@@ -15,25 +15,13 @@ from exporter.notifier.wording import NOTHING_KNOWN, Known, silenced_by
 from exporter.watchdog.client import Client, UnreachableError
 
 SILENCE_HOURS = 2
-_SECONDS = 3.0
-"""That an answer may take: a message goes out without it."""
+_SECONDS = 3.0  # that an answer may take: a message goes out without it
 
 
 class StackClient:
-    """Queries the other parts. Missing answers are omitted from a message.
+    """Queries the other parts, with one password. Missing answers are omitted from a message."""
 
-    Args:
-        prometheus: URL of Prometheus.
-        alertmanager: URL of Alertmanager.
-        password_file: Of both.
-    """
-
-    def __init__(
-        self,
-        prometheus: str,
-        alertmanager: str,
-        password_file: Path | None,
-    ) -> None:
+    def __init__(self, prometheus: str, alertmanager: str, password_file: Path | None) -> None:
         password = str(password_file) if password_file else None
         self._prometheus = Client(prometheus, password, _SECONDS)
         self._alertmanager = Client(alertmanager, password, _SECONDS)
@@ -53,11 +41,7 @@ class StackClient:
         )
 
     def silence(self, labels: Mapping[str, str], client: str) -> str:
-        """Silence what these labels name for two hours.
-
-        Returns:
-            The error; empty on success.
-        """
+        """Silence what these labels name for two hours; returns the error, empty on success."""
         now = datetime.fromtimestamp(time.time(), timezone.utc)
         document = {
             "matchers": [

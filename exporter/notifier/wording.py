@@ -13,8 +13,7 @@ from exporter.alert_labels import ABOUT
 from exporter.notifier.outbox import Alert, Notification
 from exporter.watchdog.finding import Text
 
-MOST_CLIPPED = 800
-"""Characters of a description or an action."""
+MOST_CLIPPED = 800  # characters of a description or an action
 _DASHBOARD = re.compile(r"/d/(stepwatch-[a-z]+(?=[?]|\Z)(?:[?&]var-[a-z]+=[\w.~%-]*)*)", re.ASCII)
 """The dashboard in a rule's link, with its variables. There the cluster is that of series, which may lack the
 label that a hub adds to alerts."""
@@ -43,14 +42,9 @@ class Link:
 class Card:
     """A message before a channel formats it; all its texts may contain text of others.
 
-    Attributes:
-        title: One line.
-        state: ``resolved``, or the severity: what it is coloured by.
-        facts: Paragraphs, of one line each.
-        items: A line for each alert of a group; empty for one alert.
-        more: How many alerts there are beyond ``items``.
-        links: Its links.
-        line: The message as one line, for merged messages.
+    ``state`` is ``resolved`` or the severity, ``facts`` are paragraphs of one line, ``items`` a line for each
+    alert of a group (none for one alert), ``more`` the number of further ones, ``line`` the message in one
+    line, for merged ones.
     """
 
     title: str
@@ -86,11 +80,8 @@ class Addresses:
 class Wording:
     """Writes the text of notifications.
 
-    Args:
-        addresses: Where links lead.
-        texts: The words in another language, by the English ones.
-        waits: How long the condition of each alert must hold, in seconds by its name: the onset, which all
-        pages show, is earlier than Alertmanager's start by that much.
+    ``waits``: seconds that each alert's condition must hold, by which the onset that all pages show is
+    earlier than Alertmanager's start.
     """
 
     def __init__(
@@ -117,7 +108,8 @@ class Wording:
             facts = self._facts(first, known)
         else:
             shared = notification.labels
-            items = tuple(self._item(alert, shared) for alert in (*notification.firing, *_over(alerts)))
+            over = (alert for alert in alerts if not alert.firing)
+            items = tuple(self._item(alert, shared) for alert in (*notification.firing, *over))
             if known.others:
                 facts = [self._others(known.others)]
         return Card(
@@ -284,7 +276,3 @@ def one_line(text: str) -> str:
 
 def _is_address(text: str) -> bool:
     return text.startswith(("http://", "https://"))
-
-
-def _over(alerts: Sequence[Alert]) -> tuple[Alert, ...]:
-    return tuple(alert for alert in alerts if not alert.firing)

@@ -34,10 +34,7 @@ MOST_BODY = 1 << 16  # bytes of a request's body
 
 
 class App:
-    """Watches runs, finds servers, and answers; ``look`` is called again and again.
-
-    ``panels`` is the file of panels. Raises ``OSError`` if it cannot listen.
-    """
+    """Watches runs, finds servers, and answers. Raises OSError if it cannot listen."""
 
     def __init__(self, options: Namespace, panels: Path, stopped: Callable[[], bool]) -> None:
         self._registry = Registry(Store(options.state_dir, options.discovery_allow))

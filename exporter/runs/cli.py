@@ -76,11 +76,8 @@ def _targets(make: Callable[..., T], value: object) -> tuple[T, ...]:
         raise ArgumentTypeError(f"{masked(str(value))!r}: {masked(str(problem))}") from problem
 
 
-pages = partial(_targets, Page)
-"""Pages to poll."""
-
-servers = partial(_targets, Mlflow)
-"""Tracking servers to poll."""
+pages = partial(_targets, Page)  # Pages to poll
+servers = partial(_targets, Mlflow)  # Tracking servers to poll
 
 
 def _texts(found: Any) -> tuple[str, ...]:

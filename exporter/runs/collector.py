@@ -29,12 +29,9 @@ from exporter.runs.serve.views import Duplicates, Selection, Unmapped, View, sel
 
 Listener = Callable[[Iterable[View], Iterable[Log]], None]
 """Gets the runs that are shown and all logs, after each look, while the lock is held."""
-
-GPUS_SECONDS = 15.0
-"""The GPU exporter asks the driver for processes as often."""
+GPUS_SECONDS = 15.0  # the GPU exporter asks the driver for processes as often
 SAVE_SECONDS = 10.0
-CLOCK_SECONDS = 5.0
-"""A clock that is set by less than that, little by little, matters to nothing."""
+CLOCK_SECONDS = 5.0  # A clock that is set by less than that, little by little, matters to nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +126,7 @@ class Collector:
             source.start()
 
     def look(self) -> bool:
-        """Read what is new from all sources, and select what is shown of it.
-
-        Returns true if there is more to read at once.
-        """
+        """Read what is new, and select what is shown of it; true if there is more to read at once."""
         started = time.monotonic()
         self._follow_clock()
         more = False
@@ -190,11 +184,7 @@ class Collector:
             yield self._shown.views.values()
 
     def mark(self, name: str, note: str) -> None:
-        """Re-baseline a run from its next step on.
-
-        Raises:
-            UnknownRunError: No run of that name is shown.
-        """
+        """Re-baseline a run from its next step on. Raises UnknownRunError: no run of that name is shown."""
         with self._lock:
             views = {view.name: view for view in self._shown.views.values()}
             if name not in views:

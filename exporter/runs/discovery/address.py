@@ -18,7 +18,6 @@ from exporter.runs.files.notice import Once
 from exporter.secret_shapes import masked
 
 logger = logging.getLogger(__name__)
-
 USUAL = ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 """Loopback and private networks (RFC 1918, RFC 4193).
 
@@ -33,11 +32,8 @@ a wider network does not allow these; only a network inside one of them does.
 """
 
 LOCALHOST = "127.0.0.1"
-LONGEST = 60
-"""Characters: an IPv6 address has at most 39, in brackets and with a port 47."""
-MOST = 5000
-"""Addresses of one list, and targets in all: more than any cluster has."""
-
+LONGEST = 60  # characters: an IPv6 address has at most 39, in brackets and with a port 47
+MOST = 5000  # Addresses of one list, and targets in all: more than any cluster has
 _SHAPE = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+|localhost)):([0-9]{1,5})")
 
 
@@ -55,11 +51,7 @@ class Allowed:
         return json.dumps([str(network) for network in self._networks])
 
     def checked(self, text: str) -> str:
-        """Return the address and port in their one usual spelling.
-
-        Raises:
-            AddressError: It is invalid, or lies in no allowed network.
-        """
+        """Return the address and port in their one usual spelling. Raises AddressError."""
         host, port = _parsed(text)
         clouds = [cloud for cloud in METADATA if host in cloud]
         for network in self._networks:

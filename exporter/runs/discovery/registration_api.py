@@ -26,10 +26,7 @@ from exporter.runs.files.notice import Once
 from exporter.runs.files.token_files import TokenFileError
 
 logger = logging.getLogger(__name__)
-
-KIND = "application/json"
-"""A browser sends this to another site only if that allows it, which we never do."""
-
+KIND = "application/json"  # A browser sends this to another site only if that allows it, which we never do
 RESULTS = (
     *("accepted", "address", "content_type", "full", "labels"),
     *("malformed", "origin", "rate", "token", "token_file"),
@@ -38,10 +35,7 @@ RESULTS = (
 
 @dataclass(slots=True)
 class Bucket:
-    """Holds ``size`` requests when full, and gets back ``rate`` of them each second.
-
-    ``left`` is what it held ``at`` that time, in seconds of the steady clock.
-    """
+    """Holds ``size`` requests when full and gets back ``rate`` a second; ``at`` in steady seconds."""
 
     size: float
     rate: float
@@ -56,11 +50,7 @@ class Bucket:
 
 
 class RateLimit:
-    """Limits of each client, and of all together.
-
-    A client beyond its own takes nothing from the others. Twenty jobs that start at once behind one
-    address stay below it: each registers three times or so, and never again.
-    """
+    """Limits of each client, and of all. Twenty jobs that start at once behind one address stay below it."""
 
     EACH = (60.0, 1.0)
     ALL = (300.0, 10.0)
@@ -85,11 +75,7 @@ class RateLimit:
 
 
 class Token:
-    """The one in a file, which is read at each request: a new one holds at once.
-
-    A client shows it as ``Authorization: Bearer``, or as the password of ``Basic``, which is what
-    becomes of ``http://any:TOKEN@host``. Without a file every client is let in.
-    """
+    """The token in a file, read at each request, as ``Bearer`` or password of ``Basic``; if any."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -104,11 +90,7 @@ class Token:
             self._log(str(problem))
 
     def require(self, headers: Mapping[str, str]) -> None:
-        """Let a request pass.
-
-        Raises:
-            RefusedError: It shows another token or none, or the file cannot be used.
-        """
+        """Let a request pass. Raises RefusedError."""
         path = self._path
         if path is None:
             return
@@ -143,11 +125,7 @@ def _shown(authorization: str) -> bytes:
 
 
 class Api:
-    """Accepts registrations, and lists the addresses of the other servers for clients.
-
-    ``ports`` are those of the stack's pages, by rl-insight's names for them; ``None`` for what is not
-    there.
-    """
+    """Accepts registrations and lists other servers; ``ports`` by rl-insight's names for them."""
 
     def __init__(
         self, registry: Registry, allowed: Allowed, token: Token, ports: Mapping[str, int | None]

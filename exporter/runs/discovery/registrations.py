@@ -25,26 +25,19 @@ from exporter.runs.serve.views import View
 
 OURS = frozenset({"job", "instance", "role", "severity", "topic"})
 """Rules and messages tell servers apart by these."""
-
 TRAINERS = "trainer_metrics"
 """The job of pages with a trainer's numbers; the one that is meant where none is named."""
-
 MOST_LABELS = 8
 LONGEST_JOB = 100
 LONGEST_NAME = 64
-LONGEST_VALUE = 100
-"""Characters; Prometheus keeps each label's text for as long as the series."""
-
+LONGEST_VALUE = 100  # Characters; Prometheus keeps each label's text for as long as the series
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _OPEN = "labels without secrets, since everyone who sees an alert reads them"
 _BODY = '{"job_name": "vllm", "targets": [{"target": "10.0.0.7:8000"}]}'
 
 
 class RefusedError(Exception):
-    """Raised when a request cannot be granted: the word it is counted by, its HTTP status, and the reason.
-
-    ``headers`` go with the answer.
-    """
+    """A request cannot be granted: the word it is counted by, its status, the reason, and headers."""
 
     def __init__(self, result: str, status: str, words: str, *headers: tuple[str, str]) -> None:
         super().__init__(words)
@@ -66,11 +59,7 @@ class RegistrationRequest(NamedTuple):
 
 
 def read_request(body: bytes, allowed: Allowed) -> RegistrationRequest:
-    """Return what a request asks for.
-
-    Raises:
-        RefusedError: Its body is invalid, or one of its servers must not be read.
-    """
+    """Return what a request asks for. Raises RefusedError."""
     asked = _document(body)
     usual = checked_labels(asked.get("labels"), "labels", {})
     items = asked.get("targets")
@@ -78,7 +67,16 @@ def read_request(body: bytes, allowed: Allowed) -> RegistrationRequest:
         raise _invalid("malformed", "targets is not a list of servers", 'one such as ["10.0.0.7:8000"]')
     servers: dict[str, Server] = {}
     for place, item in enumerate(items):
-        server = _read_server(item, f"targets[{place}]", usual, allowed)
+        labels, where = usual, f"targets[{place}]"
+        if isinstance(item, dict):
+            labels = checked_labels(item.get("labels"), f"{where}.labels", usual)
+            item, where = item.get("target"), f"{where}.target"  # noqa: PLW2901
+        if not isinstance(item, str):
+            raise _invalid("malformed", f"{where} is not a server", 'one such as "10.0.0.7:8000"')
+        try:
+            server = Server(allowed.checked(item), labels)
+        except AddressError as problem:
+            raise RefusedError("address", "400 Bad Request", f"{where}: {problem}.") from None
         servers[server.address] = server
     job = asked.get("job_name") or TRAINERS
     if not isinstance(job, str) or not job.isprintable() or len(job) > LONGEST_JOB:
@@ -88,15 +86,9 @@ def read_request(body: bytes, allowed: Allowed) -> RegistrationRequest:
 
 
 def checked_labels(found: Any, where: str, usual: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels of an object in the body, beside the usual ones; numbers become text.
+    """Return labels of the body's object at ``where`` beside the ``usual``; numbers become text.
 
-    Args:
-        found: What stands in the body; ``None`` has no labels.
-        where: Its place there.
-        usual: Labels that hold where it says nothing else; they count as well.
-
-    Raises:
-        RefusedError: It is not an object, or holds what a label may not.
+    Raises RefusedError for what is no object, or for what a label may not hold; ``None`` has no labels.
     """
     if found is None:
         return dict(usual)
@@ -150,51 +142,26 @@ def _document(body: bytes) -> dict[str, Any]:
     raise _invalid("malformed", f"The body is {fault}", _BODY)
 
 
-def _read_server(item: Any, where: str, usual: dict[str, str], allowed: Allowed) -> Server:
-    labels = usual
-    if isinstance(item, dict):
-        labels = checked_labels(item.get("labels"), f"{where}.labels", usual)
-        item, where = item.get("target"), f"{where}.target"
-    if not isinstance(item, str):
-        raise _invalid("malformed", f"{where} is not a server", 'one such as "10.0.0.7:8000"')
-    try:
-        return Server(allowed.checked(item), labels)
-    except AddressError as problem:
-        raise RefusedError("address", "400 Bad Request", f"{where}: {problem}.") from None
-
-
 def _invalid(result: str, fault: str, expected: str) -> RefusedError:
     return RefusedError(result, "400 Bad Request", f"{fault}. Expected: {expected}.")
 
 
 logger = logging.getLogger(__name__)
-
 MOST = 2000
 MOST_OF_JOB = 1000
-
 GONE_SECONDS = 600.0
 """A server that is silent for that long makes room for another, if there is no other room."""
-
 FORGOTTEN_SECONDS = 24 * 3600.0
 """None comes back after that time: the next run has other ports, and registers them."""
-
-FORGET_SECONDS = 60.0
-"""Between two looks for servers that will not come back."""
-
+FORGET_SECONDS = 60.0  # between two looks for servers that will not come back
 ENGINES = ("vllm", "sglang", "trtllm", "rollout")
 """How the jobs of rollout servers begin: verl registers them by the engine's name."""
-
-JOB_LABEL = "rl_insight_job"
-"""Where rl-insight keeps the name of a job, too."""
-
+JOB_LABEL = "rl_insight_job"  # where rl-insight keeps the name of a job, too
 NAME = "registrations.state"
 ASIDE = "registrations.aside"
 TITLE = "stepwatch-registrations 1"
-
 _LONGEST_TEXTS = LONGEST + LONGEST_JOB + MOST_LABELS * (LONGEST_NAME + LONGEST_VALUE)
-_FIELDS = 250
-"""Bytes of a registration beside its texts: names, quotes, commas, the time."""
-
+_FIELDS = 250  # bytes of a registration beside its texts: names, quotes, commas, the time
 MOST_BYTES = len(TITLE) + 100 + MOST * (4 * _LONGEST_TEXTS + _FIELDS)
 """What the most registrations with the longest texts take: no sign more than 4 bytes, as UTF-8 has it.
 
@@ -216,10 +183,7 @@ class Registration:
 
 
 class Table:
-    """Registrations by address: a port has one server, so the last registration is the valid one.
-
-    ``version`` rises with each change.
-    """
+    """Registrations by address: of a port the last is valid. ``version`` rises with each change."""
 
     def __init__(self, known: Iterable[Registration] = ()) -> None:
         self.version = 0
@@ -236,11 +200,7 @@ class Table:
         return sum(one.job == job for one in self)
 
     def add(self, request: RegistrationRequest, now: float, silence: Silence) -> None:
-        """Register all servers of a request, or none; ``now`` in seconds since the epoch.
-
-        Raises:
-            RefusedError: There is no room for them.
-        """
+        """Register all servers of a request or none (RefusedError); ``now`` in seconds since the epoch."""
         new = {server.address for server in request.servers}
         others = [one for one in self if one.address not in new]
         of_job = [one for one in others if one.job == request.job]
@@ -363,11 +323,7 @@ class Registry:
         self._forgot = time.monotonic()
 
     def add(self, request: RegistrationRequest) -> int:
-        """Register servers; returns how many there are of their job now.
-
-        Raises:
-            RefusedError: There is no room for them.
-        """
+        """Register servers; returns how many there are of their job now. Raises RefusedError."""
         with self._lock:
             self.read = time.time()
             self._table.add(request, self.read, self.silence)

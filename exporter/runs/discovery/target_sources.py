@@ -27,7 +27,6 @@ from exporter.runs.serve.views import View
 from exporter.runs.signals.record import Servers
 
 MOST_BYTES = 1 << 20
-
 _Version = tuple[int, int, int]
 
 
@@ -134,26 +133,15 @@ def _version(status: os.stat_result) -> _Version:
 RAY_FILE = "prom_metrics_service_discovery.json"
 VERL_FILE = "session_latest/metrics/prometheus/prometheus.yml"
 """Where both write if nothing else is said, below Ray's folder."""
-
-STALE_SECONDS = 60.0
-"""A list that Ray did not write for that long is that of a cluster which has ended."""
-
-SETTLE_SECONDS = 2.0
-"""verl writes its file within milliseconds."""
-
-DEEPEST = 10
-"""Lists and tables within each other; verl's file has six."""
-
+STALE_SECONDS = 60.0  # A list that Ray did not write for that long is that of a cluster which has ended
+SETTLE_SECONDS = 2.0  # verl writes its file within milliseconds
+DEEPEST = 10  # Lists and tables within each other; verl's file has six
 MOST_FILES = 100
 MOST_EARLIER = 1000
 
 
 class FileSource(ABC):
-    """A source of targets whose files are read in a thread of its own, since their file system may hang.
-
-    While it hangs, the targets are the last known. ``read`` is when a file was last in good order, in
-    seconds since the epoch.
-    """
+    """Reads its files in a thread of its own, as their mount may hang; meanwhile the last targets hold."""
 
     name: str
 
@@ -198,11 +186,7 @@ class RayFiles(FileSource):
 
 
 def ray_addresses(content: bytes) -> list[str]:
-    """Return the targets of all groups.
-
-    Raises:
-        DamagedError: It is not a list of targets, or only a part of one.
-    """
+    """Return the targets of all groups. Raises DamagedError."""
     if not content.strip():
         raise DamagedError("is empty")
     try:
@@ -285,11 +269,7 @@ class _VerlFile:
 
 
 def verl_addresses(content: bytes) -> list[str]:
-    """Return the targets of verl's job.
-
-    Raises:
-        DamagedError: It is not YAML, or only a part of a file.
-    """
+    """Return the targets of verl's job. Raises DamagedError: it is not YAML, or only a part of a file."""
     if not content.endswith(b"\n"):
         raise DamagedError("is empty" if not content else "ends in the middle of a line")
     jobs: dict[Any, str] = {}
@@ -304,10 +284,7 @@ def verl_addresses(content: bytes) -> list[str]:
 
 
 def _scalars(content: bytes) -> Iterator[tuple[list[Any], str]]:
-    """Yield each scalar with its path; no objects are built, so depth and aliases cost nothing.
-
-    A path has keys and places in lists, from the outside to the inside; ``None`` is a key still to come.
-    """
+    """Yield each scalar with its path of keys and places; ``None`` is a key to come. No objects are built."""
     import yaml  # noqa: PLC0415  (2 MB that most machines need not spend)
 
     path: list[Any] = []

@@ -25,24 +25,16 @@ from exporter.http.message import Answer, Request, text
 from exporter.http.routes import Table
 from exporter.runs.discovery.address import MOST, AddressMap, Allowlist
 
-MOST_PROBES = 128
-"""Probes that are under way at a time: each is an open file."""
-
+MOST_PROBES = 128  # Probes that are under way at a time: each is an open file
 TIMEOUT_SECONDS = 3.0
-
 PROBE_SECONDS = 15.0
 """Between two probes of one address; a quarter more or less, so that they do not stay together."""
-
 BLOCK = 65536
-
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
 
 
 class Outcome(NamedTuple):
-    """How a probe of ``name`` ended: whether the server took the connection, and the status of its page.
-
-    ``status`` is ``None`` where no page was asked for, or none came.
-    """
+    """How a probe of ``name`` ended: whether it connected, and the page's status, if any came."""
 
     name: str
     taken: bool
@@ -111,10 +103,7 @@ class Prober:
         return MOST_PROBES - len(self._probes)
 
     def start(self, name: str, host: str, port: int, path: str, now: float) -> None:
-        """Begin to connect to a host (an IP address), and ask for the page at ``path`` if it is not empty.
-
-        Where it is not possible, nothing is known of the server.
-        """
+        """Begin to connect to an IP address, and ask for the page at ``path``, if any."""
         request = f"GET {path} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n" if path else ""
         with suppress(OSError):  # no more files, or no IPv6
             sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -152,10 +141,8 @@ class Prober:
 
 
 METRICS_PATH = "/metrics"
-
 ROLLOUT, RAY, TRAINER = "rollout", "ray", "trainer"
 """Roles: what a server is for. EngineGone reports a lost rollout server, RayNodeLost a part of Ray."""
-
 PROVE_SECONDS = 120.0
 """How long one is served that has never taken a connection: less than EngineGone waits, since an old list
 names servers that are long gone."""
@@ -184,9 +171,9 @@ class Target:
 
 
 class TargetSource(Protocol):
-    """Reports targets; ``name`` is its label in metrics.
+    """Reports targets; ``name`` is its label.
 
-    ``read`` is when what it reports was last in good order, in seconds since the epoch; ``None``: never.
+    ``read``: when they were last in good order, since the epoch.
     """
 
     name: str
@@ -292,18 +279,10 @@ class TargetRegistry:
         return [entry for entry in self if entry.is_served(now, self._forget_after)]
 
 
-NAME = "discovery"
-"""What its own faults are counted for."""
-
-LOOK_SECONDS = 5.0
-"""How often sources are asked: Ray writes its list as often."""
-
-TURN_SECONDS = 1.0
-"""How long a turn waits for probes at most."""
-
-KIND = "application/json"
-"""Prometheus demands exactly this."""
-
+NAME = "discovery"  # what its own faults are counted for
+LOOK_SECONDS = 5.0  # how often sources are asked: Ray writes its list as often
+TURN_SECONDS = 1.0  # how long a turn waits for probes at most
+KIND = "application/json"  # Prometheus demands exactly this
 STATES = ("served", "silent", "pageless")
 
 

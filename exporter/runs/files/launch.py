@@ -31,8 +31,7 @@ from typing import Any, NamedTuple
 SUFFIX = ".launch"
 REQUEST_SUFFIX = ".request"
 CHECKPOINTS_SUFFIX = ".checkpoints"
-MOST_CHECKPOINTS = 20
-"""That are listed: the last ones, and those that are kept."""
+MOST_CHECKPOINTS = 20  # that are listed: the last ones, and those that are kept
 MOST_BYTES = 65536
 """Read of a file. Of the launch file these are the last: a start and its end are far shorter."""
 ACTIONS = {"stop": "stopped", "kill": "killed"}
@@ -41,10 +40,7 @@ ACTIONS = {"stop": "stopped", "kill": "killed"}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked about one attempt: ``stop`` (SIGTERM to the trainer) or ``kill`` (SIGKILL to all).
-
-    ``id`` names the answer; ``why`` is the alert, by its name, and perhaps more after a space.
-    """
+    """Asks to ``stop`` (SIGTERM to the trainer) or ``kill`` (SIGKILL to all), and ``why``."""
 
     id: str
     action: str
@@ -105,41 +101,23 @@ class SavedStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The last attempt of a wrapped trainer.
+    """The last attempt of a wrapped trainer; times in seconds since the epoch."""
 
-    Attributes:
-        attempt: Its number, from 1.
-        started: When it began, in seconds since the epoch.
-        ended: When it ended; ``None`` while it has not, or where no one was left to write it down.
-        exit_code: What it exited with; ``None`` if a signal ended it.
-        signal: The name of that signal; empty if it exited.
-        oom_kills: Processes that the kernel killed for lack of memory during the attempt.
-        orphaned: Whether it was ended because its wrapper had been killed.
-        held: Whether the wrapper lives; ``None`` where the file system knows no locks.
-        stopped: The request on which it was stopped or killed, if it was.
-        log: The path of its log.
-        failure: What kind of failure ended it: ``CUDA out of memory``; empty if that is not known.
-        retry: The retry that it is or, where it ``waits``, that follows it.
-        waits: Whether another attempt will follow.
-        retries: How many attempts of this log were retries.
-        checkpoints: The complete checkpoints of the run, the oldest first.
-    """
-
-    attempt: int
+    attempt: int  # its number, from 1
     started: float
-    ended: float | None = None
-    exit_code: int | None = None
-    signal: str = ""
-    oom_kills: int = 0
-    orphaned: bool = False
-    held: bool | None = None
-    stopped: Answer | None = None
-    log: str = ""
-    failure: str = ""
-    retry: Retry | None = None
-    waits: bool = False
-    retries: int = 0
-    checkpoints: tuple[SavedStep, ...] = ()
+    ended: float | None = None  # None while it has not, or where no one was left to write it down
+    exit_code: int | None = None  # None if a signal ended it
+    signal: str = ""  # the name of that signal; empty if it exited
+    oom_kills: int = 0  # processes that the kernel killed for lack of memory during the attempt
+    orphaned: bool = False  # it was ended because its wrapper had been killed
+    held: bool | None = None  # whether the wrapper lives; None where the file system knows no locks
+    stopped: Answer | None = None  # the request on which it was stopped or killed, if it was
+    log: str = ""  # the path of its log
+    failure: str = ""  # what kind of failure ended it: CUDA out of memory; empty if that is not known
+    retry: Retry | None = None  # the retry that it is or, where it waits, that follows it
+    waits: bool = False  # another attempt will follow
+    retries: int = 0  # how many attempts of this log were retries
+    checkpoints: tuple[SavedStep, ...] = ()  # the complete ones of the run, the oldest first
 
     @property
     def state(self) -> str | None:
@@ -229,11 +207,7 @@ def answers(log: Path) -> dict[str, Answer]:
 
 
 def ask(log: Path, request: Request) -> None:
-    """Leave a request for the wrapper of a log, in place of one not taken yet; it counts for a minute.
-
-    Raises:
-        OSError: The folder of the log cannot be written to.
-    """
+    """Leave a request for the wrapper of a log, for a minute, in place of one not taken yet."""
     file, temporary = tempfile.mkstemp(prefix=f".{log.name}.", dir=log.parent)
     try:
         with os.fdopen(file, "w", encoding="utf-8") as written:

@@ -21,15 +21,12 @@ from threading import Condition, Thread
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-
 TABLE = Path("/proc/self/mountinfo")
 PATIENCE_SECONDS = 2.0
 """How long a call is waited for: a disk that spins up takes longer than others may be kept waiting."""
 HUNG_SECONDS = 10.0
 """A file system that gives no sign of life for that long hangs. Slow ones answer within a few seconds."""
-MOST_LINKS = 40
-"""On the way to one file, as in Linux."""
-
+MOST_LINKS = 40  # on the way to one file, as in Linux
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
@@ -52,10 +49,7 @@ class Call(Future[T]):
 
 
 class Mount:
-    """A file system, or a part of it, with one thread that makes all calls to it; ``point`` is its path.
-
-    The thread starts with the first call. It is a daemon: one that hangs keeps no process from ending.
-    """
+    """A file system, or part of one, at ``point``, with one daemon thread that makes all calls to it."""
 
     def __init__(self, point: str) -> None:
         self.point = point
@@ -76,11 +70,7 @@ class Mount:
         return call
 
     def call(self, work: Callable[[], T]) -> T:
-        """Make a call and return what it returns.
-
-        Raises:
-            HungError: the file system did not answer in time; the call may still be made.
-        """
+        """Make a call and return what it returns. Raises HungError."""
         if not self.hangs:
             call = self.start(work)
             if call.wait(PATIENCE_SECONDS):
@@ -176,12 +166,7 @@ class Mounts:
         return points[real]
 
     def resolve(self, path: str) -> tuple[Mount, str]:
-        """The mount that a path leads to, and the same path without links.
-
-        Raises:
-            HungError: a mount on the way does not answer.
-            OSError: the links lead in a circle.
-        """
+        """The mount that a path leads to, and the same path without links. Raises HungError and OSError."""
         resolution = Resolution(os.path.join(os.getcwd(), path))  # noqa: PTH109, PTH118  (neither may look at the file)
         while not resolution.done:
             mount = self.of(resolution.next)
@@ -189,29 +174,18 @@ class Mounts:
         return self.of(resolution.real), resolution.real
 
     def resolve_on(self, mount: Mount, resolution: Resolution) -> None:
-        """Resolve a path further, as far as it lies on one mount; in its thread.
-
-        Raises:
-            OSError: the links lead in a circle.
-        """
+        """Resolve a path further, as far as it lies on one mount; in its thread. Raises OSError."""
         while not resolution.done and self.of(resolution.next) is mount:
             resolution.step()
 
     def call(self, path: Path | str, work: Callable[[], T]) -> T:
-        """Make a call about a path in the thread of the mount that the path leads to.
-
-        Raises:
-            HungError: that mount, or one on the way, does not answer.
-        """
+        """Make a call about a path in the thread of the mount that the path leads to. Raises HungError."""
         mount, _ = self.resolve(str(path))
         return mount.call(work)
 
 
 class Resolution:
-    """A path that is resolved step by step: ``real`` has no link, ``next`` is what is looked at then.
-
-    Absolute links begin at ``root``, and nothing leads above it.
-    """
+    """A path resolved step by step: ``real`` has no link, ``next`` comes next, all below ``root``."""
 
     def __init__(self, path: str, real: str = "/", root: str = "/") -> None:
         self.real = real
@@ -237,11 +211,7 @@ class Resolution:
         return f"{self.real.rstrip('/')}/{part}"
 
     def step(self) -> None:
-        """Make the next step; what is not there leads to itself.
-
-        Raises:
-            OSError: the links lead in a circle.
-        """
+        """Make the next step; what is not there leads to itself. Raises OSError."""
         path = self.next
         try:
             target = os.readlink(path)  # noqa: PTH115  (the one call that must not follow anything)

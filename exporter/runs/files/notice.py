@@ -15,25 +15,15 @@ from math import inf
 from pathlib import Path
 
 logger = logging.getLogger(__name__)
-
-MOST = 5
-"""Paths that are named at a time; the others are counted."""
-
-MOST_HOURLY = 100
-"""Texts about one topic."""
-
+MOST = 5  # Paths that are named at a time; the others are counted
+MOST_HOURLY = 100  # Texts about one topic
 HOUR = 3600.0
-
 _NOTHING_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP})
 """Errors of files that are gone, are folders by now, or never were: there is nothing to read."""
 
 
 class Once:
-    """Warns of each text once, and of ``MOST_HOURLY`` an hour of one topic, of which there are few.
-
-    Anyone who makes up texts without end fills no log and no memory, and hides no other topic. Of each topic
-    the last ``MOST_HOURLY`` texts are known.
-    """
+    """Warns of each text once, ``MOST_HOURLY`` an hour of one topic, so that made-up texts fill nothing."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
@@ -64,10 +54,7 @@ class _Topic:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A path that cannot be read, with the number of the system's error.
-
-    ``passing``: it is a folder on the way to what was asked for.
-    """
+    """A path that cannot be read, and the error's number; ``passing``: it is only a folder on the way."""
 
     path: Path
     number: int
@@ -88,10 +75,7 @@ class Refusals:
 
 
 def refusal(path: Path, error: OSError) -> Refusal | None:
-    """What keeps the exporter from reading a path: the path, or the first folder on the way to it.
-
-    ``None`` if there is nothing to read.
-    """
+    """What cannot be read: the path, or the first folder on the way to it; ``None`` if it can, or is gone."""
     number = error.errno or errno.EIO
     if number in _NOTHING_THERE:
         return None

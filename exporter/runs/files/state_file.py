@@ -21,16 +21,7 @@ from exporter.runs.files.mounts import PATIENCE_SECONDS, Call, HungError, Mounts
 
 
 def write(path: Path, title: str, body: bytes) -> None:
-    """Write atomically: a reader, or a crash, finds the old content or the new one.
-
-    Args:
-        path: Of the file; its folder is made if need be.
-        title: What the file is, and in which format.
-        body: What it holds.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write ``body`` atomically, making its folder if need be: a crash leaves old or new. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_suffix(".new")
     scratch.write_bytes(_seal(title, body) + b"\n" + body)
@@ -38,11 +29,7 @@ def write(path: Path, title: str, body: bytes) -> None:
 
 
 def read(path: Path, title: str, most: int = -1) -> bytes | None:
-    """What the file holds; ``None`` if it is not as it was written, or longer than ``most`` bytes.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """What the file holds; ``None`` if damaged, or longer than ``most`` bytes. Raises OSError."""
     with path.open("rb") as file:
         seal, _, body = file.read(most).partition(b"\n")
     return body if seal == _seal(title, body) else None
@@ -54,15 +41,11 @@ def _seal(title: str, body: bytes) -> bytes:
 
 
 T = TypeVar("T")
-
 TITLE = "stepwatch-state 6"
 SUFFIX = ".state"
 SINCE_FILE, SINCE_TITLE = "since", "stepwatch-since 1"
-ABOUT_BYTES = 16384
-"""More than the longest path, twice."""
-
-RunSnapshots = dict[str, dict[str, Any]]
-"""What must survive, as plain JSON values, by run."""
+ABOUT_BYTES = 16384  # more than the longest path, twice
+RunSnapshots = dict[str, dict[str, Any]]  # what must survive, as plain JSON values, by run
 
 
 @dataclass(slots=True)
@@ -91,10 +74,7 @@ class Saved:
 
 
 class About(NamedTuple):
-    """What a state file is about: a log, the file of it that was read last, and the mount that it lay on.
-
-    ``mount`` is empty for what is not a log. ``writer``: whether a writer was there.
-    """
+    """A log, its file that was read last, the mount of that (empty for no log), and if it had a writer."""
 
     log: str
     file: str = ""
@@ -149,11 +129,7 @@ class StateFolder:
         return about is not None and about.writer
 
     def load(self, log: Path) -> Saved | None:
-        """What was saved for a log; nothing if the file is unreadable or damaged.
-
-        Raises:
-            HungError: the folder does not answer.
-        """
+        """What was saved for a log; nothing if the file is unreadable or damaged. Raises HungError."""
         if self.folder is None or (self._known is not None and _absolute(log) not in self._known):
             return None
         path = self._file(self.folder, log)
@@ -166,16 +142,9 @@ class StateFolder:
         return Saved(**orjson.loads(body.partition(b"\n")[2])) if body is not None else None
 
     def save(self, log: Path, saved: Saved, file: Path | None = None, mount: str = "") -> None:
-        """Keep it in place of what was saved before.
+        """Keep it in place of what was saved; ``file`` was read last, on the file system at ``mount``.
 
-        Args:
-            log: What it is about.
-            saved: What is known.
-            file: The file of the log that was read last.
-            mount: Where the file system of that is mounted.
-
-        Raises:
-            OSError: the state folder cannot be written.
+        Raises OSError.
         """
         if self.folder is None:
             return
@@ -188,11 +157,7 @@ class StateFolder:
             self._known[about.log] = about
 
     def forget(self, log: Path) -> None:
-        """Remove the state of a log that no longer exists.
-
-        Raises:
-            OSError: the state folder cannot be written.
-        """
+        """Remove the state of a log that no longer exists. Raises OSError."""
         if self.folder is not None:
             path = self._file(self.folder, log)
             self._call(lambda: path.unlink(missing_ok=True))

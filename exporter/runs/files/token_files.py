@@ -14,11 +14,7 @@ class TokenFileError(Exception):
 
 
 def read(path: Path) -> str:
-    """The token.
-
-    Raises:
-        TokenFileError: it cannot be read, or holds no token.
-    """
+    """The token. Raises TokenFileError: it cannot be read, or holds no token."""
     try:
         token = _content(path).decode("ascii").strip()
     except OSError as problem:

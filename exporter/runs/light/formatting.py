@@ -8,9 +8,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from exporter.runs.overview import charts
 
-NOTHING = "-"
-"""Shown where there is no number."""
-
+NOTHING = "-"  # Shown where there is no number
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 

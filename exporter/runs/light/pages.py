@@ -31,7 +31,6 @@ from exporter.runs.overview.overview import Overview
 TEMPLATES = Path(__file__).with_name("templates")
 SECONDS = 10
 """Between two loads of a page that refreshes itself: time to read, and soon enough for steps of seconds."""
-
 WIDTH = 100  # of a gauge, in units of the picture, which the page stretches
 _OTHERS = re.compile(r"; \w+ fires")
 """What a message says of the run's other alerts, which a page shows itself."""
@@ -102,12 +101,20 @@ class Pages:
         run, rows = details.summary, details.rows
         logged = {signal for row in rows for signal in row.values}
         core = [health.signal for health in run.healths if health.signal in logged]
+        drawn: list[Chart] = []  # the curves thinned to what can be seen, without those that have no point
+        for chart in details.charts:
+            curves, limits = (
+                tuple(line for each in lines if (line := thinned(each)).pieces)
+                for lines in (chart.curves, chart.limits)
+            )
+            if curves:
+                drawn.append(replace(chart, curves=curves, limits=limits))
         return self._made(
             "run",
             "../",
             run=run,
             notifies=overview.notifies,
-            charts=[drawn for chart in details.charts if (drawn := _drawable(chart)).curves],
+            charts=drawn,
             episodes=details.episodes,
             actions=[action for action in overview.actions if action.run == run.name],
             rows=rows,
@@ -129,15 +136,6 @@ class Pages:
     def _made(self, template: str, root: str, **values: Any) -> bytes:
         page = self._environment.get_template(f"{template}.html.j2").render(values, root=root)
         return page.encode("utf-8", "backslashreplace")
-
-
-def _drawable(chart: Chart) -> Chart:
-    """Thin the curves to what can be seen, and leave out those without a point."""
-    curves, limits = (
-        tuple(line for each in lines if (line := thinned(each)).pieces)
-        for lines in (chart.curves, chart.limits)
-    )
-    return replace(chart, curves=curves, limits=limits)
 
 
 def detailed(run: RunSummary, *, whole: bool) -> list[Firing]:

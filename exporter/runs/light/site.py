@@ -139,15 +139,8 @@ def _as_of(request: Request) -> str:
 
 
 _OF_A_RUN = (
-    "nodes",
-    "arrives",
-    "state",
-    "severity",
-    "framework",
-    "step",
-    "age_seconds",
-    "restarts",
-    "resumes",
+    *("nodes", "arrives", "state", "severity", "framework", "step", "age_seconds"),
+    *("restarts", "resumes"),
 )
 _OF_A_SIGNAL = (
     *("signal", "value", "judged", "unit", "state", "warning", "critical"),

@@ -87,11 +87,7 @@ class Logs:
         return [log.run_set for log in self if log.run_set]
 
     def save(self) -> None:
-        """Write the state files of all logs that changed.
-
-        Raises:
-            HungError: the state folder does not answer.
-        """
+        """Write the state files of all logs that changed. Raises HungError."""
         for log in self:
             log.save()
 
@@ -100,7 +96,12 @@ class Logs:
         gone, searched = self._search() if self._states.ready else ([], False)
         gone += self._read_all()
         gone += self._leave_out()
-        self._note_hung()
+        # Logs on a mount that hangs keep what is known of them, and are not taken for silent.
+        hung = {mount: mount.silent for mount in self._branches if mount.hangs}
+        now, wall = self._time.monotonic(), self._time.time()
+        for log in self if hung else ():
+            if log.mount in hung:
+                log.hangs(wall - hung[log.mount], now - hung[log.mount])
         if searched:
             self._clean_states()
             self._notice.log(self._refused())
@@ -150,14 +151,6 @@ class Logs:
             if branch.work is not None and branch.work.done():
                 done, branch.work = branch.work, None
                 done.result()
-
-    def _note_hung(self) -> None:
-        """Logs on a mount that hangs keep what is known of them, and are not taken for silent."""
-        hung = {mount: mount.silent for mount in self._branches if mount.hangs}
-        wall, steady = self._time.time(), self._time.monotonic()
-        for log in self if hung else ():
-            if log.mount in hung:
-                log.hangs(wall - hung[log.mount], steady - hung[log.mount])
 
     # Search
 
@@ -257,17 +250,15 @@ class Logs:
             self._drop(log)
             return False
         log.mount = branch.mount
-        log.found_again(found)
+        if found.parts != log.found.parts:  # its files as they are now: they may be more, or others
+            log.found = found
         return True
 
     def _drop(self, log: Log) -> None:
         del self.by_path[log.path], self._by_name[str(log.path)]
 
     def _clean_states(self) -> None:
-        """Forget, once for each mount, what is known of logs that were deleted while the exporter was down.
-
-        A log on a mount that hangs, or is not mounted now, may come back.
-        """
+        """Forget, once for each mount that answers, logs that were deleted while the exporter was down."""
         for mount, branch in self._branches.items():
             if mount in self._cleaned or not branch.starts or branch.busy or not branch.next_search:
                 continue

@@ -19,8 +19,7 @@ from exporter.runs.files.notice import Refusals
 
 WILDCARDS = frozenset("*?[")
 ANY_DEPTH = "**"
-SYSTEM = "lost+found"
-"""The folder of a file system's checker, on each mounted disk: root's, without runs."""
+SYSTEM = "lost+found"  # the folder of a file system's checker, on each mounted disk: root's, without runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +74,7 @@ class Start(NamedTuple):
 
 
 class Scope:
-    """What one search may touch: a single mount, or all of them where none is given.
-
-    ``beyond`` are the places that lead off the mount: other searches go on there.
-    """
+    """What one search may touch: one mount, or all. ``beyond`` are places off it: others search them."""
 
     def __init__(self, mounts: Mounts | None = None, mount: Mount | None = None) -> None:
         self.beyond: list[Start] = []
@@ -137,10 +133,7 @@ def start_of(pattern: str, real: str) -> Start:
 
 
 def search(starts: Iterable[Start], scope: Scope, refusals: Refusals) -> Iterator[Seen]:
-    """The regular files below the starts, each once; of a file and the links to it, the file.
-
-    ``latest.log`` leads elsewhere tomorrow, so links come last.
-    """
+    """The regular files below the starts, each once; links, which may lead elsewhere tomorrow, last."""
     at = _Search(scope, refusals)
     for start in starts:
         links: list[Start] = []

@@ -25,24 +25,16 @@ from exporter.runs.signals.record import Ended, Event, Servers
 from exporter.runs.sources import Source, recognise_first
 from exporter.runs.sources.console import preamble
 
-IDLE_SECONDS = 2.0
-"""Files without a record are looked at less often: a run folder may hold thousands."""
-
+IDLE_SECONDS = 2.0  # Files without a record are looked at less often: a run folder may hold thousands
 SLOW_SECONDS = 1.0
 """A file system that took longer to answer hung, and what was read is of the time when it answered."""
-
-GIVE_UP_BYTES = 64 * 1024 * 1024
-"""A text without a single record in so many bytes is not a trainer's log."""
-
+GIVE_UP_BYTES = 64 * 1024 * 1024  # A text without a single record in so many bytes is not a trainer's log
 _NOTHING = 0, False, None
 """The version of a text whose writer was never seen and that did not grow while it was followed."""
 
 
 class Preamble:
-    """The lines of a text without a record so far, as a run without a step.
-
-    ``failed`` is when it last reported an error, in seconds of the steady clock.
-    """
+    """The lines without a record so far, as a run without a step; ``failed`` in steady seconds."""
 
     def __init__(self, options: Options) -> None:
         self.run = Run("text", "", options)
@@ -56,16 +48,11 @@ class Preamble:
             self.failed = clock.moved(None)
 
     def is_end(self, state: str, grew: float, *, writer: bool | None) -> bool:
-        """Whether the run has ended badly in this state.
+        """Whether the run has ended badly, in a state by its words, writer (``None``: unseen) and silence.
 
-        A program that ends without an error has done what it should, unless it is known to be a trainer.
-        An error after which the text grew for long was caught. Of a writer that cannot be seen,
-        silence means nothing before the first step, and only a trainer's error is an end.
-
-        Args:
-            state: Of the run, by its words, its writer and its silence.
-            grew: When the text last grew, in seconds of the steady clock.
-            writer: Whether the writer is present; ``None`` if it cannot be seen.
+        A program that ends without an error has done what it should, unless it is known to be a trainer. An
+        error after which the text grew for long was caught (``grew`` in steady seconds). Of a writer that
+        cannot be seen, silence means nothing before the first step, and only a trainer's error is an end.
         """
         run = self.run
         is_trainer = run.total is not None or bool(run.servers)
@@ -191,22 +178,12 @@ class Log:
         """Bytes that the file had when it was found, or by what was read of it since."""
         return max(self.found.size, self._reader.offset if self._reader else 0)
 
-    def found_again(self, found: Found) -> None:
-        """Take its files as they are now: they may be more, or others."""
-        if found.parts != self.found.parts:
-            self.found = found
-
     def quiet(self, steady: float) -> float:
         """Seconds since the log last grew, also if the machine's clock was set since."""
         return steady - self._quiet_from
 
     def known(self, wall: float, *, duplicate: bool) -> LeftOut:
-        """What the run limit goes by; a log that was not judged yet is live if it was written lately.
-
-        Args:
-            wall: The time in seconds since the epoch.
-            duplicate: Whether other logs show its runs.
-        """
+        """What the run limit goes by; a log not judged yet is live if it was written lately."""
         changed = max(self.written, self.found.changed)
         priority = self.priority
         if priority is not None and duplicate:
@@ -216,11 +193,7 @@ class Log:
         return LeftOut(priority, changed, len(self.runs))
 
     def read(self, wall: float, steady: float, lock: AbstractContextManager[object] | None = None) -> None:
-        """Read one block; what it says is taken in while ``lock`` is held.
-
-        Raises:
-            OSError: the file is gone or cannot be read.
-        """
+        """Read one block; what it says is taken in while ``lock`` is held. Raises OSError."""
         self.looked, self.more = steady, False
         self.appeared = self.appeared or wall
         self.reading = True
@@ -273,11 +246,6 @@ class Log:
             for run in self.runs:
                 run.watched = True
 
-    def hangs(self, wall: float, steady: float) -> None:
-        """Note that its mount does not answer, and since when."""
-        if self.unread_since is None:
-            self.unread_since, self._unread_from = wall, steady
-
     def _exclude_gap(self, wall: float, steady: float, *, grown: bool) -> None:
         """Do not count unreadable time as silence of a log and its runs: trainers waited too."""
         if not grown:
@@ -287,11 +255,16 @@ class Log:
                 run.exclude_gap(seconds, wall, steady)
         self.unread_since = None
 
-    def _clock(self, block: Block, wall: float, steady: float) -> Clock:
-        """When the block was written: no earlier than the last look, which saw nothing of it.
+    def hangs(self, wall: float, steady: float) -> None:
+        """Note that its mount does not answer, and since when."""
+        if self.unread_since is None:
+            self.unread_since, self._unread_from = wall, steady
 
-        Some writers set a file's time, and a server's clock may be another; between two looks that
-        follow each other at once neither matters.
+    def _clock(self, block: Block, wall: float, steady: float) -> Clock:
+        """When the block was written.
+
+        No earlier than the last look, which saw nothing of it: writers may set a file's time, and a server's
+        clock may be another.
         """
         if block.grown:
             late = wall - block.written
@@ -387,14 +360,14 @@ class Log:
             run.times.caught_up(self.written)
 
     def save(self) -> None:
-        """Keep what an exporter restart could not rebuild, if it changed since the last time.
+        """Keep what a restart could not rebuild, if it changed and the log is not half read.
 
-        Of a log that is half read, what was saved of the whole is worth more.
-
-        Raises:
-            HungError: the state folder does not answer.
+        Raises HungError.
         """
-        version = self._version()
+        if self.run_set is None:
+            version: tuple[object, ...] = 0, bool(self.preamble and self.preamble.run.watched), self.writer
+        else:
+            version = self.run_set.version(), tuple(self.run_set.watched()), self.writer
         if not self.must_be_saved and (not self.caught_up or version in (self._saved, _NOTHING)):
             return
         read = (self._reader.head.hex(), self._reader.offset) if self._reader else ("", 0)
@@ -419,11 +392,6 @@ class Log:
                 raise
             return
         self._saved, self.must_be_saved = version, False
-
-    def _version(self) -> tuple[object, ...]:
-        if self.run_set is None:
-            return 0, bool(self.preamble and self.preamble.run.watched), self.writer
-        return self.run_set.version(), tuple(self.run_set.watched()), self.writer
 
     def forget(self) -> None:
         """Remove its state: nothing of this log is needed any more."""

@@ -21,13 +21,10 @@ from exporter.runs.logs.find import Found
 GENERIC_STEMS = frozenset({"output", "metrics", "trainer_state", "verl_logs", "train", "tfevents"})
 GENERIC_FOLDERS = frozenset({"files", "logs"})
 """Folders that W&B and trainers put between a run's folder and its log."""
-EVENT_FOLDERS = frozenset({"runs", "tensorboard", "tb"})
-"""Folders that trainers put around event files."""
+EVENT_FOLDERS = frozenset({"runs", "tensorboard", "tb"})  # Folders that trainers put around event files
 COMPRESSED = ".gz"
-WANDB_FILE = ".wandb"
-"""Of W&B's run, whose folder has the time of its start and its id."""
-REMEMBERED = 10_000
-"""Paths whose names are remembered: those of all logs are asked for at every look."""
+WANDB_FILE = ".wandb"  # of W&B's run, whose folder has the time of its start and its id
+REMEMBERED = 10_000  # Paths whose names are remembered: those of all logs are asked for at every look
 
 
 @lru_cache(REMEMBERED)
@@ -87,14 +84,11 @@ def printable(path: PurePath) -> str:
 
 EVENT_FILE = re.compile(r"\.tfevents\.(\d*)")
 """TensorBoard knows event files by this; the number is when the file was begun."""
-
 STATE_FILE = "trainer_state.json"
 CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 START = re.compile(r"[A-Z][a-z]{2}\d{2}_\d{2}-\d{2}-\d{2}_")
 """Hugging Face's trainer has a folder for each start of a run: ``runs/Oct21_18-43-39_host``."""
-
-Order = tuple[int, str]
-"""Of a file among those of its log."""
+Order = tuple[int, str]  # of a file among those of its log
 
 
 def is_part(path: str) -> bool:

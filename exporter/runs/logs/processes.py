@@ -51,11 +51,7 @@ def process_of(proc: str, pid: int | str) -> Process | None:
 
 
 def pids(proc: str) -> list[str]:
-    """The ids of all processes.
-
-    Raises:
-        OSError: the process file system cannot be read.
-    """
+    """The ids of all processes. Raises OSError: the process file system cannot be read."""
     return [name for name in os.listdir(proc) if name.isdecimal()]  # noqa: PTH208  (a path for each would cost)
 
 
@@ -100,9 +96,7 @@ _BOOT = re.compile(r"^btime (\d+)$", re.MULTILINE)
 _DEAD = frozenset("ZX")
 CLOCK_SLACK = 2.0
 """Seconds by which the times of files and processes may differ: both count whole seconds from the boot."""
-
-SEARCH_SECONDS = 5.0
-"""A look at every process of the machine costs; known writers are looked at each time."""
+SEARCH_SECONDS = 5.0  # A look at every process of the machine costs; known writers are looked at each time
 
 
 class OpenFile(NamedTuple):
@@ -205,11 +199,7 @@ class Writers:
                 writer.gone_since = now
 
     def _holds(self, known: OpenFile, path: Path) -> bool:
-        """Whether the process still lives and has the file of this path open.
-
-        A number may stand for a file on a mount that hangs by now, so its target is asked for first: that
-        alone touches no file. A log that was renamed is searched for again.
-        """
+        """Whether it lives and has this file open; asks for the link first, as the mount may hang by now."""
         if not known.number:
             return self._began(known.process) == known.began
         if open_file(self._root, known.process, known.number) != known.target:
@@ -279,28 +269,18 @@ class Writers:
         return OpenFile(pid, began=ticks)
 
 
-MOST_PROCESSES = 64
-"""Of a run: some eight for each GPU of a machine. Those that began last are left out."""
-
+MOST_PROCESSES = 64  # of a run: some eight for each GPU of a machine. Those that began last are left out.
 _DEVICE = re.compile(r"/dev/nvidia[0-9]+$")
 _UUID = re.compile(r"^GPU UUID:\s*(GPU-[0-9a-f-]+)$", re.MULTILINE)
-_OUTSIDE = 0
-"""The process group of every process whose group's leader is outside of this PID namespace."""
-_INIT = 1
-"""The parent of whatever its own parent left behind."""
+_OUTSIDE = 0  # the process group of every process whose group's leader is outside of this PID namespace
+_INIT = 1  # the parent of whatever its own parent left behind
 _RAYLET = "raylet"
 _RAY_DRIVER = "/python-core-driver-"
 """Part of the name of the log that Ray's library keeps open in the process that called ``ray.init``."""
 
 
 class RunGPUs(NamedTuple):
-    """What is known of a run's GPUs.
-
-    Attributes:
-        processes: The ids of its processes that have a GPU open, in the exporter's PID namespace.
-        namespace: The name of that namespace.
-        node: The UUIDs of the GPUs of this machine.
-    """
+    """A run's ``processes`` that have a GPU open, in PID ``namespace``; UUIDs of the ``node``'s GPUs."""
 
     processes: tuple[int, ...] = ()
     namespace: str = ""
@@ -318,11 +298,7 @@ class GPUProcesses:
         self._users: dict[int, int] = {}
 
     def look(self, writers: Mapping[Place, Iterable[str]]) -> dict[Place, RunGPUs]:
-        """Return what is known of the GPUs of each run; nothing where NVIDIA's driver is not loaded.
-
-        Args:
-            writers: The ids of the processes that write the logs of each run, as far as they are seen.
-        """
+        """Return the GPUs of each run, by its ``writers``; nothing where NVIDIA's driver is not loaded."""
         with suppress(OSError):  # of a process file system that cannot be read, nothing is known either
             if (self._proc / "driver/nvidia").is_dir():
                 self._read_processes()
@@ -330,13 +306,9 @@ class GPUProcesses:
         return {}
 
     def members(self, writers: Mapping[Place, Iterable[str]]) -> Iterator[tuple[Process, Place]]:
-        """Yield each process of a run, whether or not it uses a GPU.
+        """Yield each process of a run, whether or not it uses a GPU, by the ids of the writers.
 
-        Args:
-            writers: As of ``look``.
-
-        Raises:
-            OSError: The process file system cannot be read.
+        Raises OSError.
         """
         self._read_processes()
         return self._assigned(writers)
@@ -370,10 +342,7 @@ class GPUProcesses:
         return gpus
 
     def _assigned(self, writers: Mapping[Place, Iterable[str]]) -> Iterator[tuple[Process, Place]]:
-        """Yield each process of a run: it descends from its writer or launcher, or is in a group of theirs.
-
-        What two runs have in common is neither's.
-        """
+        """Yield each process below a run's writer or launcher or in their groups, if of one run only."""
         members: defaultdict[int, set[Place]] = defaultdict(set)
         groups: defaultdict[int, set[Place]] = defaultdict(set)
         for run, pids in writers.items():

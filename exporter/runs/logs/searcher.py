@@ -38,25 +38,21 @@ class Starts:
             starts.setdefault(mount, []).append(start)
         known, self._led = self._led, {}
         for place in beyond:
-            led = self._lead(place, known)
-            if led is not None:
-                self._led[place] = led
-                there = starts.setdefault(led[0], [])
-                if not any(_covers(other, led[1]) for other in there):
-                    there.append(led[1])
+            if self._mounts.begins_at(place.real):
+                mount, start = self._mounts.of(place.real), place
+            elif place in known and known[place][0] in self._mounts:
+                mount, start = known[place]
+            else:
+                try:
+                    mount, real = self._mounts.resolve(place.real)
+                except OSError:
+                    continue
+                start = place._replace(real=real)
+            self._led[place] = mount, start
+            there = starts.setdefault(mount, [])
+            if not any(_covers(other, start) for other in there):
+                there.append(start)
         return starts
-
-    def _lead(self, start: Start, known: dict[Start, tuple[Mount, Start]]) -> tuple[Mount, Start] | None:
-        """The mount that a path leads to from another mount, and where the search continues there."""
-        if self._mounts.begins_at(start.real):
-            return self._mounts.of(start.real), start
-        if start in known and known[start][0] in self._mounts:
-            return known[start]
-        try:
-            mount, real = self._mounts.resolve(start.real)
-        except OSError:
-            return None
-        return mount, start._replace(real=real)
 
 
 def _covers(known: Start, other: Start) -> bool:
@@ -70,10 +66,7 @@ KINDS = ("binary", "no_records")
 
 
 class Ignored:
-    """Files by path and inode, with the size that they had: one that shrinks since is another file.
-
-    A search asks for each file that it comes by, and calls ``sweep`` at its end.
-    """
+    """Files by path and inode, with their size: one that shrinks is another. ``sweep`` ends a search."""
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(KINDS, 0)

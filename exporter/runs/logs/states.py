@@ -17,9 +17,7 @@ from exporter.runs.model.run import Run
 from exporter.runs.model.run_set import OF_STATE, Priority
 from exporter.runs.model.run_source import ENDED_BADLY, Judge, Sighting, Signs, is_shown
 
-WRITER_SECONDS = 24 * 3600.0
-"""The writer of a log that has been silent for that long is not searched for."""
-
+WRITER_SECONDS = 24 * 3600.0  # the writer of a log that has been silent for that long is not searched for
 StateOf = Callable[[Log, str, Run, Writer], str]
 
 
@@ -49,10 +47,7 @@ class RunStates:
         return found
 
     def update(self, logs: Sequence[Log], late: AbstractSet[Mount], judge: Judge, now: float) -> list[Log]:
-        """Judge all runs; returns the logs whose runs have all left the pages.
-
-        On mounts that are ``late`` with an answer, runs keep their states: silence means nothing then.
-        """
+        """Judge all runs but those on ``late`` mounts; returns logs whose runs have all left the pages."""
         before, self._last = self._last, {}
 
         def state_of(log: Log, key: str, run: Run, writer: Writer) -> str:
@@ -134,10 +129,7 @@ class RunStates:
 
 
 def _since_last_step(log: Log, run: Run, now: float) -> float:
-    """Seconds since a run made its last planned step; 0 for others.
-
-    What is printed behind it, such as how a checkpoint is saved, is no step, nor is another run of the file.
-    """
+    """Seconds since a run made its last planned step, 0 for others; what is printed later is no step."""
     if not run.made_all_steps:
         return 0.0
     if run.moved is not None:
@@ -145,19 +137,12 @@ def _since_last_step(log: Log, run: Run, now: float) -> float:
     return log.quiet(now) + max(0.0, log.written - (run.times.last or log.written))
 
 
-GROWING_SECONDS = 600.0
-"""A log that has not grown for that long grows no more: its writer has ended."""
-
-TOGETHER_SECONDS = 60.0
-"""A trainer opens its files within that time, and buffers what it logs for no longer."""
+GROWING_SECONDS = 600.0  # A log that has not grown for that long grows no more: its writer has ended
+TOGETHER_SECONDS = 60.0  # A trainer opens its files within that time, and buffers what it logs for no longer
 
 
 def unstarted(logs: Iterable[Log], runs: Iterable[Run], now: float) -> dict[str, float]:
-    """The oldest log that grows without a step, by its path, and when it appeared; or nothing.
-
-    A later step of any run explains a log without one: it is the standard error, or someone's notes, beside
-    that run. ``now`` in seconds of the steady clock, times since the epoch.
-    """
+    """The oldest log growing without a step and since when, unless a run made a step since it appeared."""
     stepped = max((run.times.last for run in runs if run.times.last is not None), default=0.0)
     waiting = [
         log

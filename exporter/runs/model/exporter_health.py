@@ -17,10 +17,7 @@ LOOK_SECONDS = 60.0
 
 
 class Polled(NamedTuple):
-    """A page or server that is polled: its name and kind, and how the polls went.
-
-    ``answered`` is when it last did, in seconds since the epoch; ``None`` if it never has.
-    """
+    """A page or server that is polled; ``answered`` is when it last did, in seconds since the epoch."""
 
     name: str
     source: str
@@ -29,8 +26,7 @@ class Polled(NamedTuple):
     answered: float | None
 
 
-Samples = Callable[[], Iterator[Metric]]
-"""What another part of the exporter reports about itself."""
+Samples = Callable[[], Iterator[Metric]]  # what another part of the exporter reports about itself
 
 
 @dataclass(slots=True)
@@ -64,10 +60,7 @@ class Health:
         self.left_out["running" if live else "ended"] += runs
 
     def report(self) -> tuple[bool, str]:
-        """Whether the exporter is well, and in words what it waits for.
-
-        A mount that hangs does not make the exporter unwell: a restart does not help, and would forget.
-        """
+        """Whether it is well, and what it waits for; a mount that hangs is no fault that a restart heals."""
         late = time.time() - self.polled
         if self.polled and late > LOOK_SECONDS:
             return False, f"the logs were not checked for {late:.0f} s\n"

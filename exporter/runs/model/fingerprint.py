@@ -13,32 +13,21 @@ SIGNALS = frozenset(
 )
 """Signals that nearly every trainer logs, and that hardly ever are the same twice."""
 
-TIME = "step_seconds"
-"""No two runs take the same time for their steps, however alike their numbers are."""
+TIME = "step_seconds"  # no two runs take the same time for their steps, however alike their numbers are
 _NOTED = (*SIGNALS, TIME)
-
 DIGITS = 4
 DECIMALS = 3
 """Logs round: to four digits (Transformers 5), or to three decimals (early verl); none rounds more."""
-UNROUNDED = 9
-"""A log with more digits and decimals than that does not round."""
-FLOAT = 1e-6
-"""Relative error of a 32-bit number, which event files hold, with some slack."""
-COARSEST = 0.5e-3
-"""Half of the last of four digits, or of three decimals where the value is below 1."""
-TELLING = 0.05
-"""Below that, three decimals say too little."""
-AGREEMENTS = 8
-"""So many values over four steps or more do not agree by chance."""
+UNROUNDED = 9  # A log with more digits and decimals than that does not round
+FLOAT = 1e-6  # Relative error of a 32-bit number, which event files hold, with some slack
+COARSEST = 0.5e-3  # Half of the last of four digits, or of three decimals where the value is below 1
+TELLING = 0.05  # below that, three decimals say too little
+AGREEMENTS = 8  # So many values over four steps or more do not agree by chance
 AGREEING_STEPS = 4
 
 
 class Fingerprint:
-    """The last steps of a run with the values that tell it from others.
-
-    ``_digits`` and ``_decimals`` are the most that any value has had: so the log rounds. They are learned
-    when traces are compared, from the steps from ``_learned`` on: hardly any trace ever is.
-    """
+    """A run's last steps with telling values; ``_digits`` and ``_decimals`` are the most of any value."""
 
     __slots__ = ("_decimals", "_digits", "_learned", "_steps")
 

@@ -11,9 +11,7 @@ from typing import NamedTuple
 
 from exporter.runs.stats.statistics import SignalStatistics, is_measured
 
-Point = tuple[int, float]
-"""A step, and the value there."""
-
+Point = tuple[int, float]  # A step, and the value there
 LARGEST = 1e300  # where a value is larger than that, the height of a chart may not be a number any more
 MOST_STRETCHES = 512  # once there are as many, each two become one: a curve takes at most 17 kB
 LEAST_STRETCHES = 64
@@ -34,8 +32,7 @@ class Detail:
             self.stretches //= 2
 
 
-FINEST = Detail()
-"""Of a single run."""
+FINEST = Detail()  # of a single run
 
 
 class Extremes:
@@ -46,17 +43,8 @@ class Extremes:
     """
 
     __slots__ = (
-        "_breaks",
-        "_broken",
-        "_detail",
-        "_high",
-        "_high_steps",
-        "_highs",
-        "_low",
-        "_low_steps",
-        "_lows",
-        "_room",
-        "_width",
+        *("_breaks", "_broken", "_detail", "_high", "_high_steps", "_highs"),
+        *("_low", "_low_steps", "_lows", "_room", "_width"),
     )
 
     def __init__(self, detail: Detail = FINEST) -> None:
@@ -77,7 +65,13 @@ class Extremes:
         elif not self._room:
             self._begin(step, value)
         else:
-            self._widen(step, value)
+            self._room -= 1
+            if value < self._low:
+                self._low = self._lows[-1] = value
+                self._low_steps[-1] = step
+            else:
+                self._high = self._highs[-1] = value
+                self._high_steps[-1] = step
 
     def breaks(self) -> None:
         """What comes next does not go on from what was last."""
@@ -106,18 +100,13 @@ class Extremes:
             setattr(copy, name, own[:] if isinstance(own, array | bytearray) else own)
         return copy
 
-    def _widen(self, step: int, value: float) -> None:
-        self._room -= 1
-        if value < self._low:
-            self._low = self._lows[-1] = value
-            self._low_steps[-1] = step
-        else:
-            self._high = self._highs[-1] = value
-            self._high_steps[-1] = step
-
     def _begin(self, step: int, value: float) -> None:
         while len(self._lows) >= self._detail.stretches:
-            self._fold()
+            # one stretch of each two; a break between them is drawn before both
+            self._lows, self._low_steps = _folded(min, self._lows, self._low_steps)
+            self._highs, self._high_steps = _folded(max, self._highs, self._high_steps)
+            self._breaks = bytearray(map(max, self._breaks[::2], self._breaks[1::2]))
+            self._width *= 2
         self._low = self._high = value
         self._lows.append(value)
         self._highs.append(value)
@@ -125,13 +114,6 @@ class Extremes:
         self._high_steps.append(step)
         self._breaks.append(self._broken)
         self._broken, self._room = False, self._width - 1
-
-    def _fold(self) -> None:
-        """Make one stretch of each two; a break between them is drawn before both."""
-        self._lows, self._low_steps = _folded(min, self._lows, self._low_steps)
-        self._highs, self._high_steps = _folded(max, self._highs, self._high_steps)
-        self._breaks = bytearray(map(max, self._breaks[::2], self._breaks[1::2]))
-        self._width *= 2
 
     def _pieces(self) -> Iterator[list[Point]]:
         piece: list[Point] = []
@@ -193,8 +175,7 @@ RESTARTS = 20  # the last of a run that are drawn
 ROWS = 20  # steps that are shown one by one
 
 
-SMOOTHED = frozenset({"reward"})
-"""The signals whose smoothed values are drawn as well."""
+SMOOTHED = frozenset({"reward"})  # the signals whose smoothed values are drawn as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,10 +188,7 @@ class Row:
 
 
 class HistorySnapshot(NamedTuple):
-    """The history of a run as it was at one moment: ``curves`` and ``means`` by signal.
-
-    ``restarts`` are the steps at which it went on from a checkpoint.
-    """
+    """A run's history at one moment; ``restarts`` are steps at which it went on from a checkpoint."""
 
     curves: Mapping[str, Extremes]
     means: Mapping[str, Extremes]
@@ -264,11 +242,7 @@ class History:
             {signal: curve.copy() for signal, curve in self._curves.items()},
             {signal: curve.copy() for signal, curve in self._means.items()},
             tuple(
-                Row(
-                    step,
-                    time,
-                    {signal: value for signal, value in values.items() if signal in self._curves},
-                )
+                Row(step, time, {signal: value for signal, value in values.items() if signal in self._curves})
                 for step, time, values in self._rows
             ),
             tuple(self._restarts),

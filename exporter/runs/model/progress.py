@@ -16,7 +16,6 @@ from exporter.runs.stats.catalogue import ZERO_MEANS_NOT_MEASURED
 
 AHEAD = 2
 """Steps by which another part must have logged more to be believed instead: an evaluation may come first."""
-
 IsMeasured = Callable[[str], bool]
 
 
@@ -29,32 +28,19 @@ class SignalSources:
     def own(
         self, found: Mapping[str, float], stream: Stream, progress: Progress, is_measured: IsMeasured
     ) -> dict[str, float]:
-        """The signals among those found that are taken from this part.
-
-        ``is_measured``: whether this signal was ever seen other than 0.
-        """
+        """The signals of this part, of those found; ``is_measured``: it was ever seen other than 0."""
         if not self._names:  # until now there was one part, which logged all that was counted
             for other in progress.streams.values():
                 if other is not stream:
                     self._names.update(dict.fromkeys(other.counted, other.name))
-        return {
-            signal: value
-            for signal, value in found.items()
-            if self._takes(signal, value, stream, progress, is_measured)
-        }
-
-    def _takes(
-        self, signal: str, value: float, stream: Stream, progress: Progress, is_measured: IsMeasured
-    ) -> bool:
-        owner = self._names.setdefault(signal, stream.name)
-        if owner == stream.name:
-            return True
-        known = progress.streams.get(owner)
-        leads = known is not None and stream.steps >= known.steps + AHEAD
-        if leads or (signal in ZERO_MEANS_NOT_MEASURED and value != 0 and not is_measured(signal)):
-            self._names[signal] = stream.name
-            return True
-        return False
+        for signal, value in found.items():
+            owner = self._names.setdefault(signal, stream.name)
+            if owner != stream.name:
+                known = progress.streams.get(owner)
+                leads = known is not None and stream.steps >= known.steps + AHEAD
+                if leads or (signal in ZERO_MEANS_NOT_MEASURED and value != 0 and not is_measured(signal)):
+                    self._names[signal] = stream.name
+        return {signal: value for signal, value in found.items() if self._names[signal] == stream.name}
 
     def snapshot(self) -> dict[str, str]:
         """What a restart must not lose, as plain JSON values."""
@@ -66,7 +52,6 @@ class SignalSources:
 
 
 STEP_KEYS = frozenset({"training/global_step", "training/epoch", "global_step", "epoch", "step", "timestamp"})
-
 MOST_REPEATS = 64
 """Trainers that measure every 10th or 50th step may write each measurement in every step until the next.
 Numbers that stay the same for longer are what the trainer measures: the run is stuck, and must be judged."""
@@ -153,10 +138,6 @@ class Progress:
             self.seen += 1
         return new
 
-    def rebaseline(self) -> None:
-        """Forget the measured steps: after a re-baseline, patience starts at 0."""
-        self.since, self.seen = None, 0
-
     def snapshot(self) -> dict[str, Any]:
         """What a restart must not lose, as plain JSON values."""
         streams = {name: [stream.step, sorted(stream.counted)] for name, stream in self.streams.items()}
@@ -205,10 +186,7 @@ class _Said:
 
 
 class PlannedSteps:
-    """How many steps the trainer will make, as far as its log can be believed.
-
-    A number that the steps exceed is none, nor is one that moves with them. Of several the lowest counts.
-    """
+    """How many steps the trainer makes: the lowest total that steps neither exceed nor move."""
 
     def __init__(self) -> None:
         self._said: dict[str, _Said] = {}
@@ -239,9 +217,7 @@ class PlannedSteps:
 
 MOST_MARKS = 5
 """Marks of a run that are remembered. Only the last one decides; the others are there to be seen."""
-
-Place = tuple[int, int]
-"""How often the run had been started again, and the last step since."""
+Place = tuple[int, int]  # how often the run had been started again, and the last step since
 
 
 class Mark(NamedTuple):
@@ -254,11 +230,6 @@ class Mark(NamedTuple):
     step: int
     time: float
     note: str
-
-    @property
-    def place(self) -> Place:
-        """The place after which levels are re-baselined."""
-        return self.attempt, self.step
 
 
 class Marks:
@@ -278,7 +249,7 @@ class Marks:
 
     def passed(self, before: Place, after: Place) -> bool:
         """Whether the way from one place of the run to the next leads past a mark."""
-        return any(before <= mark.place < after for mark in self.all)
+        return any(before <= (mark.attempt, mark.step) < after for mark in self.all)
 
     def forget(self, before: int) -> None:
         """The run began from scratch with this attempt: marks of earlier ones mean nothing any more."""

@@ -29,8 +29,7 @@ from exporter.runs.signals.unmapped import Candidate, RawKeys, RawRule, candidat
 from exporter.runs.stats.catalogue import Hold, Statistic
 from exporter.runs.stats.statistics import Held, SignalStatistics, by_signal, rebaselined
 
-MOST_SERVER_LINES = 100
-"""Of one start: each kind of model may have servers of its own."""
+MOST_SERVER_LINES = 100  # of one start: each kind of model may have servers of its own
 
 
 Recorder = Callable[["Run", Record, Mapping[str, float], "Clock"], None]
@@ -119,10 +118,7 @@ class Times:
     undated: bool = False
 
     def shift(self, seconds: float) -> None:
-        """The machine's clock was set by so much, or the machine slept for that long.
-
-        Nothing ran meanwhile, so nothing was silent either.
-        """
+        """The clock was set by so much, or the machine slept: nothing ran, so nothing was silent."""
         for name in ("start", "last", "stepped"):
             if (time := getattr(self, name)) is not None:
                 setattr(self, name, time + seconds)
@@ -237,7 +233,7 @@ class Run:
         if self.marks.passed(before, self.place):
             self.statistics = rebaselined(self.statistics)
             self.held.clear()
-            self.progress.rebaseline()
+            self.progress.since, self.progress.seen = None, 0  # patience starts at 0
         found = self.reading.signals(record.values)
         if self.options.recorder is not None:
             self.options.recorder(self, record, found, clock)

@@ -17,9 +17,7 @@ from exporter.runs.signals.record import Ended, Event, Record
 
 RunSets = Callable[..., "RunSet"]
 """Makes the run set of a log once its format is known, with the arguments of ``RunSet``."""
-
-MOST_OF_LOG = 200
-"""Runs of one log; a table whose columns are not runs after all fills no memory."""
+MOST_OF_LOG = 200  # runs of one log; a table whose columns are not runs after all fills no memory
 
 
 class RunSet:
@@ -103,12 +101,8 @@ class RunSet:
 
 MOST_RUNS = 400
 """Runs that are followed at once. Each weighs up to 0.4 MB, and the container may take 256 MB."""
-
-MOST_LEFT_OUT = 1000
-"""Polled runs that are left out and counted: names may change at each poll."""
-
-LIVE_SECONDS = 3600.0
-"""A log that is not followed counts as ended after so long without a write."""
+MOST_LEFT_OUT = 1000  # Polled runs that are left out and counted: names may change at each poll
+LIVE_SECONDS = 3600.0  # A log that is not followed counts as ended after so long without a write
 
 
 class Priority(IntEnum):
@@ -157,10 +151,7 @@ class Followed(NamedTuple):
 
 
 class PolledRunSet(RunSet):
-    """The runs of a page or server, which begin only while the limit has room for them.
-
-    ``priorities`` is each run's as of its last state; ``left_out`` are the runs beyond the limit.
-    """
+    """The runs of a page or server, which begin only while the limit has room for them."""
 
     goes_on = True
 
@@ -219,12 +210,7 @@ class RunLimit:
         self._most = most
 
     def enforce(self, runs: int, logs: Callable[[], Iterable[Followed]]) -> None:
-        """Leave out what is beyond the limit; the lock of the polled runs is held.
-
-        Args:
-            runs: How many runs all logs have.
-            logs: The logs that may be left out; asked for only when there is no room.
-        """
+        """Leave out what is beyond, under the polled runs' lock; ``logs`` are only asked without room."""
         self.room = self._most - runs - sum(len(run_set.runs) for run_set in self.polled)
         if self.room > 0:
             return
@@ -240,14 +226,7 @@ class RunLimit:
     def still_out(
         self, left: Mapping[str, LeftOut], changed: Mapping[str, float], logs: Iterable[LeftOut], wall: float
     ) -> dict[str, LeftOut]:
-        """Which of the logs that were left out still are; for the others there is room by now.
-
-        Args:
-            left: The logs that were left out so far, by path.
-            changed: When each file that is not followed was written.
-            logs: The logs with runs that are followed.
-            wall: The time in seconds since the epoch.
-        """
+        """Which of the logs ``left`` out still are, by their ``changed`` times and the followed ``logs``."""
         if not left:
             return {}
         runs: Counter[Priority] = Counter()

@@ -17,9 +17,7 @@ from exporter.runs.model.run_set import RunSet
 from exporter.runs.signals.record import Ended
 from exporter.runs.stats.catalogue import STATES
 
-GONE_SECONDS = 10.0
-"""A writer must be away that long: a restart by a wrapper script takes a few seconds."""
-
+GONE_SECONDS = 10.0  # A writer must be away that long: a restart by a wrapper script takes a few seconds
 TRACEBACK_SECONDS = 60.0
 """Silence after a traceback or the last planned step that makes it the end, where no writer can be seen."""
 
@@ -93,9 +91,7 @@ def _failed(evidence: Evidence) -> bool:
     return not evidence.held and _is_brief_silence(evidence)
 
 
-Place = tuple[Path, str]
-"""A log or polled target, and the name that it gives a run."""
-
+Place = tuple[Path, str]  # A log or polled target, and the name that it gives a run
 ENDED_BADLY = frozenset({"failed", "vanished", "stopped"})
 
 
@@ -200,8 +196,4 @@ class RunSource(Protocol):
         """Add what the exporter serves about this source; ``wall`` in seconds since the epoch."""
 
     def save(self) -> None:
-        """Write what the next start could not read again, if it changed.
-
-        Raises:
-            HungError: the state folder does not answer.
-        """
+        """Write what the next start could not read again, if it changed. Raises HungError."""

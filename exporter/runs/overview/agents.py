@@ -18,24 +18,15 @@ from exporter.runs.overview.panels import Line, Panels, Query
 
 MOST_RUNS = 100
 """That are shown: those that are running or have an alert first, then those with the latest step."""
-
 KEPT_SECONDS = 12 * 3600.0  # so long a running run is shown of which nothing arrives any more
 AT_FIRST = "1h"
 """At a start it is asked for what arrived within that time: runs of a node that is lost since then."""
-
 USUAL = "10m"
 """The median over that time is judged of a signal without smoothed values: its steps are not known here."""
-
-_AGENTS = 'node!=""'
-"""What distinguishes series of agents: nothing of the hub itself has that label."""
-
+_AGENTS = 'node!=""'  # what distinguishes series of agents: nothing of the hub itself has that label
 _NUMBERS = (
-    "rl_step",
-    "rl_total_steps",
-    "rl_run_start_timestamp_seconds",
-    "rl_last_step_timestamp_seconds",
-    "rl_resumes_total",
-    "rl_restarts_total",
+    *("rl_step", "rl_total_steps", "rl_run_start_timestamp_seconds", "rl_last_step_timestamp_seconds"),
+    *("rl_resumes_total", "rl_restarts_total"),
 )
 _LABELLED = {
     "rl_run_info": "framework, node",
@@ -154,11 +145,7 @@ def _run(name: RunId, parts: Sequence[tuple[str, Mapping[str, str], float]], now
 def remembered(
     before: Mapping[RunId, AgentRun], found: Mapping[RunId, AgentRun], now: float
 ) -> dict[RunId, AgentRun]:
-    """Return the runs that are shown: those found, and those that were running when they were lost.
-
-    A run that has ended leaves when its exporter forgets it; one that was running does not, so its node, its
-    agent or the line to it is down.
-    """
+    """Return the runs found, and those lost while running: their node, agent or line is down."""
     lost = {
         name: replace(run, last_known=replace(run.last_known, arrives=False))
         for name, run in before.items()

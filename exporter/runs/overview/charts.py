@@ -22,16 +22,12 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).with_name("templates")
 MOST_POINTS = 400  # points of one curve: a chart is not wider than that
-SEVERITIES = ("critical", "warning", "info")
-"""The worst first."""
+SEVERITIES = ("critical", "warning", "info")  # the worst first
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A line's name and its pieces: broken where there is no finite value, and where the step goes back.
-
-    ``severity`` is that of the alert whose limit it is; of what a run logged it is empty.
-    """
+    """A line's pieces, broken at gaps and steps back; ``severity`` is of the alert whose limit it is."""
 
     name: str
     pieces: tuple[tuple[Point, ...], ...]
@@ -63,10 +59,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Chart:
-    """A panel filled with a run from its ``first`` to its ``last`` step.
-
-    ``unit`` is Grafana's name for it; ``low`` and ``high`` are where its axis ends, if that is fixed.
-    """
+    """A panel filled with a run; ``low`` and ``high`` are where its axis ends, if that is fixed."""
 
     title: str
     description: str
@@ -155,10 +148,7 @@ class Scale:
 
 
 def scale(chart: Chart) -> Scale:
-    """Return the part of the plane that holds all curves, and each limit that is not far off.
-
-    A limit further away than the curves are high would make them flat.
-    """
+    """Return the plane of all curves, and of each limit not further away than they are high."""
     values = [value for curve in chart.curves for value in curve.values]
     low, high = min(values), max(values)
     air = 0.05 * (high - low) or 0.5 * abs(high) or 1  # where the panel sets no end
@@ -335,10 +325,7 @@ def safe(html: str) -> Markup:
 
 
 def environment(folder: Path) -> jinja2.Environment:
-    """Return templates of a folder, which may use those of charts as well: ``chart.html.j2``, ``*.css``.
-
-    The commands that they name are as they are called here. What is missing is an error.
-    """
+    """Return the templates of a folder, which may use those of charts; what is missing is an error."""
     import jinja2  # noqa: PLC0415  (8 MB, and only for those who open a page)
 
     def load(name: str) -> str | None:

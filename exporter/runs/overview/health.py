@@ -49,7 +49,6 @@ CORES = (
 
 Since = Callable[[str, Line | None, Limit], int | None]
 """Gives the step from which on a signal, or its smoothed curve, is beyond a limit."""
-
 _NO_PANEL = Panel("", "", "short", None, None, ())
 _NO_GPU_PANEL = Panel("", "", "percentunit", None, None, ())
 

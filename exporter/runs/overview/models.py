@@ -17,11 +17,7 @@ from exporter.runs.signals.unmapped import Candidate
 
 
 class RunId(NamedTuple):
-    """What identifies a run, as for rules: two clusters that have a run of one name have two runs.
-
-    ``cluster`` is ``None`` where clusters are not told apart, and empty for a run without that label. What
-    is about no run has an empty ``run``.
-    """
+    """What identifies a run; ``cluster`` is ``None`` where none are told apart, empty without that label."""
 
     run: str
     cluster: str | None = None
@@ -34,10 +30,7 @@ class RunId(NamedTuple):
 
 
 def meant(runs: Iterable[RunId], name: str, cluster: str) -> list[RunId]:
-    """Return the runs that a link means: one, those of several clusters if it names none, or none.
-
-    An alert about a run without a cluster has that of Prometheus' external labels once it was sent.
-    """
+    """Return the runs that a link means: one, those of several clusters if it names none, or none."""
     named = [run for run in runs if run.run == name]
     exact = [run for run in named if (run.cluster or "") == cluster] or [
         run for run in named if not run.cluster
@@ -47,15 +40,13 @@ def meant(runs: Iterable[RunId], name: str, cluster: str) -> list[RunId]:
 
 State = Literal["ok", "warning", "critical", "unknown"]
 """Of a signal. ``unknown``: it is not logged, or has no known limit."""
-
 BAD_ENDS = {
     "failed": ("critical", "Its log holds the error that ended it."),
     "vanished": ("critical", "Its process is gone before the end."),
     "stopped": ("warning", "It is silent, and nothing says how it ended."),
 }
 """Severity and reason of states that are bad whether or not Prometheus could report them."""
-STALLED = "Stalled"
-"""The alert that tells a running run that stands still from one that trains."""
+STALLED = "Stalled"  # the alert that tells a running run that stands still from one that trains
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +127,7 @@ def causes_first(alerts: Iterable[Firing]) -> list[Firing]:
 
 @dataclass(frozen=True, slots=True)
 class RunAction:
-    """What the circuit breaker does or did about a run.
-
-    ``steps`` and ``state`` are in its words, ``opened`` is in seconds since the epoch, ``page`` the address
-    of its page, with the veto while it is ``open``.
-    """
+    """What the circuit breaker does or did, in its words; ``page`` has the veto while it is ``open``."""
 
     run: str
     alert: str
@@ -153,10 +140,7 @@ class RunAction:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """An alert from the step of its onset to the last one at which it fired.
-
-    ``summary`` is empty once it is over.
-    """
+    """An alert from its onset's step to the last at which it fired; ``summary`` is empty once it is over."""
 
     name: str
     severity: str
@@ -260,11 +244,7 @@ def ordered(runs: Iterable[RunSummary]) -> list[RunSummary]:
 
 @dataclass(frozen=True, slots=True)
 class RunDetails:
-    """A run with its history. Charts are in the order of the dashboard, those with a firing alert first.
-
-    ``gap`` says what of its past Prometheus did not report, and why. ``awaited``: it was not asked yet for
-    the curves, all of which it has to report.
-    """
+    """A run with its history, charts with a firing alert first; ``gap``: what Prometheus did not report."""
 
     summary: RunSummary
     charts: tuple[Chart, ...]
@@ -276,10 +256,7 @@ class RunDetails:
 
 @dataclass(frozen=True, slots=True)
 class SeriesLimit:
-    """A limit over the steps, served as JSON as it is: the value may not be beyond it on this ``side``.
-
-    ``name`` is the dashboard's. Unless it stands ``alone``, the alert has further conditions.
-    """
+    """A limit over the steps as JSON; unless it stands ``alone``, its alert has further conditions."""
 
     name: str
     alert: str
@@ -291,10 +268,7 @@ class SeriesLimit:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A signal over the steps: the lowest and the highest value of each stretch of records.
-
-    A point that is not a number breaks the curve. Of the limits the worst come first.
-    """
+    """The lowest and highest value of each stretch of records; the worst limits come first."""
 
     signal: str
     unit: str

@@ -39,7 +39,6 @@ from exporter.runs.stats.statistics import is_measured
 
 Views = Callable[[], AbstractContextManager[Collection[View]]]
 """Gives the runs that are shown, which do not change while the context lasts."""
-
 MONTH = 31 * 24 * 3600.0  # no further back is Prometheus asked about a run
 FEW = 3  # values whose median is judged where there is no smoothed curve: rules ask for as many
 
@@ -136,11 +135,7 @@ class Overview:
         return list(dict.fromkeys((*own, *self._prometheus.answers.agents)))
 
     def others(self) -> tuple[Firing, ...]:
-        """Critical alerts and warnings about none of the runs: servers, GPUs, machines, and the stack itself.
-
-        On a hub also those about runs that Prometheus does not have any more; their summary begins with the
-        run.
-        """
+        """Critical alerts and warnings about no run, or (on a hub) about runs that Prometheus lost."""
         shown = set(self.ids())
         book = self._file.panels.notices.book
         found = [

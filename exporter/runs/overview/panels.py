@@ -27,27 +27,17 @@ from exporter.runs.remote.web import Poller
 from exporter.runs.signals import SIGNALS
 
 logger = logging.getLogger(__name__)
-
-NAME = "panels.json"
-"""It lies beside the settings."""
-
+NAME = "panels.json"  # it lies beside the settings
 DEFAULT = Path(__file__).parents[2] / "generated" / NAME
 """Of a checkout; an image holds none, since the settings come from outside."""
-
 INTERVAL_SECONDS = 2.0
 SIDES = ("low", "high")
-RUN = "run=${run:doublequote}"
-"""Where PromQL selects a run, as the dashboard writes it."""
-
+RUN = "run=${run:doublequote}"  # where PromQL selects a run, as the dashboard writes it
 _CLUSTER = "cluster=${cluster:doublequote}"
 
 
 def of_run(promql: str, run: RunId | None = None) -> str:
-    """Return PromQL of a dashboard for a run, or for all runs.
-
-    A dashboard of a hub asks for the cluster too. A run of which none is said is one without: what this
-    machine scrapes itself has no such label in its Prometheus.
-    """
+    """Return PromQL of a dashboard for a run or all; a run without a cluster has no such label here."""
     cluster = (run and run.cluster) or ""
     alone = "" if run is None else run.matchers
     both = "" if run is None else RunId(run.run, cluster).matchers
@@ -70,21 +60,14 @@ class Query:
 
 @dataclass(frozen=True)
 class Line(Query):
-    """A curve of a panel: a signal as it is logged, or its smoothed values.
-
-    Prometheus is asked for it only where no log of the run is read here.
-    """
+    """A panel's curve, as logged or smoothed; Prometheus is asked where no log of the run is read here."""
 
     smoothed: bool = False
 
 
 @dataclass(frozen=True)
 class Limit(Query):
-    """A limit of an alert: the ``signal`` may not be beyond it on this ``side``.
-
-    ``name`` is the dashboard's, mostly that of the alert. Unless the limit stands ``alone``, the alert has
-    further conditions, and does not fire where only this limit is passed.
-    """
+    """The ``signal`` may not be beyond it on this ``side``; unless ``alone``, the alert asks for more."""
 
     alert: str
     severity: str
@@ -117,9 +100,7 @@ class Panel:
 
 HEADINGS = {"meaning": "Meaning", "causes": "Known causes", "mitigation": "Mitigation"}
 """Of the runbook's paragraphs, by their names."""
-
-Book = tuple[tuple[str, str], ...]
-"""What the runbook says of an alert, by heading."""
+Book = tuple[tuple[str, str], ...]  # what the runbook says of an alert, by heading
 
 
 @dataclass(frozen=True)
@@ -205,7 +186,10 @@ def read(file: ConfigFile) -> Panels:
     found = file.values()
     try:
         about = {str(alert): frozenset(map(str, signals)) for alert, signals in found["about"].items()}
-        return Panels(tuple(map(_panel, found["panels"])), about, _notices(found["notices"]))
+        notices = found["notices"]
+        book = {str(alert): book_of(texts) for alert, texts in notices["book"].items()}
+        shown = Notices(bool(notices["receivers"]), float(notices["keep_firing_seconds"]), book)
+        return Panels(tuple(map(_panel, found["panels"])), about, shown)
     except KeyError as problem:
         fault = f"{problem.args[0]}: missing"
     except (TypeError, ValueError, AttributeError) as problem:
@@ -216,11 +200,6 @@ def read(file: ConfigFile) -> Panels:
 def book_of(texts: Mapping[str, str]) -> Book:
     """Return the runbook's paragraphs of an alert that there are."""
     return tuple((heading, str(texts[name])) for name, heading in HEADINGS.items() if texts.get(name))
-
-
-def _notices(found: Mapping[str, Any]) -> Notices:
-    book = {str(alert): book_of(texts) for alert, texts in found["book"].items()}
-    return Notices(bool(found["receivers"]), float(found["keep_firing_seconds"]), book)
 
 
 def _panel(found: Mapping[str, Any]) -> Panel:

@@ -26,10 +26,7 @@ LARGEST_ANSWER = 2 << 20
 
 
 class _Api(Poller):
-    """The JSON API of another program; without a URL it is not asked.
-
-    ``password_file`` has the password of the user internal, where it asks for one.
-    """
+    """Another program's JSON API, if it has a URL, asked as the user internal if there is a password."""
 
     def __init__(self, name: str, url: str | None, password_file: Path | None = None) -> None:
         super().__init__(name, enabled=bool(url))
@@ -61,10 +58,7 @@ class _Api(Poller):
 
 
 class Silences(_Api):
-    """Alertmanager's silences and inhibitions of alerts that fire; without a URL, none.
-
-    ``external_labels`` are those of Prometheus: alerts that lack one have it when they are sent.
-    """
+    """Silences and inhibitions of alerts; Prometheus sends those with ``external_labels`` added."""
 
     def __init__(
         self,
@@ -81,16 +75,13 @@ class Silences(_Api):
         """Return the alerts: silenced ones with when that ends, inhibited ones with the cause."""
         ends, causes, now = self._ends, self._causes, time.time()
 
-        def marked(alert: Firing) -> Firing:
+        found: list[Firing] = []
+        for alert in alerts:
             sent = frozenset({**self._external_labels, **dict(alert.labels)}.items())
             end = ends.get(sent, 0.0)
-            return replace(
-                alert,
-                silenced_until=end if end > now else alert.silenced_until,
-                inhibited_by=causes.get(sent, ""),
-            )
-
-        return tuple(map(marked, alerts))
+            until = end if end > now else alert.silenced_until
+            found.append(replace(alert, silenced_until=until, inhibited_by=causes.get(sent, "")))
+        return tuple(found)
 
     def _ask(self) -> None:
         alerts, silences = self._get("api/v2/alerts"), self._get("api/v2/silences")
@@ -131,10 +122,7 @@ class Watchdog(_Api):
 
 
 class Actions(_Api):
-    """What the circuit breaker does and did, as it says; without a URL, nothing.
-
-    Without an answer the last one stays.
-    """
+    """What the circuit breaker says that it does and did; without an answer the last one stays."""
 
     def __init__(self, url: str | None, link: str) -> None:
         super().__init__("actions", url)

@@ -33,16 +33,13 @@ from exporter.runs.remote.web import Poller, PollError
 from exporter.secret_shapes import masked_url
 
 logger = logging.getLogger(__name__)
-
 LARGEST_ANSWER = 2 * 1024 * 1024  # bytes; as Python's objects they take ten times as much
 ANSWER_SECONDS = 5.0
 CURVE_POINTS = 200  # of a curve of a run's past
 EPISODE_POINTS = 1000  # at which it is known whether an alert fired: it may be over within minutes
 FINEST, COARSEST = 5.0, 300.0  # seconds between two of these points
 MOST_POINTS = 10_000  # Prometheus answers at most 11,000 points a series
-_CURVE = "curve"
-"""The label that distinguishes the parts of a union."""
-
+_CURVE = "curve"  # the label that distinguishes the parts of a union
 _OF_RUN = ("run", "cluster", "alertname", "severity")
 _TOLD_APART_BY = ("alertname", "severity", *ABOUT)
 _ONSETS = " or ".join(
@@ -57,21 +54,15 @@ INTERVAL_SECONDS = 5.0
 LONGEST_PAUSE = 30.0  # between two rounds while Prometheus does not answer
 VIEWED_SECONDS = 300.0
 """So long after someone viewed a run its past is asked for in each round; of the others, one in turn."""
-
 MOST_VIEWED = 8
 MOST_KEPT = 24
 """Pasts of agents' runs that are in memory: those viewed last. Each has some hundred kB of curves."""
-
 PAST_SECONDS = 5.0
 """So long a round goes on to the next run's past, so that alerts do not wait for the pasts of all."""
 
 
 class Span(NamedTuple):
-    """The time over which a run's past is asked for.
-
-    ``curves`` are those that are asked for beside those of every run. A run that has such is asked for only
-    while someone views it.
-    """
+    """The time over which a past is asked for; ``curves`` only of a run that someone views."""
 
     run: RunId
     start: float
@@ -278,10 +269,7 @@ def _split(
     every: float,
     end: float,
 ) -> Iterator[Episode]:
-    """The points at which an alert fired, time and step, as episodes.
-
-    ``alert`` is its name and severity, ``onsets`` the step of its onset at each of these times.
-    """
+    """Points (time, step) of a firing alert as episodes, by the step of the onset at each time."""
     episode: list[tuple[float, float]] = []
     for point in (*points, (math.inf, 0.0)):
         if episode and point[0] - episode[-1][0] > 1.5 * every:

@@ -15,15 +15,13 @@ from exporter.runs.readers.frames import EventFrames, LevelDbRecords
 SAMPLE = 4096
 CONTROL = bytes(range(1, 9)) + bytes(range(14, 27)) + bytes(range(28, 32))
 """Bytes that text does not hold; NUL, tabs, line ends and the escape of colour codes it does."""
-
 _STARTS = {
     "compressed": re.compile(rb"\x1f\x8b"),
     "wandb": re.compile(rb":W&B"),
     "swanlab": re.compile(rb":SWL"),
     "events": re.compile(rb".{12}.{0,16}brain\.Event:", re.DOTALL),  # behind the 12 bytes of a frame
 }
-_HISTORY = b'"log_history"'
-"""What a Hugging Face trainer's state holds, be it written in one line."""
+_HISTORY = b'"log_history"'  # what a Hugging Face trainer's state holds, be it written in one line
 _METRIC_TABLE = re.compile(rb'\{\s*"[^"]{1,300}"\s*:\s*\{\s*"\d{1,15}"\s*:')
 """A table of metric, step and value, which may be written in one line as well."""
 _JSON = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\[\s*\{|\{)\s*["}]')
@@ -32,14 +30,7 @@ _DATABASES = {True: "database", False: "binary", None: "empty"}
 
 
 def content(path: Path) -> str:
-    """What a file holds.
-
-    ``empty``, ``text``, ``document`` (of JSON), ``events`` (TensorBoard's), ``database`` (of a tracker),
-    ``wandb``, ``swanlab``, ``compressed`` or ``binary``.
-
-    Raises:
-        OSError: the file is gone or cannot be read.
-    """
+    """What a file holds, as a word that ``reader_of`` and ``SOURCES`` know. Raises OSError."""
     if not status_of(path).st_size:
         return "empty"
     with path.open("rb") as file:
@@ -72,11 +63,7 @@ def _is_document(sample: bytes) -> bool:
 
 
 class Reader(Protocol):
-    """Returns what was written since the last poll.
-
-    ``path`` is the file that is read now, ``head`` the start of the log, ``offset`` where the next
-    line starts, ``unread`` and ``size`` the bytes behind it and in all.
-    """
+    """Returns what was written since the last poll, of ``path``; ``unread`` and ``size`` in bytes."""
 
     @property
     def path(self) -> Path: ...
@@ -90,11 +77,7 @@ class Reader(Protocol):
     def size(self) -> float: ...
 
     def poll(self, now: float) -> Block | None:
-        """What is new, or ``None``; ``now`` in seconds since the epoch.
-
-        Raises:
-            OSError: the file is gone or cannot be read.
-        """
+        """What is new, or ``None``; ``now`` in seconds since the epoch. Raises OSError."""
 
     def rewind(self) -> None:
         """Start again."""

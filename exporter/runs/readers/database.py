@@ -23,10 +23,7 @@ MAGIC = b"SQLite format 3\0"
 ROWS = 1000
 BYTES = 1024 * 1024
 """Of one look: rows may be large, and anyone who reads them keeps a snapshot of the database."""
-
-LONGEST = 4 * 1024 * 1024
-"""Characters of one row's metrics; longer ones hold no numbers of a step."""
-
+LONGEST = 4 * 1024 * 1024  # characters of one row's metrics; longer ones hold no numbers of a step
 _ROWS = "SELECT * FROM metrics WHERE id > ? AND length(metrics) <= ? ORDER BY id LIMIT ?"
 _NEWEST = "SELECT seq FROM sqlite_sequence WHERE name = 'metrics'"
 _CONFIG = "SELECT config FROM configs WHERE run_name = ?"
@@ -44,11 +41,7 @@ class _BusyError(Exception):
 
 
 def holds_metrics(path: Path) -> bool | None:
-    """Whether the database has the table of a tracker; ``None`` if there is no table in it yet.
-
-    Raises:
-        OSError: the file is gone or cannot be read.
-    """
+    """Whether it has a tracker's table; ``None`` if there is no table yet. Raises OSError."""
     try:
         with closing(_connection(path)) as database:
             columns = {row[1] for row in database.execute("PRAGMA table_info(metrics)")}
@@ -73,9 +66,7 @@ class Database:
     and are never given twice.
     """
 
-    head = b""
-    """A database holds its whole history, however it begins."""
-
+    head = b""  # A database holds its whole history, however it begins
     unread = 0
 
     def __init__(self, path: Path) -> None:
@@ -96,11 +87,7 @@ class Database:
         self._configured.clear()
 
     def poll(self, _now: float) -> Block | None:
-        """The next rows; ``None`` if there are none, or if they cannot be read without a lock now.
-
-        Raises:
-            OSError: the file is gone or cannot be read.
-        """
+        """The next rows; ``None`` if none can be read without a lock now. Raises OSError."""
         status, seen = status_of(self.path), _versions(self.path)
         if seen == self._seen:
             return None
@@ -157,11 +144,7 @@ class Database:
 
 
 def _connection(path: Path) -> sqlite3.Connection:
-    """A connection that can only read, and waits for no one.
-
-    Raises:
-        _BusyError: what is in the file may be half of a transaction.
-    """
+    """A connection that can only read, and waits for no one. Raises _BusyError."""
     if _companion(path, "-journal"):
         raise _BusyError
     mode = "mode=ro" if _companion(path, "-wal") else "immutable=1"
@@ -186,11 +169,7 @@ def _versions(path: Path) -> tuple[object, ...]:
 
 
 def _raise_unless_passing(error: sqlite3.Error, path: Path) -> None:
-    """Pass over what the next poll may find different.
-
-    Raises:
-        OSError: the database cannot be read.
-    """
+    """Pass over what the next poll may find different. Raises OSError: the database cannot be read."""
     if getattr(error, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return
     unlocked = not _companion(path, "-wal") and isinstance(error, sqlite3.DatabaseError)

@@ -18,20 +18,13 @@ from typing import Protocol
 
 BLOCK = 2 * 1024 * 1024
 """Bytes read at a time, and the longest line that is read at all. Twice that weighs 6 MB more, for good."""
-
-HEAD = 256
-"""Bytes at the start of a file by which it is recognised again."""
-
-Parts = Callable[[], Sequence[Path]]
-"""Returns the files that make up one log now, oldest first; at least one."""
+HEAD = 256  # bytes at the start of a file by which it is recognised again
+Parts = Callable[[], Sequence[Path]]  # Returns the files that make up one log now, oldest first; at least one
 
 
 @dataclass(slots=True)
 class Pieces:
-    """Whole lines of some bytes; ``used`` bytes are done with, the rest waits for more.
-
-    ``too_long`` and ``broken`` count lines that were left out.
-    """
+    """Whole lines; ``used`` bytes are done with. ``too_long`` and ``broken`` count lines left out."""
 
     lines: list[bytes] = field(default_factory=list)
     used: int = 0
@@ -66,11 +59,7 @@ class Block:
 
 
 def status_of(path: Path) -> os.stat_result:
-    """The status of a file that may be opened.
-
-    Raises:
-        OSError: it is gone, or a pipe by now: opening one waits for its writer.
-    """
+    """The status of a file that may be opened. Raises OSError."""
     status = os.stat(path)  # noqa: PTH116  (twice a second for each log: a Path's own takes a third longer)
     if stat.S_ISFIFO(status.st_mode):
         raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP), str(path))
@@ -82,9 +71,7 @@ def version(status: os.stat_result) -> tuple[int, ...]:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-LAST_LINE_SECONDS = 10.0
-"""A last line without line end counts as whole when nothing was added for that long."""
-
+LAST_LINE_SECONDS = 10.0  # A last line without line end counts as whole when nothing was added for that long
 LONGEST_DOCUMENT = 64 * 1024 * 1024
 """Bytes; a longer document is left alone, since it must be in memory as a whole."""
 
@@ -133,10 +120,7 @@ class TextLines:
 
 
 class Follower:
-    """Reads what was appended to a file since the last poll.
-
-    ``offset`` is where the next line starts, ``unread`` how many bytes stood behind it.
-    """
+    """Reads what was appended since; the next line is at ``offset``, ``unread`` bytes follow."""
 
     def __init__(self, path: Path, framing: Framing | None = None) -> None:
         self.path = path
@@ -154,11 +138,7 @@ class Follower:
         return self.offset + self.unread
 
     def poll(self, now: float) -> Block | None:
-        """The next lines, or ``None`` when nothing was appended. ``now`` in seconds since the epoch.
-
-        Raises:
-            OSError: the file is gone or cannot be read.
-        """
+        """The next lines or ``None``; ``now`` in seconds since the epoch. Raises OSError."""
         status = status_of(self.path)
         if version(status) == self._seen:
             return self._last_line(status, now)
@@ -204,10 +184,7 @@ class Follower:
 
 
 class Chain:
-    """The files of a folder, oldest first, as if they were one: each attempt writes an event file of its own.
-
-    Only the newest grows, as TensorBoard believes as well. ``offset`` counts the bytes of all.
-    """
+    """Files of a folder as one, oldest first, of which only the newest grows (as in TensorBoard)."""
 
     def __init__(self, parts: Parts, follow: Callable[[Path], Follower]) -> None:
         self._parts = parts
@@ -242,11 +219,7 @@ class Chain:
         return self._now.unread
 
     def poll(self, now: float) -> Block | None:
-        """The next lines, or ``None`` when nothing was appended.
-
-        Raises:
-            OSError: the file is gone or cannot be read.
-        """
+        """The next lines, or ``None`` when nothing was appended. Raises OSError."""
         while True:
             block = None
             try:
@@ -273,15 +246,9 @@ class Chain:
 
 
 class Document:
-    """The newest of several versions of a document, such as a trainer's state in JSON, whenever it changed.
+    """The newest version of a document whenever it changed; ``offset`` never falls."""
 
-    The versions lie in files of their own where each checkpoint has one. ``offset`` never falls, so
-    that what comes later is distinguished from what was there.
-    """
-
-    head = b""
-    """A document begins otherwise each time; it holds its whole history."""
-
+    head = b""  # A document begins otherwise each time; it holds its whole history
     unread = 0
 
     def __init__(self, parts: Parts) -> None:
@@ -300,11 +267,7 @@ class Document:
         return self.offset
 
     def poll(self, _now: float) -> Block | None:
-        """The whole document as one line, or ``None`` if it did not change.
-
-        Raises:
-            OSError: the file is gone or cannot be read.
-        """
+        """The whole document as one line, or ``None`` if it did not change. Raises OSError."""
         status = status_of(self.path)
         seen = (self.path, *version(status))
         if seen == self._seen:
@@ -325,8 +288,7 @@ class Archive:
     """A text that gzip compressed, which no one appends to. ``offset`` counts the bytes of the text."""
 
     unread = 0
-    size = float("inf")
-    """Not known before the end, and it never grows."""
+    size = float("inf")  # not known before the end, and it never grows
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -339,11 +301,7 @@ class Archive:
         self._framing = TextLines()
 
     def poll(self, _now: float) -> Block | None:
-        """The next lines, or ``None`` once all were read and the file is the same.
-
-        Raises:
-            OSError: the file is gone or cannot be read.
-        """
+        """The next lines, or ``None`` once all were read and the file is the same. Raises OSError."""
         status = status_of(self.path)
         restarted = bool(self._seen) and version(status) != self._seen
         if not self._seen or restarted or self._rewound:

@@ -23,15 +23,10 @@ from google_crc32c import value as crc32c
 
 from exporter.runs.readers.follow import Pieces
 
-LIMIT = 4 * 1024 * 1024
-"""Frames of that many bytes and more hold images, audio or text: no one reads them."""
-
+LIMIT = 4 * 1024 * 1024  # Frames of that many bytes and more hold images, audio or text: no one reads them
 HEADER = 12
 FOOTER = 4
-
-_BETWEEN = Struct(f"<I{HEADER}s").unpack_from
-"""A payload's checksum, and the header of the next frame."""
-
+_BETWEEN = Struct(f"<I{HEADER}s").unpack_from  # A payload's checksum, and the header of the next frame
 _MASK = 0xA282EAD8
 _WORD = 0xFFFFFFFF
 _MAY_BE_LENGTH = re.compile(rb"(?=(?:[^\0]..|\0[^\0].|\0\0[^\0])\0{5})", re.DOTALL)
@@ -40,11 +35,7 @@ _MAY_BE_LENGTH = re.compile(rb"(?=(?:[^\0]..|\0[^\0].|\0\0[^\0])\0{5})", re.DOTA
 
 @dataclass(slots=True)
 class Frames(Pieces):
-    """The payloads of whole frames, as lines.
-
-    ``skip``: how many of the bytes that follow in the file belong to a frame of ``LIMIT`` bytes or more;
-    they need not be read. ``too_long`` counts such frames, ``broken`` damaged places.
-    """
+    """Payloads of whole frames; ``skip`` bytes of one too long follow. ``broken`` counts damaged places."""
 
     skip: int = 0
 
@@ -115,9 +106,9 @@ def frame(payload: bytes) -> bytes:
 
 
 def _row(data: bytes, place: int, payloads: list[bytes]) -> int:
-    """Add the payloads of the right frames that stand in a row from a place on; returns where it ends.
+    """Add the payloads of right frames in a row from a place on; returns its end.
 
-    Nearly all frames are in such a row. The last of the data is not: no header follows it.
+    No header follows the last.
     """
     start = place + HEADER
     length = _length(data[place:start])
@@ -159,7 +150,6 @@ def _masked(crc: int) -> int:
 LEVELDB_BLOCK = 32 * 1024
 LEVELDB_HEADER = 7
 FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
-
 _CHUNK = Struct("<IHB")
 _TYPES = {kind: crc32(bytes([kind])) for kind in (FULL, FIRST, MIDDLE, LAST)}
 

@@ -20,10 +20,8 @@ from exporter.runs.remote.web import PollError, RefusedError
 from exporter.runs.signals.record import Ended, Event, Record, is_step
 from exporter.secret_shapes import masked_url
 
-_PAGE = 500
-"""Entries asked for at a time."""
-_RUNS = 200
-"""Runs asked for at a time: each comes with all its parameters."""
+_PAGE = 500  # Entries asked for at a time
+_RUNS = 200  # runs asked for at a time: each comes with all its parameters
 
 
 class MissingError(PollError):
@@ -32,11 +30,7 @@ class MissingError(PollError):
 
 @dataclass(frozen=True, slots=True)
 class TrackedRun:
-    """A run as the server lists it.
-
-    ``latest`` maps each metric to the time, the step and the text of what was logged last.
-    ``started`` and ``ended`` are in milliseconds since the epoch, ``ended`` is 0 while it runs.
-    """
+    """A run as listed, in ms, ``ended`` 0 while it runs; ``latest``: time, step, text by metric."""
 
     id: str
     name: str
@@ -63,25 +57,14 @@ class Entry:
 
 
 class Tracking:
-    """A tracking server.
-
-    Args:
-        url: Of the server, without ``/api``.
-        token_file: Holds a bearer token; read again at each request.
-        timeout: Seconds that an answer may take.
-    """
+    """A server at ``url`` without ``/api``; its bearer token's file is read at each request."""
 
     def __init__(self, url: str, token_file: str | None, timeout: float) -> None:
         self.name = masked_url(url)
         self._url, self._token_file, self._timeout = url.rstrip("/"), token_file, timeout
 
     def experiment_id(self, name: str) -> str:
-        """The id of an experiment.
-
-        Raises:
-            MissingError: the server has no such experiment.
-            PollError: it cannot be asked.
-        """
+        """The id of an experiment. Raises MissingError and PollError."""
         try:
             answer = self._ask("experiments/get-by-name", {"experiment_name": name})
         except RefusedError as refusal:
@@ -97,12 +80,7 @@ class Tracking:
         return str(self._ask("experiments/get", {"experiment_id": experiment})["experiment"]["name"])
 
     def run(self, run_id: str) -> TrackedRun:
-        """The run with an id.
-
-        Raises:
-            MissingError: the server has no such run.
-            PollError: it cannot be asked.
-        """
+        """The run with an id. Raises MissingError and PollError."""
         try:
             return _run(self._ask("runs/get", {"run_id": run_id})["run"])
         except RefusedError as refusal:
@@ -216,11 +194,7 @@ class History:
         self._highest = -1
 
     def fetch(self, tracking: Tracking, run: TrackedRun) -> None:
-        """Read what was logged since the last time.
-
-        Raises:
-            PollError: not all of it could be read; the rest comes with the next call.
-        """
+        """Read what was logged since the last time. Raises PollError."""
         for key, latest in run.latest.items():
             cursor = self._cursors.setdefault(key, _Cursor())
             if latest != cursor.latest and not key.startswith(_MACHINE):
@@ -272,7 +246,6 @@ def _value(raw: Any) -> Any:
 
 _ENDS = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "failed"}
 _SHAPE_FAULTS = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
-
 T = TypeVar("T")
 
 
@@ -297,13 +270,7 @@ class Mlflow:
     MLflow lists of each metric the value of its highest step: of a resumed run, the steps that are
     logged once more are seen when it comes to the first new one.
 
-    Args:
-        url: Of the server, without ``/api``.
-        experiments: Names of experiments.
-        run_ids: Ids of single runs.
-        token_file: Holds a bearer token.
-        since: Seconds that a run's last sign of life may be old when it is first seen.
-        timeout: Seconds that an answer may take.
+    ``since``: seconds that a run's last sign of life may be old when it is first seen.
     """
 
     source = "mlflow"
@@ -332,11 +299,7 @@ class Mlflow:
         self._events: list[Event] = []
 
     def poll(self) -> list[Event]:
-        """What was logged since the last call, each run in its own order, and which runs ended.
-
-        Raises:
-            PollError: the server cannot be asked, or has none of the experiments and runs.
-        """
+        """What was logged since, each run in its order, and which runs ended. Raises PollError."""
         try:
             listed = sorted(self._listed(), key=lambda run: (run.started, run.id))
             for run in listed:

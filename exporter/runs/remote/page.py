@@ -17,15 +17,9 @@ from exporter.secret_shapes import masked_url
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-MONITOR = "rl_insight_monitor_"
-"""What rl-insight puts before the trainer's own key."""
-
-SERIES_LIMIT = 20_000
-"""No trainer has that many series on a page."""
-
-_LINE_LIMIT = 2048
-"""Characters: the time that the parser takes grows with the square of a line's length."""
-
+MONITOR = "rl_insight_monitor_"  # what rl-insight puts before the trainer's own key
+SERIES_LIMIT = 20_000  # no trainer has that many series on a page
+_LINE_LIMIT = 2048  # characters: the time that the parser takes grows with the square of a line's length
 _SAMPLE = re.compile(r"[a-zA-Z_:][\w:]*(?:\{.*\}|[ \t])[ \t]*[-+\w.]|\{[ \t]*\".*\}[ \t]*[-+\w.]")
 _TYPE = re.compile(r"# TYPE (?:[a-zA-Z_]\w*|\"[^\"\\]+\") [a-z]+$")
 _NO_MEASURE = re.compile(r"[^{ \t]*_(?:bucket|created|info)(?:\{|[ \t])")
@@ -43,8 +37,7 @@ _STEP = re.compile(
     r"|steps?(?:_total)?$"
 )
 
-Total = tuple[float, float]
-"""Sum and count of a histogram or summary."""
+Total = tuple[float, float]  # Sum and count of a histogram or summary
 
 
 @dataclass(slots=True)
@@ -91,22 +84,13 @@ class Found:
 
 
 def by_run(text: str, default: str) -> dict[str, Found]:
-    """The runs of a page by name; ``default`` is the run of series whose labels name none.
-
-    Raises:
-        ValueError: it is not a page of metrics, or a line that may be a trainer's cannot be read.
-    """
+    """The runs of a page by name, ``default`` where labels name none. Raises ValueError for no page."""
     runs: dict[str, Found] = {}
     for name, labels, value in _series(text):
-        run = _taken_from(labels) or default
+        project, experiment, run = (labels.pop(each, "") for each in ("project", "experiment_name", "run"))
+        run = "/".join(part for part in (project, experiment) if part) or run or default
         runs.setdefault(run, Found()).put(name, labels, value)
     return {run: found for run, found in runs.items() if found.known}
-
-
-def _taken_from(labels: dict[str, str]) -> str:
-    """The run that labels name; these labels are taken away."""
-    project, experiment, run = (labels.pop(name, "") for name in ("project", "experiment_name", "run"))
-    return "/".join(part for part in (project, experiment) if part) or run
 
 
 def _series(text: str) -> Iterator[tuple[str, dict[str, str], float | Total]]:
@@ -168,10 +152,7 @@ MOST_GONE = 10
 
 @dataclass(slots=True)
 class _Seen:
-    """The state of a run at its last step. ``totals``: ``None`` before the first poll.
-
-    ``counted``: the page counts the steps, not we.
-    """
+    """A run at its last step; ``totals`` are ``None`` before the first poll, ``counted`` steps the page's."""
 
     step: int = 0
     counted: bool = False
@@ -187,12 +168,7 @@ class Page:
     summary, the value is the mean of what was observed since the last step that was seen; there is
     none while nothing was observed, and none for the first step that is seen, since what stands
     there then is older. While the counter stands at 0, or nothing but 0 was set, no step was made.
-
-    Args:
-        url: Of the page.
-        run: The run's name where labels name none; host and port if not given.
-        step: The metric that counts steps, if it is not called so.
-        timeout: Seconds that an answer may take.
+    ``run`` is its name where labels name none, ``step`` the metric that counts steps, if not called so.
     """
 
     source = "prometheus_page"
@@ -210,11 +186,7 @@ class Page:
         self._seen: dict[str, _Seen] = {}
 
     def poll(self) -> list[Event]:
-        """A record for each run of the page that made a step.
-
-        Raises:
-            PollError: there is no such page now, or no such step metric on it.
-        """
+        """A record for each run of the page that made a step. Raises PollError."""
         runs = self._read()
         if runs and self._step and not any(found.counter(self._step) for found in runs.values()):
             raise PollError(
@@ -278,18 +250,15 @@ def _means(totals: dict[str, Total], before: dict[str, Total] | None) -> dict[st
 
 
 SETTLE_SECONDS = 0.3
-LOOKS = 5
-"""The gauges of a step are set one by one, and the step's own number is not the last of them."""
-
+LOOKS = 5  # the gauges of a step are set one by one, and the step's own number is not the last of them
 VALIDATION = ("val_", "val-")
 """How verl's keys of a validation begin; they stay on the page until the next one, steps later."""
 
 
 class MonitorPage(Page):
-    """Read until two reads agree, so that no record mixes two steps.
+    """Reads until two reads agree.
 
-    What was validated counts once. A page with nothing but that reports no step: verl validates
-    before it trains, and after a resume that is not the first step.
+    What was validated counts once, and alone reports no step: verl validates before it trains.
     """
 
     source = "rl_insight"

@@ -22,10 +22,8 @@ from exporter.runs.serve.views import View
 from exporter.runs.signals.record import Event
 
 logger = logging.getLogger(__name__)
-
 FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 60.0
-"""Seconds between two attempts at a target that fails: twice as many each time."""
+LONGEST_PAUSE = 60.0  # seconds between two attempts at a target that fails: twice as many each time
 
 
 class Target(Protocol):
@@ -44,11 +42,7 @@ class Target(Protocol):
     lacking: tuple[str, ...]
 
     def poll(self) -> list[Event]:
-        """What is new since the last call that succeeded.
-
-        Raises:
-            PollError: it is not available now; the next call loses nothing.
-        """
+        """What is new since the last call that succeeded. Raises PollError."""
 
 
 class TargetPoller(Poller):
@@ -57,11 +51,7 @@ class TargetPoller(Poller):
     ``problem`` says why the last attempt failed, ``answered`` is when one last succeeded, in seconds
     of the steady clock, ``answered_at`` the same since the epoch. ``answers`` and ``errors`` count both.
 
-    Args:
-        target: What is polled.
-        interval: Seconds between two polls.
-        take: Gets the events of each poll that succeeds, also if there are none, in the thread that polls;
-            not those of a request that was under way when polling was stopped.
+    ``take`` gets the events of each such poll, in that thread, until polling is stopped.
     """
 
     def __init__(self, target: Target, interval: float, take: Callable[[list[Event]], None]) -> None:
@@ -87,21 +77,18 @@ class TargetPoller(Poller):
         try:
             events = self.target.poll()
             if not self.stopped:
-                self._hand_over(events)
+                self.answered, self.answered_at = time.monotonic(), time.time()
+                self.answers += 1
+                self._take(events)
+                if self.problem is not None:
+                    logger.info("%s answers again.", self.target.name)
+                self.problem, self._pause, self._retry = None, self._interval, self._first
+                self._log(self.target.lacking)
         except PollError as problem:
             self._failed(str(problem))
         except Exception as fault:  # noqa: BLE001  (an answer that no one thought of must not end the polls)
             self._failed(f"{self.target.name}: {type(fault).__name__}, an internal error of Stepwatch", fault)
         return self._pause
-
-    def _hand_over(self, events: list[Event]) -> None:
-        self.answered, self.answered_at = time.monotonic(), time.time()
-        self.answers += 1
-        self._take(events)
-        if self.problem is not None:
-            logger.info("%s answers again.", self.target.name)
-        self.problem, self._pause, self._retry = None, self._interval, self._first
-        self._log(self.target.lacking)
 
     def _failed(self, problem: str, fault: Exception | None = None) -> None:
         self.problem = problem
@@ -118,20 +105,13 @@ class TargetPoller(Poller):
         self._logged = problems
 
 
-AWAY_SECONDS = 30.0
-"""A run must be missed that long for its trainer to have ended: networks fail for a while."""
-
-MOST_PAGES = 32
-"""Registered pages: each has a thread of its own, since a request may hang."""
+AWAY_SECONDS = 30.0  # A run must be missed that long for its trainer to have ended: networks fail for a while
+MOST_PAGES = 32  # Registered pages: each has a thread of its own, since a request may hang
 
 
 @dataclass(frozen=True, slots=True)
 class Polling:
-    """What all polled sources share.
-
-    ``interval``: seconds between two polls. Events arrive in threads of their own, under ``lock``.
-    ``forget_after``: seconds after which a run that left is forgotten.
-    """
+    """What polled sources share: ``interval`` and ``forget_after`` in seconds; events come under ``lock``."""
 
     interval: float
     options: Options
@@ -143,11 +123,7 @@ class Polling:
 
 
 class PolledSource(ABC):
-    """Runs of polled targets, and what of them must outlive the exporter.
-
-    ``place`` stands for them in the state folder. ``from_start``: the target serves their whole
-    history again after a restart, so only the names of watched runs must be stored.
-    """
+    """Runs of polled targets; if it serves all ``from_start``, only watched names are stored."""
 
     named_by_path: Mapping[Path, PurePath] = {}
 
@@ -235,15 +211,7 @@ class PolledSource(ABC):
         return now - self._begun if last is None else max(0.0, time.time() - last)
 
     def _signs(self, name: str, run: Run, now: float, *, reported: bool, pending: bool) -> Signs:
-        """Signs of life of a run: a page ends with the trainer that serves it.
-
-        Args:
-            name: Of the run.
-            run: What is known of it.
-            now: The time.
-            reported: Whether its page still reports it, as far as is known.
-            pending: Whether a page that may report it has not answered yet.
-        """
+        """Signs of life of a run; ``pending``: a page that may report it has not answered yet."""
         quiet = self._quiet(run, now)
         silent = now - self._reported[name] if name in self._reported else quiet
         there = reported or silent < AWAY_SECONDS or (pending and name not in self._reported)
@@ -305,16 +273,9 @@ class _Page:
 
 
 class RegisteredPages(PolledSource):
-    """One run set for all registered pages: a run that continues at another address is the same run.
+    """One run set of all registered pages; of runs of one name the later one's has its address.
 
-    While two pages at once report runs with one name, the later one's has its address behind the name. A
-    run that no page reported for long is forgotten. ``left_out`` counts pages that are not polled, since
-    there are too many.
-
-    Args:
-        addresses: Gives the addresses of the pages that are registered now.
-        make: Makes the target of an address.
-        polling: How to poll.
+    ``left_out`` counts pages that are not polled, since there are too many.
     """
 
     def __init__(
@@ -325,8 +286,7 @@ class RegisteredPages(PolledSource):
         self.left_out = 0
         self._addresses, self._make = addresses, make
         self._pages: dict[str, _Page] = {}
-        self._owners: dict[str, str] = {}
-        """The address of the page that reports each run."""
+        self._owners: dict[str, str] = {}  # the address of the page that reports each run
 
     def start(self) -> None:
         """Pages are polled as soon as ``look`` finds them registered."""
@@ -384,7 +344,14 @@ class RegisteredPages(PolledSource):
     def _take(self, page: _Page, events: list[Event]) -> None:
         with self._polling.lock:
             clock = Clock(time.time(), time.monotonic(), live=page.poller.answers > 1)
-            names = {run: self._called(run, page.address, clock.steady) for run in page.target.reported}
+            # with the page's address if another page reports a run with that name
+            names = {
+                run: f"{run} ({page.address})"
+                if self._owners.get(run, page.address) != page.address
+                and self._missed(run, clock.steady) < AWAY_SECONDS
+                else run
+                for run in page.target.reported
+            }
             for event in events:
                 self.run_set.take(replace(event, run=names.get(event.run, event.run)), clock)
             page.names = frozenset(names.values())
@@ -394,9 +361,3 @@ class RegisteredPages(PolledSource):
                     self._reported[name] = clock.steady
                     if run == name:
                         self._owners[run] = page.address
-
-    def _called(self, run: str, address: str, now: float) -> str:
-        """The run's name; with the page's address if another page reports a run with that name."""
-        if self._owners.get(run, address) != address and self._missed(run, now) < AWAY_SECONDS:
-            return f"{run} ({address})"
-        return run

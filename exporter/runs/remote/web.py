@@ -20,12 +20,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from exporter.secret_shapes import masked, masked_url
 
-LIMIT = 8 * 1024 * 1024
-"""Bytes of the largest answer that is read, unpacked."""
-
+LIMIT = 8 * 1024 * 1024  # bytes of the largest answer that is read, unpacked
 _BLOCK = 64 * 1024
-_GZIP = 31
-"""The window that has zlib expect a gzip header."""
+_GZIP = 31  # the window that has zlib expect a gzip header
 _FAULTS = (OSError, http.client.HTTPException, ValueError)
 
 
@@ -53,25 +50,12 @@ class Answer:
 
 
 def get(
-    url: str,
-    headers: Mapping[str, str],
-    seconds: float,
-    body: bytes | None = None,
-    *,
-    most: int = LIMIT,
+    url: str, headers: Mapping[str, str], seconds: float, body: bytes | None = None, *, most: int = LIMIT
 ) -> Answer:
-    """GET an address, or POST to it if there is a body.
+    """GET an http or https address, or POST if there is a body, within ``seconds`` and ``most`` bytes.
 
-    Args:
-        url: An http or https address.
-        headers: Of the request; never sent to another host.
-        seconds: That the whole answer may take.
-        body: What to post.
-        most: Bytes of the largest answer that is read, unpacked.
-
-    Raises:
-        RefusedError: the server answered with an error.
-        PollError: there was no answer, or one that is too large, too slow or broken.
+    The headers go to no other host. Raises RefusedError where the server answered with an error, and
+    PollError without an answer that is whole, small and fast enough.
     """
     deadline = time.monotonic() + seconds
     try:

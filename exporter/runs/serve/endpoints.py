@@ -10,19 +10,13 @@ from exporter.http.message import Answer, Request, text
 from exporter.http.routes import Table
 from exporter.runs.logs.names import nearest
 
-KIND = "application/json"
-"""A browser sends this to another site only if that allows it, which we never do."""
-
+KIND = "application/json"  # A browser sends this to another site only if that allows it, which we never do
 MOST_BYTES = 16 * 1024
-NOTE_CHARACTERS = 100
-"""The note becomes a label, whose text Prometheus keeps for as long as the series."""
+NOTE_CHARACTERS = 100  # the note becomes a label, whose text Prometheus keeps for as long as the series
 NO_NOTE = "mark"
-
 Metrics = Callable[[], bytes]
-Report = Callable[[], tuple[bool, str]]
-"""Gives whether the exporter is well, and a text about it."""
-MarkRun = Callable[[str, str], None]
-"""Marks a run, by its name, with a note; may raise ``RefusedError``."""
+Report = Callable[[], tuple[bool, str]]  # Gives whether the exporter is well, and a text about it
+MarkRun = Callable[[str, str], None]  # Marks a run, by its name, with a note; may raise ``RefusedError``
 
 
 class RefusedError(Exception):

@@ -40,32 +40,20 @@ LABELS = {
 }
 """What stands behind the run's name between the braces."""
 
-Chunks = dict[str, str]
-"""Lines of one run by metric name."""
-
-MOST_KNOWN = 1024
-"""Runs whose samples are remembered: a run is rendered at each of its steps."""
+Chunks = dict[str, str]  # lines of one run by metric name
+MOST_KNOWN = 1024  # runs whose samples are remembered: a run is rendered at each of its steps
 
 
 @dataclass(frozen=True)
 class Override:
-    """Limits that ``overrides`` of config.yaml set for the runs of one pattern; rules compare with them.
-
-    Attributes:
-        runs: Fits the whole name of a run.
-        limits: By block and key, ``{"KL": {"warning.above": 0.5}}``; NaN takes a limit away.
-    """
+    """Limits of config.yaml, by block and key, for runs that the pattern fits; NaN takes one away."""
 
     runs: re.Pattern[str]
     limits: Mapping[str, Mapping[str, float]]
 
     @classmethod
     def read(cls, found: Mapping[str, Any]) -> Override:
-        """Return the override that JSON describes, in which null is NaN.
-
-        Raises:
-            ValueError: It describes none.
-        """
+        """Return the override that JSON describes, in which null is NaN. Raises ValueError."""
         try:
             limits = {
                 str(block): {

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from math import inf
@@ -27,23 +27,13 @@ from exporter.runs.signals.unmapped import ENOUGH_RECORDS
 from exporter.runs.stats.catalogue import JUDGED
 
 logger = logging.getLogger(__name__)
-
 COMPARE_SECONDS = 5.0
-TOGETHER_SECONDS = 60.0
-"""Logs of one run get their last steps at the same time, but for buffers."""
-
-SLACK_SECONDS = 5.0
-"""Buffers delay what a log says, but not by much at a run's start."""
-
-LAGGING = "trainer_state"
-"""Written after the steps that it holds, and dated by that."""
-
-BEHIND = "wandb"
-"""Written 32 KiB at a time: its last step does not show when another log's was."""
-
+TOGETHER_SECONDS = 60.0  # Logs of one run get their last steps at the same time, but for buffers
+SLACK_SECONDS = 5.0  # Buffers delay what a log says, but not by much at a run's start
+LAGGING = "trainer_state"  # Written after the steps that it holds, and dated by that
+BEHIND = "wandb"  # Written 32 KiB at a time: its last step does not show when another log's was
 BEST = ("tensorboard", "verl_jsonl", "scoped_jsonl", "mlflow", "prometheus_page", "flat_jsonl")
 """Exact numbers first, then what is live; text and what is written now and then come after these."""
-
 LAST = frozenset({"rl_insight", "wandb"})
 """A page comes by itself, and later than the log beside it, whose run must not change its name then.
 W&B's file is minutes behind it."""
@@ -83,11 +73,7 @@ class DistinctPairs:
 
 
 class Duplicates:
-    """Finds runs that are reported twice, now and then: each is compared with each.
-
-    ``first`` maps the place of each run to the best place of the same run. Pairs that differ are remembered,
-    and not compared again.
-    """
+    """Finds runs that are reported twice; ``first`` maps each to its best place."""
 
     def __init__(self) -> None:
         self.first: Mapping[Place, Place] = {}
@@ -123,12 +109,29 @@ class Duplicates:
 
     def _same(self, a: Sighting, b: Sighting) -> bool:
         """Whether two logs of one time that lie side by side (or below), or grow together, are one run's."""
-        if a.at[0] == b.at[0] or not _of_one_time(a.run, b.run):
+        sources = a.run.source, b.run.source
+        # neither began only after the other's end: a retry with the same seed repeats all numbers
+        if a.at[0] == b.at[0] or (
+            LAGGING not in sources
+            and not (
+                _began_before_the_end(a.run.times, b.run.times)
+                and _began_before_the_end(b.run.times, a.run.times)
+            )
+        ):
             return False
-        if not (_together(a.run, b.run) or _side_by_side(a.place, b.place)):
+        last, other = a.run.times.last, b.run.times.last
+        together = (
+            last is not None
+            and other is not None
+            and (BEHIND in sources or abs(last - other) < TOGETHER_SECONDS)
+        )
+        if not together and not _side_by_side(a.place, b.place):
             return False
         same = a.run.trace.is_same(b.run.trace)
-        copy = _is_copy(a, b) if same is not False and _of_one_format(a, b) else True
+        # a trainer writes each format once; W&B keeps a second console log
+        of_wandb = [one.place.parts[-2:] == ("files", "output.log") for one in (a, b)]
+        of_one_format = sources[0] == sources[1] and of_wandb[0] == of_wandb[1]
+        copy = _is_copy(a, b) if same is not False and of_one_format else True
         if False in (same, copy):
             self._distinct.add(a.run.serial, b.run.serial)
         return bool(same and copy)
@@ -139,18 +142,20 @@ def merged(sightings: Sequence[Sighting], first: Mapping[Place, Place]) -> list[
     groups: dict[Place, list[Sighting]] = {}
     for one in sightings:
         groups.setdefault(first[one.at], []).append(one)
-    return [group[0] if len(group) == 1 else _merged(group) for group in groups.values()]
-
-
-def _merged(group: list[Sighting]) -> Sighting:
-    best = min(group, key=_rank)
-    writer = True if any(one.writer for one in group) else best.writer
-    duplicates = tuple(one.run for one in group if one is not best)
-    writers = frozenset().union(*(one.writers for one in group))
-    launch = next((one.launch for one in group if one.launch), None)
-    return replace(
-        best, state=_state(group), writer=writer, duplicates=duplicates, writers=writers, launch=launch
-    )
+    found: list[Sighting] = []
+    for group in groups.values():
+        best = min(group, key=_rank)
+        if len(group) > 1:
+            best = replace(
+                best,
+                state=_state(group),
+                writer=any(one.writer for one in group) or best.writer,
+                duplicates=tuple(one.run for one in group if one is not best),
+                writers=frozenset().union(*(one.writers for one in group)),
+                launch=next((one.launch for one in group if one.launch), None),
+            )
+        found.append(best)
+    return found
 
 
 def _state(group: list[Sighting]) -> str:
@@ -163,12 +168,10 @@ def _state(group: list[Sighting]) -> str:
     if launched := [one.state for one in group if one.launch and one.launch.state]:
         return launched[0]
     gone = max((one.gone for one in group if one.gone is not None), default=-inf)
-
-    def outlived(one: Sighting) -> bool:
-        """Whether it only seems to go on: no process is seen to write it, no step since another's end."""
-        return one.state == "running" and not one.writer and (one.run.moved or -inf) <= gone
-
-    states = {one.state for one in group if not outlived(one)} or {one.state for one in group}
+    # without those that only seem to go on: no process is seen to write them, no step since another's end
+    states = {
+        one.state for one in group if one.state != "running" or one.writer or (one.run.moved or -inf) > gone
+    } or {one.state for one in group}
     state = next(state for state in ENDS if state in states)
     total, step = (max(one.run.total or 0 for one in group), max(one.run.progress.step for one in group))
     if state != "stopped" or gone == -inf or total < max(1, step):
@@ -176,23 +179,10 @@ def _state(group: list[Sighting]) -> str:
     return "finished" if step == total else "vanished"
 
 
-def _of_one_time(a: Run, b: Run) -> bool:
-    """Whether neither began only after the other's end: a retry with the same seed repeats all numbers."""
-    if LAGGING in (a.source, b.source):
-        return True
-    return _began_before_the_end(a.times, b.times) and _began_before_the_end(b.times, a.times)
-
-
 def _began_before_the_end(one: Times, other: Times) -> bool:
     if one.start is None or other.last is None or one.start == one.last:  # the log does not say when
         return True
     return one.start <= other.last + SLACK_SECONDS
-
-
-def _together(a: Run, b: Run) -> bool:
-    if a.times.last is None or b.times.last is None:
-        return False
-    return BEHIND in (a.source, b.source) or abs(a.times.last - b.times.last) < TOGETHER_SECONDS
 
 
 def _side_by_side(a: PurePath, b: PurePath) -> bool:
@@ -202,18 +192,8 @@ def _side_by_side(a: PurePath, b: PurePath) -> bool:
     return one.is_relative_to(other) or other.is_relative_to(one)
 
 
-def _of_one_format(a: Sighting, b: Sighting) -> bool:
-    """A trainer writes each format once; W&B keeps a second console log."""
-    of_wandb = [one.place.parts[-2:] == ("files", "output.log") for one in (a, b)]
-    return a.run.source == b.run.source and of_wandb[0] == of_wandb[1]
-
-
 def _is_copy(a: Sighting, b: Sighting) -> bool | None:
-    """Whether one log is the other's copy; ``None``, as if it were another run's, if that is unknown now.
-
-    One process writes both, or none is seen and even the times of the steps agree, or one is the other
-    compressed.
-    """
+    """Whether one log is the other's copy: one process, equal times, or compressed; ``None``: unknown."""
     if f"{a.place}.gz" == str(b.place) or f"{b.place}.gz" == str(a.place):
         return True
     if a.process and b.process:
@@ -237,8 +217,7 @@ def _rank(sighting: Sighting) -> tuple[int, str]:
     return known + (source in LAST), str(sighting.place)
 
 
-MOST_KEYS = 8
-"""Keys of a run that no rule can judge, in the message about it."""
+MOST_KEYS = 8  # Keys of a run that no rule can judge, in the message about it
 
 
 class View(NamedTuple):
@@ -262,11 +241,7 @@ class View(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """The runs to show; no two have one name.
-
-    ``duplicate_logs`` are those whose runs are all shown by other logs, ``duplicate_runs`` counts these runs,
-    ``collisions`` logs that lead to a name another one has.
-    """
+    """The runs to show, of unique names; ``collisions`` are logs that lead to another's name."""
 
     views: Mapping[Place, View] = {}
     duplicate_logs: frozenset[Path] = frozenset()
@@ -280,14 +255,7 @@ def select(
     first: Mapping[Place, Place],
     gpus: Mapping[Place, RunGPUs],
 ) -> Selection:
-    """Select what is shown of what the sources saw; the same for the same arguments, which stay as they are.
-
-    Args:
-        sightings: The runs of all sources.
-        logs: The logs that are named by their paths, each with its path below the watched folder.
-        first: Each place of a run with the best place of the same run, as ``Duplicates`` knows them.
-        gpus: What is known of the GPUs of runs.
-    """
+    """Select what is shown of what the sources saw; the same for the same arguments."""
     seen = [one for one in sightings if one.text is None]
     once = merged(seen, first)
     duplicates = frozenset(one.at[0] for one in seen) - {one.at[0] for one in once}
@@ -297,21 +265,16 @@ def select(
     texts = [
         one for one in sightings if one.text is not None and not any(explains(other, one) for other in seen)
     ]
+    taken, of_texts = set(names.values()), run_names({text.at[0]: text.place for text in texts})
+    for text in texts:  # named as any log, but a run with steps keeps its own
+        name = of_texts[text.at[0]]
+        names.setdefault(text.at[0], printable(text.place) if name in taken else name)
     return Selection(
-        _views([*once, *texts], {**_names_of_texts(texts, names.values()), **names}, gpus),
+        _views([*once, *texts], names, gpus),
         duplicates,
         len(seen) - len(once),
         sum(count for count in short.values() if count > 1),
     )
-
-
-def _names_of_texts(texts: Sequence[Sighting], taken: Collection[str]) -> dict[Path, str]:
-    """Names as of any log, but a run with steps keeps its own."""
-    names = run_names({text.at[0]: text.place for text in texts})
-    return {
-        text.at[0]: printable(text.place) if names[text.at[0]] in taken else names[text.at[0]]
-        for text in texts
-    }
 
 
 def _views(
@@ -359,19 +322,18 @@ class Unmapped:
             if view.run.records >= ENOUGH_RECORDS and JUDGED.isdisjoint(view.run.latest)
         ]
         for view in unjudged:
-            if view.run.serial not in self._logged:
-                logger.warning("%s", _unmapped(view))
+            if view.run.serial in self._logged:
+                continue
+            keys = sorted(view.run.raw.values())
+            more = f" and {len(keys) - MOST_KEYS} more" if len(keys) > MOST_KEYS else ""
+            listed = f": {', '.join(keys[:MOST_KEYS])}{more}" if keys else ""
+            likely = [candidate.setting for candidate in view.run.candidates()] or ["reward: [key]"]
+            logger.warning(
+                "%s: none of its keys is a signal that rules use%s. "
+                "Fix: map its keys to signals below signals in config.yaml, such as %s",
+                view.name,
+                listed,
+                "; ".join(likely),
+            )
         self._logged = frozenset(view.run.serial for view in unjudged)
         return len(unjudged)
-
-
-def _unmapped(view: View) -> str:
-    """The run, some of its keys, and the lines to add."""
-    keys = sorted(view.run.raw.values())
-    more = f" and {len(keys) - MOST_KEYS} more" if len(keys) > MOST_KEYS else ""
-    listed = f": {', '.join(keys[:MOST_KEYS])}{more}" if keys else ""
-    likely = [candidate.setting for candidate in view.run.candidates()] or ["reward: [key]"]
-    return (
-        f"{view.name}: none of its keys is a signal that rules use{listed}. "
-        f"Fix: map its keys to signals below signals in config.yaml, such as {'; '.join(likely)}"
-    )

@@ -18,19 +18,11 @@ from exporter.runs.stats.catalogue import ZERO_MEANS_NOT_MEASURED
 
 Table = tuple[tuple[str, tuple[Key, ...]], ...]
 """Signals with what they are read from, best first; all names in normal form."""
-
-Additions = tuple[tuple[str, tuple[str, ...]], ...]
-"""A user's own keys: (signal, its keys), best first."""
-
-HOME_MADE = "generic"
-"""The table of home-made loops."""
-
+Additions = tuple[tuple[str, tuple[str, ...]], ...]  # A user's own keys: (signal, its keys), best first
+HOME_MADE = "generic"  # the table of home-made loops
 _SETTINGS = frozenset({"epoch", "learning_rate", "critic_learning_rate", "kl_coefficient"})
 """Signals that stand in files of settings as well."""
-
-LONGEST_KEY = 300
-"""In characters; what is longer is text and no key."""
-
+LONGEST_KEY = 300  # in characters; what is longer is text and no key
 GUESSED = tuple(name for name in FRAMEWORKS if name not in SELF_DESCRIBING)
 """Frameworks that a log may turn out to be of."""
 
@@ -44,11 +36,7 @@ def table(framework: str, additions: Additions = ()) -> Table:
 
 @lru_cache(maxsize=256)
 def completed(framework: str, additions: Additions, known: frozenset[str]) -> Table:
-    """The table, with what home-made loops call the signals that are not ``known`` by it.
-
-    Loops around a trainer's parts log under its names and under their own. A key that the framework
-    has means what it means there.
-    """
+    """The table, with home-made loops' names of signals that are not ``known`` by it."""
     own = table(framework, additions)
     taken = {name for _, keys in own for key in keys for name in key.names}
     others = {
@@ -117,7 +105,6 @@ REWARD = frozenset({"reward", "rewards", "rew", "score", "scores", "return", "re
 KL = frozenset({"kl", "kld", "kls", "kldiv"})
 ENTROPY = frozenset({"entropy", "entropies"})
 """Words of keys that look like a reward, a KL divergence or an entropy, whatever their framework."""
-
 _TELLING = REWARD - {"score", "scores", "return", "returns"} | KL | ENTROPY
 """Words that stand in no table but that of a training: others measure scores and lengths as well."""
 
@@ -129,11 +116,7 @@ def words_of(key: str) -> frozenset[str]:
 
 @lru_cache(maxsize=256)
 def measurements(keys: tuple[str, ...]) -> int:
-    """How many signals that are measured some framework finds among these keys.
-
-    One, if none does but a key looks like a reward, a KL divergence or an entropy: the user of the run
-    learns how to name it.
-    """
+    """How many measured signals some framework finds among these keys; 1 if a key only looks like one."""
     known, found = _all_names(), 0
     # asked for every line of text that could be the head of a table: a quick look first
     short = (key for key in keys if len(key) <= LONGEST_KEY)
@@ -143,10 +126,7 @@ def measurements(keys: tuple[str, ...]) -> int:
 
 
 def may_be_measured(key: str) -> bool:
-    """Whether a log that no table of keys fits measures something of reinforcement learning by this key.
-
-    Words of a sentence and deeply nested values do not.
-    """
+    """Whether this key, which is no word of a sentence, measures RL in a log that no table fits."""
     return " " not in key and key.count("/") < 2 and not words_of(key).isdisjoint(_TELLING)
 
 
@@ -156,18 +136,12 @@ def _all_names() -> frozenset[str]:
     return frozenset(name for found in tables for _, keys in found for key in keys for name in key.names)
 
 
-Part = tuple[str, str]
-"""A signal, and the name of one of its parts."""
-
-_AS_WRITTEN = frozenset({float, int, str})
-"""Types whose values are nearly always numbers; a boolean is none."""
+Part = tuple[str, str]  # A signal, and the name of one of its parts
+_AS_WRITTEN = frozenset({float, int, str})  # Types whose values are nearly always numbers; a boolean is none
 
 
 class BoundKey(NamedTuple):
-    """A key of the table, bound to the spelling of its names in this log.
-
-    ``gathered``: its keys are as many as happened to match.
-    """
+    """A key of the table, bound to how its names are spelled here; ``gathered``: as many as matched."""
 
     keys: tuple[str, ...]
     formula: Callable[..., float | None] | None
@@ -184,12 +158,7 @@ class BoundKey(NamedTuple):
 
 
 class Plan:
-    """Signals, parts and other keys of records that all hold the same keys.
-
-    Trainers log the same keys again and again. Which of them carry which signal is worked out once for
-    each set; a record then costs little more than its numbers.
-    ``used`` are the keys that some signal is read from.
-    """
+    """Signals, parts and other keys of records with the same keys, worked out once for each such set."""
 
     def __init__(self, table: Table, present: Mapping[str, str], seen: AbstractSet[str]) -> None:
         self._sources: dict[str, tuple[BoundKey, ...]] = {}
@@ -278,19 +247,12 @@ def _read(bound: Mapping[str, tuple[BoundKey, ...]], values: Mapping[str, Any]) 
 
 
 UNKNOWN = "unknown"
-SETTLED = 12
-"""So many signals of one framework leave no doubt about it."""
-
-MOST_KEYS = 1000
-"""Different keys of one run that count when its framework is guessed."""
-
-MANY_KEYS = 300
-"""Beyond so many keys, the framework is guessed again only when a quarter more have come."""
-
+SETTLED = 12  # So many signals of one framework leave no doubt about it
+MOST_KEYS = 1000  # Different keys of one run that count when its framework is guessed
+MANY_KEYS = 300  # Beyond so many keys, the framework is guessed again only when a quarter more have come
 MOST_PLANS = 64
 MOST_PLANNED_KEYS = 20_000
-MOST_PARTS = 16
-"""Of each signal: many reward functions leave room for data sets."""
+MOST_PARTS = 16  # of each signal: many reward functions leave room for data sets
 
 
 class Reading:
@@ -385,21 +347,18 @@ class Reading:
         self._seen.update(dict.fromkeys(new))
         self._forget()
         if self._guessing and len(self._seen) >= self._guess_from:
-            self._guess()
+            # the best fit; the framework so far remains unless another fits better
+            fits = {name: len(carried(name, self._seen)) for name in GUESSED}
+            best = max(fits.values())
+            if best > fits.get(self._framework, 0):
+                self._framework = next(name for name, signals in fits.items() if signals == best)
+            elif not self._framework and carried(HOME_MADE, self._seen, self._additions):
+                self._framework = HOME_MADE
+            self._guessing = best < SETTLED
             self._guess_from = len(self._seen) * 5 // 4 if len(self._seen) > MANY_KEYS else 0
         if self._framework:
             self._names = spellings(self._framework, self._seen).keys()
             self._known = carried(self._framework, self._seen, self._additions)
-
-    def _guess(self) -> None:
-        """The best fit; the framework so far remains unless another fits better."""
-        fits = {name: len(carried(name, self._seen)) for name in GUESSED}
-        best = max(fits.values())
-        if best > fits.get(self._framework, 0):
-            self._framework = next(name for name, signals in fits.items() if signals == best)
-        elif not self._framework and carried(HOME_MADE, self._seen, self._additions):
-            self._framework = HOME_MADE
-        self._guessing = best < SETTLED
 
     def _parts_in(self, keys: tuple[str, ...], plan: Plan) -> dict[str, Part]:
         """Key -> the part whose value it holds."""
@@ -411,12 +370,10 @@ class Reading:
             holder = plan.key(whole)
             if holder and len(names) == 1:  # a tracker that joins a step's records keeps one value for all
                 found[holder] = names[0]
-        return {key: part for key, part in found.items() if self._admits(part)}
-
-    def _admits(self, part: Part) -> bool:
-        if sum(signal == part[0] for signal, _ in self._parts) < MOST_PARTS:
-            self._parts.add(part)
-        return part in self._parts
+        for part in found.values():
+            if sum(signal == part[0] for signal, _ in self._parts) < MOST_PARTS:
+                self._parts.add(part)
+        return {key: part for key, part in found.items() if part in self._parts}
 
 
 def _part(key: str, patterns: Iterable[tuple[str, re.Pattern[str]]]) -> Part | None:

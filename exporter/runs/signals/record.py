@@ -47,11 +47,7 @@ class ResponseLimit:
 
 @dataclass(slots=True, frozen=True)
 class Ended:
-    """The log says that the run ended.
-
-    A traceback or an exit code is not a certain failure (``certain=False``): trainers log those that
-    they caught, and those of programs that a reward runs.
-    """
+    """The log says that the run ended; a traceback or exit code, which may be caught, is not ``certain``."""
 
     state: str
     certain: bool = True
@@ -67,8 +63,7 @@ class Servers:
     run: str = ""
 
 
-STEP_LIMIT = 10**15
-"""No step number is that high; digits that several writers mixed up are."""
+STEP_LIMIT = 10**15  # no step number is that high; digits that several writers mixed up are
 
 
 def is_step(raw: Any) -> bool:
@@ -139,20 +134,13 @@ _STEPS = (
 
 WANDB_STEPS = frozenset({"_step", "_Step"})
 """W&B counts its own calls; that is the step only where nothing else is."""
-
 _TIMES = ("timestamp", "wall_time", "logged_at", "ts")
-_SINCE_START = "runtime"
-"""W&B's `_runtime`: seconds since the start."""
-
-AXES = frozenset({*_STEPS, *_TIMES, _SINCE_START, "progress_done_frac"})
-"""Normal forms of all of them."""
-
-_SENSIBLE = (1e9, 1e10)
-"""Seconds since the epoch from 2001 on; what is thousandfold is in milliseconds."""
+_SINCE_START = "runtime"  # W&B's `_runtime`: seconds since the start
+AXES = frozenset({*_STEPS, *_TIMES, _SINCE_START, "progress_done_frac"})  # Normal forms of all of them
+_SENSIBLE = (1e9, 1e10)  # seconds since the epoch from 2001 on; what is thousandfold is in milliseconds
 
 
-PROGRESS = "global_step/max_steps"
-"""ms-swift's step: ``5/3766``."""
+PROGRESS = "global_step/max_steps"  # ms-swift's step: ``5/3766``
 
 
 def step_key(keys: Iterable[str]) -> str | None:
@@ -168,11 +156,7 @@ def time_key(keys: Iterable[str]) -> str | None:
 
 
 def step(raw: Any) -> int:
-    """Read a step number.
-
-    Raises:
-        ValueError: it is not one.
-    """
+    """Read a step number. Raises ValueError: it is not one."""
     value = number(raw)
     if value is None or not value.is_integer() or not 0 <= value < STEP_LIMIT:
         raise ValueError("no step number")

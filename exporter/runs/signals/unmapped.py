@@ -12,10 +12,8 @@ from exporter.runs.signals.reading import ENTROPY, KL, REWARD, Reading, words_of
 
 ENOUGH_RECORDS = 5
 """The first records may lack what comes later: actor metrics during a critic's warm-up, say."""
-
 MOST_CANDIDATES = 4
 """Keys named for one signal: a trainer may log the reward of each of a hundred environments."""
-
 _LENGTH = frozenset({"length", "lengths", "len", "lens"})
 _VALIDATION = frozenset({"val", "valid", "validation", "eval", "evaluation", "test", "dev", "heldout"})
 
@@ -57,13 +55,18 @@ class Candidate(NamedTuple):
 
 def candidates(unmapped: Iterable[str], carried: Collection[str]) -> tuple[Candidate, ...]:
     """What keys without a signal may mean, of signals that are not ``carried`` yet."""
+
+    def unlikelihood(key: str) -> tuple[bool, int]:  # a mean comes first, then what has few words
+        words = words_of(key)
+        return words.isdisjoint(_MEANS), len(words)
+
     found: dict[str, list[str]] = {}
     for key in unmapped:
         signal = _resembled(words_of(key))
         if signal and signal not in carried:
             found.setdefault(signal, []).append(key)
     return tuple(
-        Candidate(signal, tuple(sorted(keys, key=_unlikelihood)[:MOST_CANDIDATES]))
+        Candidate(signal, tuple(sorted(keys, key=unlikelihood)[:MOST_CANDIDATES]))
         for signal, keys in found.items()
     )
 
@@ -91,21 +94,9 @@ def _quoted(key: str) -> str:
     return f'"{"".join(shown)}"'
 
 
-def _unlikelihood(key: str) -> tuple[bool, int]:
-    """How far a key is from the plain mean of its signal: a mean comes first, then what has few words."""
-    words = words_of(key)
-    return words.isdisjoint(_MEANS), len(words)
-
-
-KEY_SETS = 16
-"""Kinds of records that are remembered: with and without validation, a checkpoint, and so on."""
-
-USUAL_LIMIT = 40
-"""Raw keys of one run that are shown unless someone asks for more or fewer."""
-
-LONGEST = 200
-"""Characters of a key; Prometheus keeps each label's text for as long as the series."""
-
+KEY_SETS = 16  # Kinds of records that are remembered: with and without validation, a checkpoint, and so on
+USUAL_LIMIT = 40  # Raw keys of one run that are shown unless someone asks for more or fewer
+LONGEST = 200  # characters of a key; Prometheus keeps each label's text for as long as the series
 MOST_REFUSED = 10_000
 """Keys that are counted as refused; a trainer that makes up new ones each step fills no memory."""
 
@@ -119,10 +110,7 @@ class RawRule:
 
 
 class RawKeys:
-    """The last values of one run under keys that no signal uses, by its ``reading``.
-
-    ``kinds`` counts the sets of keys that came: as long as it is the same, so are the keys.
-    """
+    """A run's last values under keys of no signal; ``kinds`` counts the sets of keys that came."""
 
     def __init__(self, rule: RawRule, reading: Reading) -> None:
         self.kinds = 0
@@ -149,8 +137,22 @@ class RawKeys:
 
     def values(self, room: float = math.inf) -> dict[str, float]:
         """Value by key: of all that is allowed, what came first, up to the limit and where there is room."""
-        latest = self.unmapped()
-        return {key: latest[key] for key in self._chosen(latest, min(self._rule.limit, room))}
+        latest, most = self.unmapped(), min(self._rule.limit, room)
+        while len(self._shown) > most:
+            self._refuse(self._shown.popitem()[0])
+        chosen: dict[str, float] = {}
+        for key, value in latest.items():
+            if key not in self._shown:
+                if key in self._refused or len(key) > LONGEST:
+                    continue
+                if not any(fnmatchcase(key, pattern) for pattern in self._rule.allow):
+                    continue
+                if len(self._shown) >= most:
+                    self._refuse(key)
+                    continue
+                self._shown[key] = None
+            chosen[key] = value
+        return chosen
 
     def unmapped(self) -> dict[str, float]:
         """Value by key of all that no signal uses, whether or not it may be shown."""
@@ -169,24 +171,6 @@ class RawKeys:
         """Keys that were allowed but came after the limit was reached, or had to make room."""
         return len(self._refused)
 
-    def _chosen(self, keys: Iterable[str], most: float) -> list[str]:
-        while len(self._shown) > most:
-            self._refuse(self._shown.popitem()[0])
-        chosen: list[str] = []
-        for key in keys:
-            if key not in self._shown:
-                if key in self._refused or not self._is_allowed(key):
-                    continue
-                if len(self._shown) >= most:
-                    self._refuse(key)
-                    continue
-                self._shown[key] = None
-            chosen.append(key)
-        return chosen
-
     def _refuse(self, key: str) -> None:
         if len(self._refused) < MOST_REFUSED:
             self._refused.add(key)
-
-    def _is_allowed(self, key: str) -> bool:
-        return len(key) <= LONGEST and any(fnmatchcase(key, pattern) for pattern in self._rule.allow)

@@ -58,8 +58,7 @@ SOURCES: dict[str, tuple[type[Source], ...]] = {
 }
 """By what a file holds; what is more particular stands first."""
 
-AHEAD = 50
-"""Lines after the head of a table within which a row must come."""
+AHEAD = 50  # lines after the head of a table within which a row must come
 
 
 def recognise(line: bytes, kind: str = "text") -> Source | None:
@@ -68,10 +67,7 @@ def recognise(line: bytes, kind: str = "text") -> Source | None:
 
 
 def recognise_first(lines: Sequence[bytes], kind: str = "text") -> Source | None:
-    """The source of the first record among the lines, if there is one.
-
-    A list of words looks like a table's head. It is one if a row follows, or nothing yet.
-    """
+    """The source of the first record, if any; a table's head is one if a row follows, or nothing yet."""
     for index, line in enumerate(lines):
         if (source := recognise(line, kind)) and _continues(source, lines[index : index + AHEAD]):
             return type(source)()

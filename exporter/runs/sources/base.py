@@ -13,10 +13,7 @@ from exporter.runs.signals.record import Event
 
 
 class Source(ABC):
-    """Parses one format, for one log.
-
-    ``framework`` names the trainer whose keys it has; it is empty where the keys must show it.
-    """
+    """Parses one format, for one log; ``framework`` is empty where the keys must show the trainer."""
 
     name: str
     framework: str = ""
@@ -28,11 +25,7 @@ class Source(ABC):
 
     @abstractmethod
     def parse(self, line: bytes) -> Iterator[Event]:
-        """What the line says; nothing if it is about something else.
-
-        Raises:
-            ValueError: the line should be a record, and is not.
-        """
+        """What the line says; nothing if it is about something else. Raises ValueError."""
 
     def flush(self) -> Iterator[Event]:
         """What is known of a record whose end has not come yet: nothing more is there for now."""

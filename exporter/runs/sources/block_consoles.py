@@ -10,8 +10,7 @@ from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, numbe
 from exporter.runs.sources.base import Source
 from exporter.runs.sources.console import Dicts, Values, ending, pieces
 
-MOST_KEYS = 5000
-"""No trainer has more in a step: what is longer is not a table or list of its results."""
+MOST_KEYS = 5000  # no trainer has more in a step: what is longer is not a table or list of its results
 
 
 class BlockConsole(Source):
@@ -88,8 +87,7 @@ _MEASURED = {
     "generation_latency": re.compile(rf"(?:Generate time=|Generation => Latency: ){_NUMBER}s"),
     "training_latency": re.compile(rf"(?:Training time=|Training\s+=> Latency: ){_NUMBER}s"),
 }
-_FAILED = re.compile(r"exits with return code = -?[1-9]")
-"""What DeepSpeed's launcher prints of the trainer."""
+_FAILED = re.compile(r"exits with return code = -?[1-9]")  # what DeepSpeed's launcher prints of the trainer
 
 
 class DeepSpeedChat(BlockConsole):
@@ -219,10 +217,7 @@ class NemoRl(BlockConsole):
             self._has_results = True
 
     def _header(self, piece: str) -> Iterator[Event]:
-        """``Step 12/500`` or ``Epoch 2/3``. A step that is sampled again has its header twice.
-
-        Where the log does not hold the epochs, 1 behind the last step is the next epoch.
-        """
+        """``Step 12/500`` (twice if sampled again) or ``Epoch 2/3``, else counted: step 1 after the last."""
         if found := _NEMO_STEP.search(piece):
             yield from self.flush()
             step, steps = int(found[1]), int(found[2])

@@ -14,24 +14,18 @@ from exporter.runs.signals.record import Ended, Event, Servers, TotalSteps
 _CODE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _UP = re.compile(r"\r?((?:\x1b\[A)+)")
 _RAY = re.compile(r"\s*\([^()]{1,100}\bpid=\d+[^()]{0,100}\) ?")
-
 _MAY_HAVE_FAILED = rb"Traceback \(most recent|[Ee]xit(?:ed with)?(?: exit)? ?code:? *-?[1-9]|core dumped"
 """Caught errors and programs that a reward runs in a sandbox print that as well."""
-
 HINTS = rb"HYDRA_FULL_ERROR|ChildFailedError|Job 'raysubmit|" + _MAY_HAVE_FAILED
 """A pattern: only lines with a match can report an end."""
-
 _MAY_REPORT_END = re.compile(HINTS)
 _FINISHED = re.compile(rb"Job 'raysubmit_\w+' succeeded")
 _FAILED = re.compile(rb"HYDRA_FULL_ERROR|ChildFailedError|Job 'raysubmit_\w+' failed")
 _MAY_BE_FAILURE = re.compile(_MAY_HAVE_FAILED)
-
 _SERVER_HINTS = (b"ServerManager: [", b"LoopManager: [", b"LoopManager Hybrid: [", b"outer launched at ")
 """Only lines with one of these can report servers; a search for them takes a tenth of a pattern's time."""
-
 ENGINES_PATH = "/engine_metrics"
 """Of slime's router: the metrics of all its engines. Its other port has only what the router itself does."""
-
 _BEFORE = rb"(?:^|[\s\]m)|])"
 _SERVER_LIST = re.compile(
     _BEFORE + rb"(?:AgentLoopManager(?: Hybrid)?|\w{0,40}LLMServerManager): \[((?:'[^']{1,60}'(?:, )?)+)"
@@ -66,10 +60,7 @@ def pieces(line: bytes) -> Iterator[str]:
 
 
 def drawn(line: bytes) -> Iterator[tuple[str, int]]:
-    """The same texts, each with how many lines below the first one a progress bar wrote it.
-
-    A bar below another goes down, writes, and goes up again.
-    """
+    """The same texts, each with how many lines below the first a progress bar wrote it."""
     text = line.decode("utf-8", "replace").replace("\0", "")
     if "\x1b" in text:
         text = _CODE.sub("", _UP.sub(lambda up: "\0" * up[1].count("A") + "\r", text))
@@ -110,10 +101,7 @@ def servers(line: bytes) -> Servers | None:
 
 
 def preamble(line: bytes) -> Iterator[Event]:
-    """What a line before a trainer's first record says: its steps to come, its servers, its failure.
-
-    An ``Ended`` that is not certain is an exception that may have been caught.
-    """
+    """What a line before the first record says. An ``Ended`` that is not certain may have been caught."""
     if found := servers(line):
         yield found
     if not any(hint in line for hint in _PREAMBLE_HINTS):
@@ -125,20 +113,12 @@ def preamble(line: bytes) -> Iterator[Event]:
         yield ended
 
 
-LONGEST_DICT = 64 * 1024
-"""Characters. No trainer's record is longer."""
-
-LONGEST_PREFIX = 300
-"""Characters kept of what stands before a dict."""
-
-MOST_DICT_LINES = 200
-"""Lines that one dict may be broken into."""
-
+LONGEST_DICT = 64 * 1024  # Characters. No trainer's record is longer.
+LONGEST_PREFIX = 300  # characters kept of what stands before a dict
+MOST_DICT_LINES = 200  # lines that one dict may be broken into
 Values = dict[str, str | None]
-
 _DICT_START = re.compile(r"\{(?=\s*(?:'|\Z))")
 """JSON has other quotes: where a trainer's records are printed as JSON too, they are not read twice."""
-
 _KEY = r"\s*(?:'([^'\\{}]*)'|\"([^\"\\{}]*)\")\s*:\s*"
 _TEXT = r"'([^'\\]*)'|\"([^\"\\]*)\""
 _BARE = r"([^\s,'\"\[\](){}][^,'\"\[\](){}]*(?:\([^(){}]*\))?)"
@@ -187,10 +167,7 @@ class Dicts:
 
 
 def _parse_dict(text: str, position: int) -> tuple[Values | None, int]:
-    """The dict whose first key is at this position, and its end.
-
-    If there is none: ``None``, and the position up to which the text was understood.
-    """
+    """The dict whose first key is at this position, or ``None``; and the position behind it."""
     values: Values = {}
     limit = position + LONGEST_DICT
     while pair := _PAIR.match(text, position, limit):

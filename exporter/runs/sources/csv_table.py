@@ -27,8 +27,7 @@ _MOST_COLUMNS = 5000
 _BOM = "\ufeff"
 _UNDECODED = "\ufffd"
 _WANDB_NAME = "Name: "
-_WANDB_RANGE = ("__MIN", "__MAX")
-"""Ends of the columns that W&B adds to each column of its exports."""
+_WANDB_RANGE = ("__MIN", "__MAX")  # ends of the columns that W&B adds to each column of its exports
 
 
 class Column(NamedTuple):
@@ -50,10 +49,7 @@ class Header(NamedTuple):
 
 
 class CsvTable(Source):
-    """Comma, semicolon or tab between cells. A blank cell is missing, never 0.
-
-    Where the columns belong to several runs, each row holds a record of every run that has cells in it.
-    """
+    """Comma, semicolon or tab between cells; blank is missing. A row has a record of each run with cells."""
 
     name = "csv"
 

@@ -17,9 +17,7 @@ def _has_numbers(values: Values) -> bool:
 # OpenRLHF: ``INFO 08-13 10:11:12 ppo_trainer.py:547] ✨ Global step 12: {'reward': 0.5}``. The time lacks its
 # year: it is not used.
 
-EVALUATION = "eval"
-"""Stream of evaluations: the asynchronous trainer logs them when it is steps ahead."""
-
+EVALUATION = "eval"  # Stream of evaluations: the asynchronous trainer logs them when it is steps ahead
 _LINE_START = r"(?:^|[\])|])\W*"
 _GLOBAL_STEP = re.compile(_LINE_START + r"Global step (\d{1,15}): $")
 _EVALUATION = re.compile(
@@ -66,8 +64,7 @@ _SLIME_STEP = re.compile(rf"(?:^\s*|- )({_KINDS}) (\d{{1,15}}): $")
 _SLIME_RECORD = re.compile(
     rf"(?:^|- |[)m\r] ?)(?:{_KINDS}) \d{{1,15}}: \{{'(?:rollout|train|perf|eval)/".encode()
 )
-_OPTIMIZER = ("step", "critic-step")
-"""Lines that count the steps of an optimizer."""
+_OPTIMIZER = ("step", "critic-step")  # lines that count the steps of an optimizer
 
 
 class Slime(Source):

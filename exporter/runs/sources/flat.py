@@ -56,11 +56,8 @@ class MixedDigits:
 
 
 _TOTALS = frozenset({"total_steps", "max_steps"})
-_DONE = "progress/done_frac"
-"""Tinker's: the share of the training that is done."""
-_NOT_MEASURED = frozenset({PROGRESS, "percentage", *_TOTALS})
-"""Numbers that say how far the training is."""
-
+_DONE = "progress/done_frac"  # Tinker's: the share of the training that is done
+_NOT_MEASURED = frozenset({PROGRESS, "percentage", *_TOTALS})  # numbers that say how far the training is
 _NAMELESS = {"mean": "reward_mean", "min": "reward_min", "max": "reward_max", "std": "reward_std"}
 _BESIDE_NAMELESS = AXES | {"epoch"}
 _LARGEST_SCORE = 100.0
@@ -111,11 +108,7 @@ def _numeric(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _is_nameless(values: Mapping[str, Any]) -> bool:
-    """Whether these are mean, smallest and largest of something that has no name.
-
-    In a loop of reinforcement learning that is the score of the step's responses: all else that it
-    logs has to be distinguished from that. Lengths and times, which may be logged so as well, are larger.
-    """
+    """Whether these are statistics of something nameless: in a loop of RL the responses' score."""
     if "mean" not in values or not {"min", "max"} <= values.keys():
         return False
     return all(key in _NAMELESS or normal(key) in _BESIDE_NAMELESS for key in values)
@@ -144,11 +137,7 @@ class FlatRecords:
         self._digits = MixedDigits()
 
     def events(self, logged: Mapping[str, Any]) -> Iterator[Event]:
-        """What one dictionary says.
-
-        Raises:
-            ValueError: its step is invalid.
-        """
+        """What one dictionary says. Raises ValueError: its step is invalid."""
         if "train_runtime" in logged:  # transformers' summary: means over the run, and its end
             yield Ended("finished")
             return

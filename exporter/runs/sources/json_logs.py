@@ -30,8 +30,7 @@ from exporter.runs.sources.flat import FlatRecords, flattened, is_record, is_sam
 from exporter.runs.sources.tensorboard import BY_SECONDS
 
 ABOUT_THE_RECORD = frozenset({"timestamp", "scope", "step"})
-DEEPEST = 16
-"""Scopes within scopes."""
+DEEPEST = 16  # Scopes within scopes
 
 
 class JsonLines(Source):
@@ -54,10 +53,7 @@ class JsonLines(Source):
 
 
 class VerlJsonl(JsonLines):
-    """verl's ``file`` logger, 0.7 to 0.9: ``{"step":12,"data":{"actor/entropy":0.41,...}}``.
-
-    NaN and Inf stand as ``null``; there is no time and no end mark.
-    """
+    """verl's ``file`` logger: ``{"step":12,"data":{"actor/entropy":0.41,...}}``, ``null`` for NaN and Inf."""
 
     name = "verl_jsonl"
     framework = "verl"
@@ -136,16 +132,11 @@ class FlatJsonl(Source):
 
 
 STEP_DIGITS = len(str(STEP_LIMIT - 1))
-_LOOK_AT = 100
-"""So many entries show whether a list is a history; its first ones may hold only validation."""
+_LOOK_AT = 100  # So many entries show whether a list is a history; its first ones may hold only validation
 
 
 class JsonDocument(Source):
-    """A document that holds the whole history. ``parse`` gets it again whenever it was rewritten.
-
-    Entries that were there before are passed over. Where the history was rewritten, it is passed
-    on from the first entry that differs: the run sees the step go back.
-    """
+    """A document of the whole history, whose entries from the first that differs are passed on."""
 
     def __init__(self) -> None:
         self._history: list[Any] = []
@@ -231,17 +222,13 @@ class MetricTable(JsonDocument):
         return [entry for entry in entries if is_record(entry)] or None
 
 
-MOST_PARTITIONS = 256
-"""In the making at a time. The oldest is given up for another."""
-
+MOST_PARTITIONS = 256  # in the making at a time. The oldest is given up for another.
 MOST_GROUP_KEYS = 1000
-
 _OF_A_GROUP = frozenset({"rollout_done", "advantage_done"})
 _STEP_EVENT, _DONE_EVENT = "train_step_done", "partition_done"
 _END_EVENTS = {"run_completed": "finished", "run_failed": "failed"}
 _SAMPLE_COUNT = "sample_count"
-_LARGEST = ("_max", "_latency_s")
-"""A partition is there when its slowest group is."""
+_LARGEST = ("_max", "_latency_s")  # A partition is there when its slowest group is
 
 
 class Groups:

@@ -11,12 +11,9 @@ from exporter.runs.sources.base import Source, load_json
 from exporter.runs.sources.console import HINTS, ending, pieces, servers
 
 TERMINAL_CUT = 4096
-_FOLDED = " [repeated "
-"""Ray adds that to a line which several processes printed."""
-
+_FOLDED = " [repeated "  # Ray adds that to a line which several processes printed
 _VERL_STEP = re.compile(rb"(?:^|[\s\]m)|])step:(\d{1,15}) - (?=[^\r\x1b\x00])")
-_BREAKS = b"\r\x1b\x00"
-"""Bytes at which the fields end: a bar redraws itself there, or a colour changes."""
+_BREAKS = b"\r\x1b\x00"  # bytes at which the fields end: a bar redraws itself there, or a colour changes
 _MAY_MATTER = re.compile(
     rb"[Tt]otal.training.steps|max_response_length|Training Progress: 100%|Final validation metrics"
     rb"|Total time for train steps|" + HINTS

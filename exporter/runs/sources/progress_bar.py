@@ -17,12 +17,8 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-MOST_WAITING = 100_000
-"""Records that may wait in a buffer of the trainer."""
-
-MOST_BARS = 16
-"""Bars that are remembered: a trainer has a few, a log that repeats may have any number."""
-
+MOST_WAITING = 100_000  # Records that may wait in a buffer of the trainer
+MOST_BARS = 16  # Bars that are remembered: a trainer has a few, a log that repeats may have any number
 _BAR = re.compile(r"\s*\d{1,3}%\|[^|]*\|\s*(\d{1,15})/(\d{1,15}) \[([^\]]*)\]")
 _TORN = re.compile(r"\s*\d{1,3}(?:%(?:\|.*)?)?", re.DOTALL)
 _JUST_STARTED = "00:00<?"
@@ -43,9 +39,9 @@ class Bar(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Mark:
-    """The bars were cleared once. Steps by bar, ``before`` that and when drawn again ``after`` it.
+    """The bars were cleared once; steps by bar ``before`` and ``after``.
 
-    ``direct``: the record stands between the two.
+    ``direct``: with the record between.
     """
 
     before: dict[Bar, int] = field(default_factory=dict)
@@ -76,10 +72,8 @@ class ProgressBars:
         self._used: Mark | None = None
         self._shown: dict[int, tuple[Bar, int]] = {}
         self._starts: dict[tuple[int, int], int] = {}
-        self._last: int | None = None
-        """Where the bar was drawn that nothing was written behind yet."""
-        self._ended: int | None = None
-        """The same at the last end of a line."""
+        self._last: int | None = None  # where the bar was drawn that nothing was written behind yet
+        self._ended: int | None = None  # the same at the last end of a line
         self._closed: set[int] = set()
         self._records = False
         self._restarted = False
@@ -142,10 +136,7 @@ class ProgressBars:
         return bool(self._marks) and self._marks[-1] is mark
 
     def _begun(self, depth: int, total: int) -> Bar:
-        """A bar was drawn for the first time. The one that was there before may wait for its records.
-
-        If it was not closed, its trainer was killed, and took the records in its buffer along.
-        """
+        """A bar was first drawn; if the one before was not closed, its trainer was killed with its buffer."""
         if len(self._starts) == MOST_BARS:
             self._starts.clear()
         before = Bar(depth, total, self._starts.get((depth, total), 0))
@@ -238,10 +229,7 @@ class ProgressBars:
         return bar[1] == self.total and self._bar in (None, bar)
 
     def _training(self, mark: Mark) -> Bar:
-        """Which of the bars that were cleared counts training steps.
-
-        The one that did so far, the one declared, the one drawn again most often, the one with most steps.
-        """
+        """Which cleared bar counts steps: the one so far, the declared, the most redrawn, the longest."""
         if self._bar in mark.before:
             return self._bar
         redrawn = Counter(bar for each in self._marks for bar in each.after)

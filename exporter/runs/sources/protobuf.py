@@ -1,7 +1,4 @@
-"""The wire format of protocol buffers.
-
-Source: https://protobuf.dev/programming-guides/encoding/
-"""
+"""The wire format of protocol buffers (https://protobuf.dev/programming-guides/encoding)."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ from typing import Any
 
 VARINT, EIGHT_BYTES, SIZED, FOUR_BYTES = 0, 1, 2, 5
 """How a field's value is written: the lowest three bits of its key."""
-
 _FIXED = {EIGHT_BYTES: 8, FOUR_BYTES: 4}
 
 
@@ -20,11 +16,7 @@ def key(number: int, wire: int) -> int:
 
 
 def fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """Each field's key and value: an unsigned integer for a varint, else bytes.
-
-    Raises:
-        ValueError: the bytes are not a message.
-    """
+    """Each field's key and value: an unsigned integer for a varint, else bytes. Raises ValueError."""
     place = 0
     while place < len(message):
         found, place = varint(message, place)
@@ -46,11 +38,7 @@ def fields(message: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def varint(message: bytes, place: int) -> tuple[int, int]:
-    """The unsigned integer of 64 bits that starts at a place, and the place behind it.
-
-    Raises:
-        ValueError: the integer is cut off, or longer than 10 bytes.
-    """
+    """The unsigned integer of 64 bits that starts at a place, and the place behind it. Raises ValueError."""
     value = 0
     for shift, byte in enumerate(message[place : place + 10]):
         value |= (byte & 0x7F) << 7 * shift

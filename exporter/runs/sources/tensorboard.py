@@ -51,11 +51,7 @@ uint64."""
 
 
 def single(tensor: bytes) -> float | None:
-    """The number in a tensor of one element; ``None`` for any other tensor.
-
-    Raises:
-        ValueError: the bytes are not a tensor.
-    """
+    """The number in a tensor of one element; ``None`` for any other tensor. Raises ValueError."""
     found = dict(fields(tensor))
     kind = _KINDS.get(found.get(TYPE, 0))
     if kind is None:
@@ -67,12 +63,8 @@ def single(tensor: bytes) -> float | None:
     return float(kind.layout.unpack(memory)[0]) if len(memory) == kind.layout.size else None
 
 
-TAGS = 10_000
-"""That many tags are known, and gathered in one record. No trainer has as many."""
-
-LONGEST_TAG = 1000
-"""In bytes; a bound for what is kept in memory, as well."""
-
+TAGS = 10_000  # that many tags are known, and gathered in one record. No trainer has as many.
+LONGEST_TAG = 1000  # in bytes; a bound for what is kept in memory, as well
 _WALL_TIME, _STEP, _VERSION, _SUMMARY = key(1, EIGHT_BYTES), key(2, VARINT), key(3, SIZED), key(5, SIZED)
 _VALUE = key(1, SIZED)
 _TAG, _FLOAT, _TENSOR, _METADATA = key(1, SIZED), key(2, FOUR_BYTES), key(8, SIZED), key(9, SIZED)
@@ -86,23 +78,16 @@ _SHORT_FLOAT = re.compile(_START + rb"\x15(.{4})", re.DOTALL)
 _SCALARS = b"J\x0d\x0a\x09\x0a\x07scalars\x20\x01"
 _SHORT_TENSOR = re.compile(_START + rb"B\x0a\x08\x01\x12\0[\x22\x2a]\x04(.{4})" + _SCALARS, re.DOTALL)
 """Nearly every event is one of these: a single float, in either version. Only if the lengths are right."""
-
 BY_SECONDS = ("ray/node.", "ray/ray/ray_step")
 """NeMo-RL logs the load of its nodes there, and as step the seconds since its start."""
-
 _BEFORE_STEP = 9
 _FLOAT_END = 4
-_TENSOR_END = 4 + len(_SCALARS)
-"""Bytes of such an event before its step, and from its number on."""
-
+_TENSOR_END = 4 + len(_SCALARS)  # bytes of such an event before its step, and from its number on
 _double = Struct("<d").unpack
 _float = Struct("<f").unpack
 _float_at = Struct("<f").unpack_from
-
 _UNKNOWN = "", None
-_NOTHING: Iterator[Event] = iter(())
-"""An iterator that is at its end stays there: one is enough for all."""
-
+_NOTHING: Iterator[Event] = iter(())  # an iterator that is at its end stays there: one is enough for all
 _Scalars = list[tuple[str, float]]
 
 
@@ -120,10 +105,7 @@ class _Streams:
         self._apart: set[str] = set()
 
     def of(self, part: str, step: int) -> str:
-        """The stream of a scalar whose tag has that first part; call it for each, in order.
-
-        Until another step comes, the answer is the same for every scalar of a part: one call will do.
-        """
+        """The stream of a scalar whose tag has that first part; one call a step will do."""
         if part not in self._last and len(self._last) >= TAGS:
             return ""
         if self._last.get(part, -1) <= step < self._step:

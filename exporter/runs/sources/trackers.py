@@ -25,14 +25,10 @@ from exporter.runs.sources.console import ending, servers
 from exporter.runs.sources.flat import FlatRecords, flattened, is_record
 from exporter.runs.sources.protobuf import EIGHT_BYTES, SIZED, VARINT, fields, key
 
-LONGEST_VALUE = 100
-"""In bytes; what is longer is not a number."""
-
+LONGEST_VALUE = 100  # in bytes; what is longer is not a number
 MOST_BARS = 16
-
 TOGETHER = 3
 """How many steps in a row a bar must move along with to be the training's; others meet the step by chance."""
-
 _HISTORY, _CONSOLE, _EXIT = key(2, SIZED), key(13, SIZED), key(18, SIZED)
 _ITEM = key(1, SIZED)
 _KEY, _KEY_PART, _JSON = key(1, SIZED), key(2, SIZED), key(16, SIZED)
@@ -135,20 +131,14 @@ def _logged(row: bytes) -> dict[str, Any]:
     return logged
 
 
-KEYS = 10_000
-"""Gathered in one record; no trainer has as many."""
-
+KEYS = 10_000  # Gathered in one record; no trainer has as many
 _FINISH, _SCALAR = key(11, SIZED), key(13, SIZED)
 _STEP, _TIME, _VALUE = key(2, VARINT), key(4, SIZED), key(5, SIZED)
 _SECONDS, _NANOS = key(1, VARINT), key(2, VARINT)
 _NUMBER = key(1, EIGHT_BYTES)
 _STATE = key(1, VARINT)
-_STATES = {1: "finished", 2: "failed", 3: "failed"}
-"""``RunState``: finished, crashed, aborted."""
-
-_OWN = "__swanlab__"
-"""Before the keys of the machine's load, whose steps are others."""
-
+_STATES = {1: "finished", 2: "failed", 3: "failed"}  # ``RunState``: finished, crashed, aborted
+_OWN = "__swanlab__"  # before the keys of the machine's load, whose steps are others
 _double = Struct("<d").unpack
 
 
@@ -196,11 +186,7 @@ class SwanLab(Source):
 
 
 def _scalar(found: dict[int, bytes]) -> tuple[str, int, float | None, float] | None:
-    """Key, step, time (seconds since the epoch) and number of a record that holds a scalar of the trainer.
-
-    Raises:
-        ValueError: it is damaged, or no trainer made that many steps.
-    """
+    """Key, step, time (since the epoch) and number of a trainer's scalar, if it is one. Raises ValueError."""
     if _SCALAR not in found:
         return None
     scalar: dict[int, Any] = dict(fields(found[_SCALAR]))
@@ -218,9 +204,7 @@ def _scalar(found: dict[int, bytes]) -> tuple[str, int, float | None, float] | N
 _NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
 _OF_TRANSFORMERS = "train/global_step"
 """transformers' callback logs without a step: Trackio counts its calls then."""
-
-_SHORT = 8
-"""Characters of an id that distinguish two runs of one name."""
+_SHORT = 8  # characters of an id that distinguish two runs of one name
 
 
 class Trackio(Source):

@@ -15,16 +15,11 @@ from exporter.runs.sources.base import Source
 from exporter.runs.sources.console import HINTS, Dicts, Values, drawn, ending
 from exporter.runs.sources.progress_bar import ProgressBars, is_torn
 
-COUNTERS = ("num_tokens", "epoch")
-"""They only grow, until the training restarts."""
+COUNTERS = ("num_tokens", "epoch")  # they only grow, until the training restarts
 
 
 class Steps:
-    """Counts on from record to record, with what the progress bar shows.
-
-    ``last`` is the step of the last record, 0 before the first. ``every``: the trainer logs every
-    that many steps, if the log says so.
-    """
+    """Counts on with what the bar shows; ``last`` is 0 before the first record, ``every`` the interval."""
 
     def __init__(self) -> None:
         self.bars = ProgressBars()
@@ -108,8 +103,7 @@ class TrlConsole(Source):
         self._dicts = Dicts()
         self._total: int | None = None
         self._finished = False
-        self._waiting: Values | None = None
-        """A record whose bar will show its step."""
+        self._waiting: Values | None = None  # A record whose bar will show its step
         self._unfinished = b""
         """What was read of the last line, where it may go on: then it comes again as a whole."""
 

@@ -14,14 +14,7 @@ from exporter.http.exposition import Family
 STATES = ("running", "finished", "failed", "vanished", "stopped")
 
 NOT_FINITE_SIGNALS = (
-    "reward",
-    "kl",
-    "policy_kl",
-    "entropy",
-    "grad_norm",
-    "policy_loss",
-    "value_loss",
-    "response_length",
+    *("reward", "kl", "policy_kl", "entropy", "grad_norm", "policy_loss", "value_loss", "response_length"),
 )
 """Signals whose NaN or Inf raises NonFinite."""
 
@@ -42,11 +35,7 @@ class Hold(str, Enum):
 
 
 class Statistic(NamedTuple):
-    """One exported statistic of one signal.
-
-    ``steps`` counts logged steps. ``at_least`` is how many values the window needs before the
-    statistic exists (``None``: a full window).
-    """
+    """One exported statistic; it exists once ``at_least`` values (or all ``steps``) are in its window."""
 
     name: str
     signal: str

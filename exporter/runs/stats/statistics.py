@@ -47,32 +47,21 @@ from typing import Any
 from exporter.runs.stats.catalogue import STATISTICS, ZERO_MEANS_NOT_MEASURED, Hold, Statistic
 
 WINDOW = 64
-FINITE_BELOW = 1e300
-"""Beyond that the sum of a window overflows: as bad as Inf."""
-
+FINITE_BELOW = 1e300  # Beyond that the sum of a window overflows: as bad as Inf
 START_VALUES = 5
 PER_DIFFERENCE = math.sqrt(math.pi) / 2
 SMOOTH, SLOW = "0.1", "0.05"
 """Weights of a new value: in the mean that people see beside a noisy curve, in that of peak and patience."""
-
-MOST = 4
-"""How many times the mean one value may count for: a quarter of the values may be spikes."""
-
+MOST = 4  # how many times the mean one value may count for: a quarter of the values may be spikes
 LEAST_VALUES = 10
 WEIGHTS = {each.alpha: float(each.alpha) for each in STATISTICS if each.alpha} | {SMOOTH: 0.1, SLOW: 0.05}
 NOISE_FROM, BEST_FROM, PATIENCE_FROM = 6, 3, 5
 PATIENCE_NOISES = 0.16
-
-_NONE = array("d")
-"""The values of all signals that have none."""
+_NONE = array("d")  # the values of all signals that have none
 
 
 class Held:
-    """The extreme of a statistic over its present value and the records of the last ``seconds``.
-
-    A monotonic queue: each time and value enters once and leaves once. Times in seconds, any
-    monotonic clock.
-    """
+    """The extreme of the last ``seconds``, any monotonic clock, in a queue where each value enters once."""
 
     __slots__ = ("_seconds", "_sign", "_window")
 
@@ -128,10 +117,7 @@ def spread(values: list[float]) -> float | None:
 
 
 def _capped_mean(values: list[float]) -> float:
-    """The largest mean that the values, none below 0, have when each counts for ``MOST`` times it at most.
-
-    With the ``capped`` largest at that limit, mean = (sum of the others + capped x MOST x mean) / count.
-    """
+    """The largest mean of values, none below 0, when each counts for ``MOST`` times it at most."""
     rising = sorted(values)
     sums = list(accumulate(rising))
     count = len(rising)
@@ -140,9 +126,7 @@ def _capped_mean(values: list[float]) -> float:
 
 
 Read = Callable[[], float | None]
-Function = Callable[[list[float]], float | None]
-"""Of the values of a window; ``None`` where they do not tell."""
-
+Function = Callable[[list[float]], float | None]  # of the values of a window; ``None`` where they do not tell
 OVER_STEPS: dict[str, Function] = {
     "min_over_steps": min,
     "max_over_steps": max,
@@ -153,10 +137,8 @@ OVER_STEPS: dict[str, Function] = {
 }
 _RECENT = {"ewma_max_over_steps": max, "drawdown_min_over_steps": min}
 """Statistics over the last values of a mean or a drawdown."""
-
 _HIGHEST_MEANS = (("peak", SLOW, 1), ("best", SMOOTH, BEST_FROM))
 """Running maxima of means, each from this value on."""
-
 _SINCE = {"steps_since_best", "records_since_best"}
 _SMOOTHED = {"best", "gain", "drawdown", "drawdown_min_over_steps", *_SINCE}
 
@@ -172,18 +154,8 @@ class SignalStatistics:
 
     __slots__ = (
         *("_adders", "_count", "_differences", "_first", "_highest", "_last", "_means", "_readers"),
-        *(
-            "_recent",
-            "_since",
-            "_wanted",
-            "begun",
-            "floor",
-            "measured",
-            "nonfinite",
-            "seen",
-            "streak",
-            "values",
-        ),
+        *("_recent", "_since", "_wanted", "begun", "floor", "measured"),
+        *("nonfinite", "seen", "streak", "values"),
     )
 
     def __init__(self, wanted: Iterable[Statistic], floor: SignalStatistics | None = None) -> None:

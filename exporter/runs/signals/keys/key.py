@@ -9,7 +9,6 @@ from functools import lru_cache
 
 GIB = 1024.0**3
 MS = 0.001
-
 _OTHERS = re.compile(r"[\W_]+")
 _MLFLOW_AT = re.compile(r"_at_(?=\d)")
 
@@ -83,16 +82,6 @@ def total(*names: str, scale: float = 1.0) -> Key:
 def unless_negative(name: str) -> Key:
     """The key, of which a negative value means "not reported"."""
     return Key((name,), lambda x: None if x < 0 else x)
-
-
-def percentage(name: str) -> Key:
-    """A share that some write as 0 to 1 and others as 0 to 100."""
-    return Key((name,), lambda x: x / 100 if x > 1 else x)
-
-
-def sum_of(pattern: str) -> Key:
-    """The sum of all keys that match."""
-    return Key(pattern=pattern, formula=lambda *numbers: sum(numbers))
 
 
 def mean_of(pattern: str, spelled: str = "") -> Key:

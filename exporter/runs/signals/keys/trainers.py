@@ -4,23 +4,11 @@ from __future__ import annotations
 
 import re
 
-from exporter.runs.signals.keys.key import (
-    GIB,
-    Key,
-    Keys,
-    difference,
-    mean_of,
-    rest_of_one,
-    scaled,
-    sum_of,
-    total,
-)
+from exporter.runs.signals.keys.key import GIB, Key, Keys, difference, mean_of, rest_of_one, scaled, total
 
 # OpenRLHF.
 
-OPENRLHF_PREFIXES = ("train/", "eval/")
-"""Added by TensorBoard and W&B."""
-
+OPENRLHF_PREFIXES = ("train/", "eval/")  # Added by TensorBoard and W&B
 OPENRLHF: Keys = {
     # the mean before the batch is split and filtered; then per sample, then what filtering goes by
     "reward": ("rollout/reward_mean", "reward", "score"),
@@ -179,7 +167,6 @@ ROLL_PARTS = (("validation_component", re.compile(r"val_correct/(?!all/)(.+)/mea
 
 _SLIME_DETAILS = "step|ratio|frac|mean|median|max|min|std|pass[@_][0-9]+|count_[0-9]+"
 """How keys below ``eval/`` end that are not the score of a data set; nor is what has a further slash."""
-
 SLIME: Keys = {
     # rollout/rewards is normalised by group: about 0 by construction
     "reward": ("rollout/raw_reward",),
@@ -317,7 +304,7 @@ AREAL: Keys = {
     "prompt_length_min": ("ppo_actor/prompt_len/min",),
     "validation_score": ("eval-rollout/reward",),
     # there is no total; validation counts in no other trainer's step either
-    "step_seconds": (sum_of(r"timeperf_(?!eval$).+"),),
+    "step_seconds": (Key(pattern=r"timeperf_(?!eval$).+", formula=lambda *numbers: sum(numbers)),),
     "rollout_seconds": ("timeperf/rollout",),
     "old_log_prob_seconds": ("timeperf/recompute_logp",),
     "ref_log_prob_seconds": ("timeperf/ref_logp",),

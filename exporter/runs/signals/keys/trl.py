@@ -6,12 +6,9 @@ import re
 
 from exporter.runs.signals.keys.key import GIB, MS, Key, Keys, inverse, scaled
 
-PREFIXES = ("train/",)
-"""Added by TensorBoard and W&B."""
-
+PREFIXES = ("train/",)  # Added by TensorBoard and W&B
 ASYNC = ("ratio",)
 """A key of AsyncGRPO only. There `kl` compares with the policy that generated, not with the reference."""
-
 KEYS: Keys = {
     "epoch": ("epoch",),
     "episodes_seen": ("episode",),

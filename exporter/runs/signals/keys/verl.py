@@ -22,7 +22,6 @@ from exporter.runs.signals.keys.key import (
 
 V1_KEYS = ("training/num_turns/mean", "training/off_policy/trajectory_staleness/mean")
 """Keys that only verl's v1 trainer (0.9) logs."""
-
 _SCORE = "(?:acc|accuracy|reward|score)"
 _SCORE_AS_LOGGED = rf"(?i:/{_SCORE}/mean|^[^/]*_{_SCORE}_mean)"
 """What a data set's core metric may be: ``val-core/<data set>/<variable>/mean@<N>``.
@@ -140,10 +139,7 @@ KEYS: Keys = {
         "training/off_policy/trajectory_staleness_worst/max",
         "training/off_policy/trajectory_staleness/max",
     ),
-    "version_span_max": (
-        "training/off_policy/trajectory_spans/max",
-        "fully_async/partial/max_partial_span",
-    ),
+    "version_span_max": ("training/off_policy/trajectory_spans/max", "fully_async/partial/max_partial_span"),
     "partial_rollout_ratio": ("fully_async/partial/partial_ratio",),
     "stale_trajectories": ("fully_async/count/stale_trajectory_processed",),
     "stale_samples_dropped": (
@@ -177,9 +173,7 @@ PARTS = (
 _RATIO = "response_length/clip_ratio"
 _SPELLINGS = (_RATIO, normal(_RATIO), f"rl_insight_monitor_{normal(_RATIO)}")
 _V1_SPELLINGS = (*V1_KEYS, *map(normal, V1_KEYS))
-
-TIMES = 3
-"""So often the longest responses of a batch have the same length only if that is the limit."""
+TIMES = 3  # So often the longest responses of a batch have the same length only if that is the limit
 
 
 class Truncation:
@@ -201,10 +195,7 @@ class Truncation:
         self._times = 0
 
     def correct(self, found: dict[str, float], values: Mapping[str, Any], limit: int | None) -> None:
-        """Set the truncated share in the signals ``found`` in a record's values right, or drop it.
-
-        ``limit`` is the configured one in tokens, where it is known.
-        """
+        """Set right, or drop, the truncated share in ``found``, by the ``limit`` in tokens, if known."""
         share = found.get("truncated_ratio")
         if share is None or not any(name in values for name in _SPELLINGS):
             return
