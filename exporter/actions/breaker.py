@@ -106,11 +106,7 @@ class Breaker:
         return True
 
     def switch_off(self) -> None:
-        """Turn the kill switch on. Removing its file turns it off.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
+        """Turn the kill switch on. Removing its file turns it off. Raises OSError."""
         self._switch.touch()
         with self._lock:
             self.audit.append(self._clock(), "switched_off")

@@ -49,11 +49,7 @@ class Wrapped:
         return "" if self.known.ended is None and self.known.held else "ended"
 
     def send(self, step: str, action: Action) -> str:
-        """Have the wrapper ``stop`` or ``kill`` the trainer. Returns what was done, in words.
-
-        Raises:
-            TargetError: It was not done.
-        """
+        """Have the wrapper ``stop`` or ``kill`` the trainer. Returns what was done, in words."""
         why = f"{action.alert} ({action.id})"
         request = launch.Request(f"{action.id}-{step}", step, self.known.attempt, "stepwatch", why)
         try:

@@ -135,10 +135,7 @@ class Failure(NamedTuple):
 
 
 class Quantity(NamedTuple):
-    """A driver call and what becomes of its answer.
-
-    ``read`` raises ``ReadError`` or one of its kinds.
-    """
+    """A driver call and what becomes of its answer. ``read`` raises ``ReadError`` or one of its kinds."""
 
     call: str
     tier: Tier

@@ -108,11 +108,7 @@ class Client:
 
 
 def timestamp(text: str) -> float:
-    """Return a time of Alertmanager's or Prometheus' API in Unix seconds.
-
-    Raises:
-        ValueError: It is invalid.
-    """
+    """Return a time of Alertmanager's or Prometheus' API in Unix seconds. Raises ValueError."""
     whole, dot, rest = text.replace("Z", "+00:00").partition(".")
     if dot:  # Go writes as many digits as it needs, Python 3.10 reads three or six
         digits = len(rest) - len(rest.lstrip("0123456789"))

@@ -144,11 +144,7 @@ def remove_leftovers(folder: str, now: float) -> int:
 
 
 def look(path: str) -> Look:
-    """Check the file system of a folder.
-
-    Raises:
-        OSError: The file system cannot be asked.
-    """
+    """Check the file system of a folder. Raises OSError if the file system cannot be asked."""
     there = path
     while not os.path.exists(there):  # noqa: PTH110  (pathlib weighs 1 MB)
         there = os.path.dirname(there)  # noqa: PTH120

@@ -113,11 +113,7 @@ class BestFolder:
             os.close(file)
 
     def keep(self, checkpoint: Checkpoint, score: float, measure: str, why: str) -> Kept:
-        """Keep a checkpoint; one of the same name is replaced.
-
-        Raises:
-            NotKept: There is no room, the trainer changed or deleted it meanwhile, or its name is taken.
-        """
+        """Keep a checkpoint; one of the same name is replaced. Raises NotKept."""
         name = checkpoint.name
         before = self._kept.get(name)
         known = before.files.keys() if before else set()
@@ -148,11 +144,7 @@ class BestFolder:
         return kept
 
     def drop(self, kept: Kept) -> None:
-        """Delete a checkpoint that is no longer among the best, but nothing beside what was made for it.
-
-        Raises:
-            NotKept: There is something else in it.
-        """
+        """Delete a checkpoint that is no longer among the best, but nothing beside what was made for it."""
         path = self.place / kept.name
         del self._kept[kept.name]
         self._describe()

@@ -104,11 +104,7 @@ class Saving:
                 process.wait()
 
     def order(self, command: Sequence[str], log: Path, runs: Path) -> Order | None:
-        """Return what to watch; ``None`` if the trainer's checkpoint folder is unknown.
-
-        Raises:
-            Refused: Checkpoints should be kept, but their folder is unknown.
-        """
+        """Return what to watch; ``None`` if the trainer's checkpoint folder is unknown. Raises Refused."""
         folder = self.folder or layouts.folder(command, Path.cwd())
         if folder is None:
             if self.keep:

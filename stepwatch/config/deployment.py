@@ -29,11 +29,7 @@ _FOLDER = (stat.S_IXUSR, "search", "750")
 
 
 def require(path: Path, mounted: Path) -> None:
-    """Check that a container can read a file below a mounted folder.
-
-    Raises:
-        Refused: It cannot, or is not a file below that folder but a link that leads out of it.
-    """
+    """Check that a container can read a file below a mounted folder. Raises Refused."""
     target, folder = path.resolve(), mounted.resolve()
     if not target.is_relative_to(folder):
         raise Refused(
@@ -129,18 +125,10 @@ class Deployment(Protocol):
         """A URL of config.yaml as Alertmanager reaches it."""
 
     def file(self, path: Path) -> str:
-        """A file that config.yaml names, as the part that reads it sees it.
-
-        Raises:
-            Refused: it cannot see it.
-        """
+        """A file that config.yaml names, as the part that reads it sees it. Raises Refused."""
 
     def left_file(self, path: Path) -> str:
-        """A file that trainers write, as the run exporter sees it.
-
-        Raises:
-            Refused: it cannot see it.
-        """
+        """A file that trainers write, as the run exporter sees it. Raises Refused if it cannot see it."""
 
     @property
     def password_file(self) -> str:

@@ -93,11 +93,7 @@ class Override(Section):
     )
 
     def over(self, name: str, base: Block) -> Block:
-        """Return the base block with this override's limits over it.
-
-        Raises:
-            pydantic.ValidationError: Together they are not a valid block.
-        """
+        """Return the base block with this override's limits over it. Raises ValidationError."""
         return type(base).model_validate(_merge(base.plain(), self.alerts[name]))
 
 
@@ -313,11 +309,7 @@ class Config(Section):
         return next((each for each in found if block in each[1].alerts and fits(each[1].runs, run)), None)
 
     def retry_policy(self, name: str) -> RetryPolicy:
-        """Return a policy of `retry`.
-
-        Raises:
-            Refused: It has none of that name.
-        """
+        """Return a policy of `retry`. Raises Refused if it has none of that name."""
         policies = {policy.name: policy for policy in self.retry}
         if name in policies:
             return policies[name]

@@ -66,11 +66,7 @@ class Matcher:
 
 
 def to_matcher(value: Any) -> Matcher:
-    """Return the matcher that a text is.
-
-    Raises:
-        Fault: It is invalid.
-    """
+    """Return the matcher that a text is. Raises Fault if it is invalid."""
     if isinstance(value, Matcher):
         return value
     found = _MATCHER.fullmatch(value) if isinstance(value, str) else None

@@ -264,11 +264,7 @@ class _Builder:
 
 
 def _read(text: str, *, plain: bool) -> Any:
-    """Return the value of a word without quotes, or of a quoted text.
-
-    Raises:
-        Fault: YAML readers disagree about the word, it is missing, or holds a control character.
-    """
+    """Return the value of a word without quotes, or of a quoted text. Raises Fault."""
     if plain and text in _NULL:
         return None
     if plain and text in _BOOL:

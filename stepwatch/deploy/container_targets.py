@@ -54,11 +54,7 @@ class Labels(Section):
 
 
 def requested(labels: Mapping[str, str]) -> Labels:
-    """Return what labels ask for; those that are not ours do not matter.
-
-    Raises:
-        Refused: One of ours is wrong; all that are wrong are named, a line each.
-    """
+    """Return what labels ask for; those that are not ours do not matter. Raises Refused."""
     ours = {name.removeprefix(PREFIX): text for name, text in labels.items() if name.startswith(PREFIX)}
     try:
         return Labels.model_validate(ours)
@@ -310,11 +306,7 @@ def _prometheus(place: State, answer: Answer) -> tuple[Path, Reach]:
 
 
 def ask() -> Answer:
-    """Query the running containers.
-
-    Raises:
-        Refused: No daemon of this machine answers.
-    """
+    """Query the running containers. Raises Refused if no daemon of this machine answers."""
     try:
         import docker  # noqa: PLC0415  it takes longer to import than all else of generate.py
     except ImportError as error:

@@ -86,11 +86,7 @@ class Attempt:
         self._interrupted = ""
 
     def run(self) -> End:
-        """Returns how the trainer ended.
-
-        Raises:
-            Refused: It cannot be started.
-        """
+        """Returns how the trainer ended. Raises Refused if it cannot be started."""
         wakes, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         heard = (*_PASSED_ON, signal.SIGWINCH, signal.SIGCHLD)
         inherited = {number: signal.getsignal(number) for number in heard}

@@ -35,11 +35,7 @@ class LaunchRecord:
     """The open file of one run. The lock is held until the last process that has it open ends."""
 
     def __init__(self, log: Path) -> None:
-        """Open it.
-
-        Raises:
-            Refused: Another wrapper writes this log, or the file cannot be written.
-        """
+        """Open it. Raises Refused if another wrapper writes this log, or the file cannot be written."""
         self.path = launch.beside(log)
         last = launch.read(log)
         try:

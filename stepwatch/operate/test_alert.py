@@ -133,11 +133,7 @@ def send_test(config: Path, name: str, stack: Stack, say: Say, *, patience: floa
 
 
 def page(alertmanager: str, path: str) -> str:
-    """A page of Alertmanager, which may take a minute on a machine that is busy.
-
-    Raises:
-        Refused: It does not answer.
-    """
+    """A page of Alertmanager, which may take a minute on a machine that is busy. Raises Refused."""
     end = time.monotonic() + 60
     for seconds in _WAITS:
         time.sleep(seconds)
@@ -245,11 +241,7 @@ class Probe:
         return f"(test) {self.receiver.name}"
 
     def run(self, say: Say, patience: float) -> tuple[bool, str]:
-        """Send the test, wait until its end is known or patience is, and take the test back.
-
-        Raises:
-            Refused: Alertmanager does not answer.
-        """
+        """Send the test, wait until its end is known or patience is, and take the test back."""
         way = self.receiver.integration
         (before, _), begun = sent(self.alertmanager, way.label, self.route), time.monotonic()
         news, fires, delivered = _BETWEEN_NEWS, True, False

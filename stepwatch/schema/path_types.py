@@ -30,11 +30,7 @@ _FILE_GLOB = re.compile(r"[^*]*(\*[^/]*)?\.(json|yml|yaml|JSON|YML|YAML)")
 
 
 def to_path(value: Any, info: ValidationInfo) -> Path:
-    """Return the path that a value names.
-
-    Raises:
-        Fault: It names none.
-    """
+    """Return the path that a value names. Raises Fault if it names none."""
     if isinstance(value, Path):
         value = str(value)
     if not isinstance(value, str) or not value.strip():
@@ -151,12 +147,7 @@ MAX_CERTIFICATES = 2**20
 
 
 def read_secret(path: Path) -> str:
-    """Return the secret in a file, without the space around it.
-
-    Raises:
-        OSError: The file cannot be read.
-        UnicodeDecodeError: It holds no text.
-    """
+    """Return the secret in a file, without the space around it. Raises OSError or UnicodeDecodeError."""
     with path.open("rb") as file:
         return file.read(MAX_BYTES + 1).decode().strip()
 
@@ -229,11 +220,7 @@ def _secret_fault(path: Path, *, url: bool) -> str | None:
 
 
 def _pem(path: Path, info: ValidationInfo, what: str, fix: str) -> str:
-    """Return the text of a file of certificates or of a key.
-
-    Raises:
-        Fault: It cannot be read.
-    """
+    """Return the text of a file of certificates or of a key. Raises Fault if it cannot be read."""
     try:
         return path.read_text(encoding="ascii", errors="replace")[:MAX_CERTIFICATES]
     except OSError as error:

@@ -44,11 +44,7 @@ class Duration:
 
     @classmethod
     def parse(cls, text: str) -> Duration:
-        """Return the duration of a text such as `5s`, `1h30m` or `90d`.
-
-        Raises:
-            ValueError: The text is not a duration, or one of more than 100 years.
-        """
+        """Return the duration of a text such as `5s`, `1h30m` or `90d`. Raises ValueError."""
         match = _DURATION.fullmatch(text)
         if not match or not any(match.groups()):
             raise ValueError("is not a duration")
@@ -93,11 +89,7 @@ class Size:
 
     @classmethod
     def parse(cls, text: str) -> Size:
-        """Return the size of a text such as `20GB`.
-
-        Raises:
-            ValueError: The text is not a whole number of KB, MB, GB or TB, or nothing at all.
-        """
+        """Return the size of a text such as `20GB`. Raises ValueError."""
         match = _SIZE.fullmatch(text)
         if not match or not int(match[1]):
             raise ValueError("is not a size")
@@ -263,11 +255,7 @@ _SPECIAL = frozenset(".+*?()|{}$")
 
 @cache
 def to_re2(glob: str) -> str:
-    """Return a shell pattern (`*`, `?`, `[ab]`, `[!ab]`) as an RE2 expression.
-
-    Raises:
-        ValueError: The pattern holds a character or a set of characters that cannot be written so.
-    """
+    """Return a shell pattern (`*`, `?`, `[ab]`, `[!ab]`) as an RE2 expression. Raises ValueError."""
     expression, end = "", 0
     while end < len(glob):
         token = _TOKEN.match(glob, end)

@@ -58,11 +58,7 @@ def needed(what: str) -> Any:
 
 
 def boolean(value: Any) -> bool:
-    """Return a value that is true or false.
-
-    Raises:
-        Fault: It is neither.
-    """
+    """Return a value that is true or false. Raises Fault if it is neither."""
     if isinstance(value, bool):
         return value
     raise Fault("is not a boolean", expected="true or false", fix="write true or false without quotes")
@@ -80,11 +76,7 @@ def not_empty(expected: str, fix: str) -> AfterValidator:
 
 
 def require_both(section: Section, keys: tuple[str, str], expected: str = "both, or neither") -> None:
-    """Check that a section has two keys that belong together, or neither.
-
-    Raises:
-        Fault: It has only one.
-    """
+    """Check that a section has two keys that belong together, or neither. Raises Fault if it has only one."""
     lacking = [key for key in keys if getattr(section, key) is None]
     if len(lacking) == 1:
         (lacks,), (has,) = lacking, (key for key in keys if key not in lacking)

@@ -46,11 +46,7 @@ def main(arguments: list[str]) -> int:
 
 
 def install(lock: str) -> None:
-    """Bring `.venv` to what a lock file says.
-
-    Raises:
-        SetupError: Python is too old, cannot make environments, or pip failed.
-    """
+    """Bring `.venv` to what a lock file says. Raises SetupError."""
     wanted = _digests(lock)
     if PYTHON.exists() and wanted.items() <= _installed().items():
         return

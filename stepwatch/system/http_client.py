@@ -77,11 +77,7 @@ def read_all(wanted: Iterable[str]) -> Texts:
 
 
 def require(part: str, base: str, path: str) -> str:
-    """The text of a page of a part of the stack, at this base URL.
-
-    Raises:
-        Refused: The part does not answer.
-    """
+    """The text of a page of a part of the stack, at this base URL. Raises Refused."""
     text = read(base + path)
     if text is None:
         raise Refused(unanswered(part, base))

@@ -128,11 +128,7 @@ def find(name: str) -> Program | None:
 
 
 def obtain(name: str, say: Say) -> Program:
-    """The program, downloaded if it is not here; says which one it is, and why.
-
-    Raises:
-        ProgramError: it is neither installed nor available.
-    """
+    """The program, downloaded if it is not here; says which one it is, and why. Raises ProgramError."""
     wanted = WANTED[name]
     program = find(name) or _from_release(wanted, say) or _from_package(name)
     origin = program.source.value.format(variable=wanted.variable)
@@ -143,11 +139,7 @@ def obtain(name: str, say: Say) -> Program:
 
 
 def packaged(name: str) -> Program:
-    """The program of the distribution's package, whatever its version and whatever else is here.
-
-    Raises:
-        PackageError: there is no apt here, or it does not have the package.
-    """
+    """The program of the distribution's package, whatever its version and whatever else is here."""
     wanted = WANTED[name]
     tool, package = wanted.tool.name, wanted.tool.package
     root = unpacked_package(tool, package)
@@ -277,11 +269,7 @@ def unpacked_package(tool: str, package: str) -> Path | None:
 
 
 def unpack_package(tool: str, package: str) -> Path:
-    """Download a package with its web pages and unpack it; return the root folder.
-
-    Raises:
-        PackageError: there is no apt here, or it does not have the package.
-    """
+    """Download a package with its web pages and unpack it; return the root folder. Raises PackageError."""
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
         raise PackageError("this machine has no apt-get to install it")
     tools = tools_folder()
@@ -314,11 +302,7 @@ def missing_files(root: Path) -> list[tuple[Path, Path]]:
 
 
 def place_files(files: list[tuple[Path, Path]]) -> None:
-    """Copy files to their places.
-
-    Raises:
-        PackageError: only root may write there.
-    """
+    """Copy files to their places. Raises PackageError if only root may write there."""
     try:
         for file, place in files:
             place.parent.mkdir(parents=True, exist_ok=True)

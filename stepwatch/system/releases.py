@@ -72,11 +72,7 @@ class Release:
 
     @property
     def stem(self) -> str:
-        """Name of the folder with its programs, for this machine.
-
-        Raises:
-            ReleaseError: no release is known for this machine.
-        """
+        """Name of the folder with its programs, for this machine. Raises ReleaseError."""
         system, machine = platform.system().lower(), platform.machine().lower()
         if system != "linux" or machine not in _ARCHITECTURES:
             fix = f"build {self.name} and put it on PATH"
@@ -85,11 +81,7 @@ class Release:
 
     @property
     def download(self) -> str:
-        """Name of the published file for this machine.
-
-        Raises:
-            ReleaseError: no release is known for this machine.
-        """
+        """Name of the published file for this machine. Raises ReleaseError."""
         stem = self.stem  # raises where there is none, whatever the file is called
         return self.file.format(machine=platform.machine()) if self.file else f"{stem}.tar.gz"
 
@@ -120,11 +112,7 @@ def kept(release: Release) -> Path | None:
 
 
 def obtain(release: Release, say: Say) -> Path:
-    """Download a release and check it; return the folder with its programs.
-
-    Raises:
-        ReleaseError: it is not available, or differs from what was published; nothing of it is left.
-    """
+    """Download a release and check it; return the folder with its programs. Raises ReleaseError."""
     tools = tools_folder()
     try:
         tools.mkdir(parents=True, exist_ok=True)
@@ -238,12 +226,7 @@ class _NoAnswerError(_DownloadError):
 
 
 def _page(url: str) -> str:
-    """The text of a small page (at most 1 MB), which has `_ANSWER_SECONDS`, its name service included.
-
-    Raises:
-        _NoAnswerError: no one answers in that time.
-        _DownloadError: the answer is a refusal.
-    """
+    """The text of a small page (at most 1 MB), which has `_ANSWER_SECONDS`, its name service included."""
     answers: queue.Queue[str | _DownloadError] = queue.Queue()
 
     def ask() -> None:
@@ -264,12 +247,7 @@ def _page(url: str) -> str:
 
 
 def _download(url: str, target: Path, say: Say) -> str:
-    """Download a file; return its SHA-256. ``say`` gets a line every few seconds.
-
-    Raises:
-        _DownloadError: it did not come, or not the whole of it.
-        OSError: the target cannot be written.
-    """
+    """Download a file; return its SHA-256. ``say`` gets a line every few seconds."""
     digest, done, reported = hashlib.sha256(), 0, time.monotonic()
     with _faults():
         answer = urllib.request.urlopen(url, timeout=_STALL_SECONDS)  # noqa: S310 - the caller names it

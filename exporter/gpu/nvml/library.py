@@ -172,11 +172,7 @@ class Call(NamedTuple):
 
 
 def number(value: float | None, most: float = float("inf")) -> float:
-    """A number of the driver's, at most ``most``.
-
-    Raises:
-        ReadError: there cannot be such a value, "garbage".
-    """
+    """A number of the driver's, at most ``most``. Raises ReadError."""
     if value is None or value in _NO_NUMBERS or not 0 <= value <= most:
         raise ReadError("garbage")
     return value
@@ -216,11 +212,7 @@ def either(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callabl
 
 
 def parts(handle: Any, call: str, metric: str, label: str, probes: Mapping[str, Probe]) -> list[Found]:
-    """A reading for each value of the label and its probe, as far as the GPU has it.
-
-    Raises:
-        library.Error: it has none of them.
-    """
+    """A reading for each value of the label and its probe, as far as the GPU has it. Raises Error."""
     found: list[Found] = []
     lacking: list[Exception] = []
     for value, probe in probes.items():
@@ -326,12 +318,7 @@ class Fields:
         self._batch = Batch(each for field in self._fields for each in field.ids)
 
     def read(self, handle: Any) -> list[Found]:
-        """What the driver says of each; one name for all of a part that is missing altogether.
-
-        Raises:
-            library.Error: it says nothing at all.
-            ReadError: the whole GPU or driver is gone.
-        """
+        """What the driver says of each; one name for all of a part that is missing altogether."""
         answers = self._batch.ask(handle) if self._fields else []
         self.latency = max((answer.latency for answer in answers), default=0.0)
         rest = iter(answers)
