@@ -27,11 +27,7 @@ _DONE_WORDS = {"missing": "new", "different": "changed", "orphan": "deleted"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command.
-
-    Returns:
-        0 done; 1 `--check` finds stale files, or `--discover` a container that cannot be a target; 2 refused.
-    """
+    """Run the command: 0 done; 1 stale files (`--check`) or a container refused (`--discover`); 2 refused."""
     options = _parser().parse_args(arguments)
     try:
         if options.discover:

@@ -1,7 +1,4 @@
-"""What a worker reads from: one small protocol, so that simulated GPUs go the same way as real ones.
-
-Numbers and words that several parts of the exporter share stand first.
-"""
+"""What a worker reads from: one small protocol, so that simulated GPUs go the same way as real ones."""
 
 from __future__ import annotations
 

@@ -385,10 +385,7 @@ class Worker:
 
 
 def main(name: str, extras: str, interval: str, pipe: str, orders: str, *log: str) -> int:
-    """Work for the front that reads the one pipe and writes to the other. Returns the exit code.
-
-    ``log``: the level and the format of the log, which is the front's.
-    """
+    """Work for the front that reads the one pipe and writes to the other. Returns the exit code."""
     logging_setup.configure(*log)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a driver that crashes again and again fills disks
     module, _, kind = BACKENDS[name].partition(":")

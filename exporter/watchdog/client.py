@@ -33,13 +33,7 @@ class Reply(NamedTuple):
 
 
 class Client:
-    """Asks one server by HTTP.
-
-    Args:
-        address: ``http://host:port``, or the path of a socket in the file system.
-        password_file: Holds the password of ``USER``, where the server asks for one; read at each request.
-        seconds: That an answer may take.
-    """
+    """Asks one server by HTTP: ``http://host:port``, or a socket's path. Reads the password each time."""
 
     def __init__(self, address: str, password_file: str | None = None, seconds: float = SECONDS) -> None:
         self.address = address

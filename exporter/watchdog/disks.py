@@ -126,10 +126,7 @@ def link_snapshots(folder: str) -> None:
 
 
 def remove_leftovers(folder: str, now: float) -> int:
-    """Remove the files that Alertmanager left when it could not write a snapshot. Return how many.
-
-    With a full disk that is an empty file every ten seconds, which it never removes.
-    """
+    """Remove the empty files that Alertmanager leaves on a full disk every ten seconds. Return how many."""
     removed = 0
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:

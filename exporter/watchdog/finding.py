@@ -73,13 +73,7 @@ class Known(NamedTuple):
 
 
 class Findings:
-    """All that is wrong (``present``, the first to come first), and what was until a moment ago.
-
-    Args:
-        settings: Of the alerts: ``severity``; ``annotations`` besides summary and description; ``generator``,
-            the page that they lead to; ``texts``, their words in another language by the English ones;
-            ``labels``, the external labels of Prometheus, which its own alerts have.
-    """
+    """All that is wrong (``present``, the first to come first), and what was until a moment ago."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.severity: str = settings["severity"]

@@ -114,11 +114,7 @@ class Alertmanager:
 
 
 class Prometheus:
-    """Stores and evaluates, unless something is wrong.
-
-    ``scrapes`` and ``rules`` are the seconds between two scrapes of its most frequent target, and between two
-    evaluations of its most frequent group.
-    """
+    """Stores and evaluates; ``scrapes`` and ``rules`` are seconds between two of the most frequent."""
 
     def __init__(self, client: Client, scrapes: float, rules: float) -> None:
         self._client = client

@@ -23,15 +23,7 @@ _REPAIRS = "63|92|94"
 
 
 class Pair(NamedTuple):
-    """A cause and its effects, about the same thing.
-
-    Attributes:
-        cause: Matchers of the cause.
-        effect: Matchers of the alerts that send no notification meanwhile; no alert matches both.
-        same: The labels that both have in common.
-        why: The reason, as the rendered file gives it.
-        by_warning: Whether a cause that is a warning inhibits pages, too.
-    """
+    """A cause and its effects, by matchers; ``same`` are the labels that both have in common."""
 
     cause: tuple[str, ...]
     effect: tuple[str, ...]

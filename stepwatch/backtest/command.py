@@ -111,10 +111,7 @@ class Backtest:
 def prepared(
     paths: Sequence[str], config: Config, jobs: int, progress: Progress, also: Collection[str] = ()
 ) -> Iterator[Backtest]:
-    """Read the logs and load them into a Prometheus, with the metrics that the rules read and ``also`` these.
-
-    Raises ``Refused``.
-    """
+    """Read the logs into a Prometheus, with the metrics of the rules and ``also`` these. Raises Refused."""
     rules = catalogue(config)
     prometheus, promtool = (
         programs.find(name) or programs.obtain(name, progress.say) for name in ("prometheus", "promtool")

@@ -77,14 +77,7 @@ class BestFolder:
 
     @contextmanager
     def open(self) -> Iterator[list[str]]:
-        """Make the folder if there is none, lock it, and clear up what a killed process left.
-
-        Yields what happened to kept checkpoints since, in words.
-
-        Raises:
-            NotKept: It is not Stepwatch's, or cannot be made.
-            Busy: Another process has it open.
-        """
+        """Lock the folder, made if need be, and clear up after a killed process. Raises NotKept or Busy."""
         foreign = NotKept(
             f"{self.place} was not made by Stepwatch, so no checkpoint is kept there. Fix: move it away."
         )

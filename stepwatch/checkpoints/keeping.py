@@ -1,7 +1,4 @@
-"""The keeper: scores checkpoints by what the run's log says, keeps the best and ends.
-
-The log is read as the run exporter reads it.
-"""
+"""The keeper: scores checkpoints by what the run's log says, keeps the best and ends."""
 
 from __future__ import annotations
 
@@ -52,10 +49,7 @@ class Scores:
     means: dict[int, float] = field(default_factory=dict)
 
     def of(self, step: int) -> Score | None:
-        """Return the score of the weights after a step, ``None`` if unknown.
-
-        Where evaluations are logged, only they count: that of the step, else the last one before it.
-        """
+        """Return the score of the weights after a step, by the last evaluation if any, else by the reward."""
         for measure, values in ((VALIDATION, self.evaluations), (REWARD, self.means)):
             if values:
                 at = max((each for each in values if each <= step), default=None)
@@ -105,10 +99,7 @@ class _Scored(RunSet):
 
 @dataclass
 class Result:
-    """What became of it: how many are wanted, which are kept and where, and what the user should know.
-
-    ``pending``: there is more to be done once the log has the steps of what is saved.
-    """
+    """What became of it; ``pending``: more is to be done once the log has the steps of what is saved."""
 
     wanted: int = 0
     kept: list[tuple[str, int]] = field(default_factory=list)

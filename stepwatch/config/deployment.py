@@ -1,8 +1,4 @@
-"""Where the parts run, and so what one must write to reach another: on this machine, or in containers.
-
-Generated files are read by Prometheus, Alertmanager and Grafana. In a container these see other
-addresses and other paths than config.yaml names.
-"""
+"""Where the parts run, and so what one must write to reach another: on this machine, or in containers."""
 
 from __future__ import annotations
 

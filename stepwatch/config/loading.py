@@ -26,13 +26,7 @@ _UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0
 
 
 def load(path: Path) -> Config:
-    """Return the configuration of a file; an empty file means all defaults.
-
-    Relative paths in it are meant from its own folder, and come back absolute.
-
-    Raises:
-        ConfigError: The file cannot be read, or something in it is wrong; all problems are named.
-    """
+    """Return the configuration of a file, its paths absolute. Raises ConfigError with all problems."""
     document = written(path)
     leaked = tuple(_leaks(document))
     try:

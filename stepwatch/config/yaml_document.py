@@ -1,7 +1,4 @@
-"""YAML text as plain values, with the line of every key path and what is wrong with it.
-
-No type is guessed: words that YAML readers disagree about are refused.
-"""
+"""YAML text as plain values, with the line of every key path and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -91,16 +88,7 @@ class Document:
 
 
 def parse(text: str, name: str) -> Document:
-    """Return the document of a YAML text; an empty one is an empty mapping.
-
-    Args:
-        text: The YAML text.
-        name: The file's name for messages.
-
-    Raises:
-        ConfigError: The text is not valid YAML, or uses what is not accepted here: tags, several documents,
-            aliases that hold themselves, nesting deeper than MAX_DEPTH, more values than MAX_NODES.
-    """
+    """Return the document of a YAML text; an empty one is an empty mapping. Raises ConfigError."""
     try:
         node = _Composer(yaml.parse(text, Loader=LOADER), name).document()
     except yaml.MarkedYAMLError as error:

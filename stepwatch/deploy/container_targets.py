@@ -269,14 +269,7 @@ class Answer:
 
 
 def discover(place: State) -> tuple[Path, Found]:
-    """Write the targets that containers declare; return the file and its contents.
-
-    Args:
-        place: Where a native stack keeps what it writes.
-
-    Raises:
-        Refused: No daemon answers, no stack runs, or the file cannot be written; nothing was changed.
-    """
+    """Write the targets that containers declare; return the file and its contents. Raises Refused."""
     answer = ask()
     folder, prometheus = _prometheus(place, answer)
     result = found(answer.containers, prometheus)

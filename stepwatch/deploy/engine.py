@@ -39,11 +39,7 @@ class NoEngineError(Exception):
 
 @dataclass(frozen=True)
 class Service:
-    """The state of a service's container in Compose.
-
-    ``published`` is where this machine reaches ports of the container, as host:port; ``known`` is what
-    Docker says about the container besides, empty once it is gone.
-    """
+    """The state of a service's container in Compose; ``published`` are its ports, as host:port, from here."""
 
     name: str
     state: str

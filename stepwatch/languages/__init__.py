@@ -19,13 +19,7 @@ _PART = re.compile(r"\{(\w+)\}")
 
 
 class Catalogue:
-    """Gives texts in one language.
-
-    Args:
-        texts: The translations by their English texts; what they lack stays English.
-        origins: The source files of each English text.
-        own: The translations that are for one source, by its name.
-    """
+    """Gives texts in one language by their English texts; ``own`` are those for one source, by its name."""
 
     def __init__(
         self,

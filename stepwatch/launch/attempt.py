@@ -1,8 +1,4 @@
-"""One attempt of `stepwatch run`: starts the trainer once and handles it until its end.
-
-The trainer is a process of this machine, or a job of a Ray cluster by the `ray` program of the user's
-environment.
-"""
+"""One attempt of `stepwatch run`: starts the trainer once and handles it until its end."""
 
 from __future__ import annotations
 

@@ -53,11 +53,7 @@ class Outcome:
 
 
 def oom_kills() -> int:
-    """Return how many processes of this process's cgroup the kernel has killed for lack of memory.
-
-    Where that does not count, since it is the root of all, none: those of the whole machine say nothing of
-    the trainer.
-    """
+    """Return how many processes of our cgroup the kernel killed for lack of memory; 0 in the root cgroup."""
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
             _, controllers, below = line.split(":", 2)

@@ -308,10 +308,7 @@ _SETTINGS = {"verl": ("trainer.resume_mode", "auto")}
 
 
 def resuming(command: Sequence[str], trainer: str) -> tuple[list[str], list[str]]:
-    """Add the argument by which a trainer goes on from its last checkpoint; returns the change in words too.
-
-    With ``auto``, that of the trainer which the command shows, where it does not say otherwise.
-    """
+    """Add the argument by which a trainer resumes from its last checkpoint; returns the change too."""
     named = trainer != "auto"
     if not named:
         found = (each for each, shape in _KNOWN.items() if any(map(shape.search, command)))

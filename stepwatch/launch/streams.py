@@ -91,10 +91,7 @@ class Streams:
         return bool(self._outputs)
 
     def copy(self, others: Sequence[int], seconds: float) -> tuple[list[int], bool]:
-        """Pass on what there is, once, after waiting some seconds for it or for something else to read.
-
-        Returns which of the others can be read, and whether a reader does not take what there is for it.
-        """
+        """Pass on what there is, once, after waiting some seconds; returns which others can be read."""
         waiting = {output.to: output for output in self._outputs.values() if output.waiting}
         sources = [source for source, output in self._outputs.items() if not output.waiting]
         keys = [_STDIN] if self._keys else []

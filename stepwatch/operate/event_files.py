@@ -130,10 +130,7 @@ class Point(NamedTuple):
 
 
 class RunFolder:
-    """Writes the events of a run, each once, even if they are passed repeatedly.
-
-    ``begun`` is when the last attempt began, in seconds since the epoch; ``written`` counts bytes.
-    """
+    """Writes the events of a run, each once, even if they are passed repeatedly."""
 
     def __init__(self, folder: Path) -> None:
         """Read what earlier processes wrote. Raises ``OSError``."""
@@ -202,10 +199,7 @@ class RunFolder:
         self._unwritten.append(_text(at, step, tag, words))
 
     def write(self) -> None:
-        """Write what was taken since the last time. Raises ``OSError``.
-
-        The next process begins another file then: half an event at the end of this one does no harm.
-        """
+        """Write what was taken since the last time. Raises OSError: the next process begins a new file."""
         if not self._unwritten:
             return
         if self._out is None:

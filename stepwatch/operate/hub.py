@@ -1,7 +1,4 @@
-"""A hub's agents: who may write (``python -m stepwatch agent``), and what `status` shows of them.
-
-Their state is from the credentials, the metrics of the door, and the hub's Prometheus.
-"""
+"""A hub's agents: who may write (``python -m stepwatch agent``), and what `status` shows of them."""
 
 from __future__ import annotations
 
@@ -37,10 +34,7 @@ _LOST = 'group by (alertname, node) (ALERTS{alertname="NodeLost",alertstate="fir
 
 
 def credential(config: Path, folder: Path, node: str | None, *, renew: bool, revoke: bool) -> int:
-    """Make, renew or revoke the credential of a node, or list the nodes.
-
-    Only the token goes to standard output. Raises ``Refused``.
-    """
+    """Make, renew, revoke or list credentials of nodes; only the token goes to stdout. Raises ``Refused``."""
     if node is None:
         if renew or revoke:
             raise Refused("NODE: missing. Expected the name of a node. Fix: `make agent NODE=node-7 ...`.")

@@ -69,10 +69,7 @@ def logs(places: Sequence[str], watched: Path) -> tuple[list[Found], list[str]]:
 
 
 def read(found: Found, options: Options, run_sets: RunSets = RunSet) -> RunSet:
-    """Read a log to its end, as one that no one writes to any more.
-
-    Raises ``NoRunError`` or ``UnreadError``.
-    """
+    """Read a log to its end, as one no one writes to any more. Raises ``NoRunError`` or ``UnreadError``."""
     log = Log(found, StateFolder(None), Health(), options, run_sets)
     try:
         while log.more:

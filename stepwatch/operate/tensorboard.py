@@ -1,7 +1,4 @@
-"""``python -m stepwatch tensorboard``: every run as a folder of TensorBoard's event files, live if wanted.
-
-The onsets of alerts are texts beside the scalars, as Prometheus recorded them.
-"""
+"""``python -m stepwatch tensorboard``: every run as a folder of TensorBoard's event files, live if wanted."""
 
 from __future__ import annotations
 

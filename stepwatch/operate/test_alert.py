@@ -99,13 +99,7 @@ _ROBOT_FIXES: Mapping[str, str] = {
 
 
 def send_test(config: Path, name: str, stack: Stack, say: Say, *, patience: float = 60) -> int:
-    """Send one marked message to a receiver through the running Alertmanager, and report what became of it.
-
-    ``patience`` is in seconds. Returns 0 when the receiver took the message, 1 when not.
-
-    Raises:
-        Refused: There is no such receiver, or Alertmanager does not run what config.yaml says.
-    """
+    """Send one marked message to a receiver by Alertmanager. Returns 0 when it took it, 1 when not."""
     settings = load(config)
     known = {receiver.name: receiver for receiver in settings.receivers}
     if not known:

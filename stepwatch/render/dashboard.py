@@ -111,10 +111,7 @@ def _variable(short: Json) -> Json:
 
 
 def _annotation(short: Json) -> Json:
-    """Return marks, each at the time that its series has as value, in milliseconds.
-
-    Grafana 10 reads `expr`, later ones `target`.
-    """
+    """Return marks at the time (ms) that their series has; Grafana 10 reads `expr`, later ones `target`."""
     severity = short.get("severity")
     query = {"expr": short["expr"].strip(), "refId": "Anno"}
     return {
@@ -133,10 +130,7 @@ def _annotation(short: Json) -> Json:
 
 
 def _panels(dashboard: str, rows: list[Json], lines: Sequence[Line], translate: Catalogue) -> Iterator[Json]:
-    """Yield the panels; a row with a `title` has a line above it, by which a `collapsed` one is opened.
-
-    Panels that are `stacked` share a place in the row, one below the other.
-    """
+    """Yield the panels; a row with a `title` has a line above it, by which a `collapsed` one is opened."""
     numbers, y = itertools.count(1), 0
     for row in rows:
         head: Json = {}
@@ -369,10 +363,7 @@ def _override(matcher: str, which: str, properties: Json) -> Json:
 
 
 def _by_step(translate: Catalogue) -> list[Json]:
-    """Turn two queries, of a signal (A) and the step (B) by run, into a column for each run, over steps.
-
-    Tooltips show the name of the steps, which is given here, as those of columns are.
-    """
+    """Turn two queries, of a signal (A) and the step (B) by run, into a column for each run, over steps."""
     matrix = {"columnField": "run", "rowField": "Value #B", "valueField": "Value #A", "emptyValue": "null"}
     number = {"targetField": BY_STEP, "destinationType": "number"}
     return [

@@ -44,10 +44,7 @@ def pinging(deployment: Deployment, deadman: Deadman) -> dict[str, Any]:
 
 
 def require_known(config: Config, file: Path, deployment: Deployment) -> None:
-    """Check that Alertmanager, and amtool where it is there, are new enough for what receivers use.
-
-    Raises ``ConfigError``.
-    """
+    """Check that Alertmanager and amtool are new enough for the receivers. Raises ``ConfigError``."""
     needs = list(_needs(config))
     names = ("amtool",) if deployment.containers else ("alertmanager", "amtool")
     for name in names if needs else ():
@@ -102,10 +99,7 @@ class _Program:
 
 
 def refused_blocks(config: Config, file: Path, deployment: Deployment) -> ConfigError | None:
-    """Return what amtool refuses of the blocks that are passed through, by their lines in the file.
-
-    Each is judged alone, since amtool names no receiver for most faults. None: it refuses something else.
-    """
+    """Return what amtool refuses of the blocks passed through, each judged alone, by line in the file."""
     tool = find("amtool")
     problems = [
         Problem(written(file).line(fault.at), fault)

@@ -79,10 +79,7 @@ class RenderError(Refused):
 
 
 class _Compiled(jinja2.FileSystemBytecodeCache):
-    """A cache of compiled templates, as Python's of modules: compiling takes most of the time.
-
-    In memory, too: `backtest` renders again and again, and the folder may be read-only.
-    """
+    """A cache of compiled templates, on disk as Python's of modules and in memory; compiling is slow."""
 
     _code: ClassVar[dict[tuple[str, str], bytes]] = {}
 
@@ -104,10 +101,7 @@ class _Compiled(jinja2.FileSystemBytecodeCache):
 def render(
     root: Path, context: Mapping[str, Any], services: Collection[str] = SERVICES
 ) -> dict[PurePosixPath, bytes]:
-    """Return the content of every generated file of some services by its path below the target folder.
-
-    Raises ``RenderError``.
-    """
+    """Return every generated file of some services by path below the target. Raises ``RenderError``."""
     jinja = environment(root, context)
     files: dict[PurePosixPath, bytes] = {}
     for template in _templates(root, services):

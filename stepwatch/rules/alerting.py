@@ -173,10 +173,7 @@ def in_force(config: Config, table: tuple[Alert, ...]) -> Iterator[InForce]:
 
 
 def waits(config: Config, table: tuple[Alert, ...]) -> dict[Duration, list[str]]:
-    """Return the names of the alerts whose condition must hold for some time, by that time.
-
-    What Alertmanager calls the start of an alert is when it fired; its onset is by that time earlier.
-    """
+    """Return the names of the alerts whose condition must hold for some time, by that time."""
     found: dict[Duration, list[str]] = {}
     for each in in_force(config, table):
         if each.wait and (wait := Duration.parse(each.wait)).milliseconds:
@@ -283,10 +280,7 @@ and for what never changes."""
 
 
 def files(config: Config, deployment: Deployment, book: Mapping[str, Entry]) -> dict[PurePosixPath, bytes]:
-    """Return the content of every rule file by its path below the target folder.
-
-    ``book`` has the runbook's entries by alert.
-    """
+    """Return the content of every rule file by its path below the target folder."""
     said = translated(TABLE, config)
     usual = str(config.intervals.stack_rules)
     intervals = {"rl": str(config.intervals.rules), "host": _SLOW}

@@ -122,10 +122,7 @@ def dashboard_url(config: Config, deployment: Deployment, subject: str) -> str:
 
 
 def _page(config: Config, view: View) -> str:
-    """Return a dashboard with what it shows of an alert.
-
-    Messages keep it up to its last variable and add their own time range (``stepwatch.dashboard_url``).
-    """
+    """Return a dashboard with what it shows of an alert."""
     if not view.variable:
         return view.dashboard
     since = _RUN + _each_of_run(_RUN_START, '&from={{printf "%.0f" .Value}}&to=now') if view == RUN else ""
@@ -156,10 +153,7 @@ _RUN = '{{$r:=printf "run=%q,cluster=%q" $labels.run $labels.cluster}}'
 
 
 def _about_run(alert: Alert, severity: str, translate: Catalogue) -> str:
-    """Return the measured value, the limit of the first condition that holds, and the other facts.
-
-    Every notification names the run.
-    """
+    """Return the measured value, the limit of the first condition that holds, and the other facts."""
     said = "".join(_each_of_run(fact.query, _in_words(fact.text, translate)) for fact in alert.facts)
     measured = alert.conditions[0].measured
     if alert.style:
@@ -292,10 +286,7 @@ def _written(style: str, value: float) -> str:
 
 
 def _silence_url(config: Config, alert: str, subject: Subject) -> str:
-    """Return the link to Alertmanager's form for a new silence of this alert about its subject.
-
-    The cluster is named where there is one, be it a label of series or Prometheus' own (`external_labels`).
-    """
+    """Return the link to Alertmanager's form for a new silence of this alert about its subject."""
     cluster = "{{with or $labels.cluster $externalLabels.cluster}}{{$c = printf `,cluster=%q` .}}{{end}}"
     matchers = ",".join(filter(None, [f'alertname="{alert}"', _matchers(subject.labels)]))
     printed = f"printf `{{{matchers}%s}}` {_arguments(subject.labels)} $c"
@@ -319,10 +310,7 @@ _BEGINS = Entry("**Meaning.** ", "Known causes: ", "**Mitigation.** ")
 
 
 def entries(page: Path) -> Mapping[str, Entry]:
-    """Return the entries of the runbook by alert or pattern; what an entry lacks is empty.
-
-    Raises ``OSError``.
-    """
+    """Return the runbook's entries by alert or pattern; what one lacks is empty. Raises ``OSError``."""
     text = page.read_text(encoding="utf-8")
     return {
         name: Entry(*(_paragraph(body, begin) for begin in _BEGINS)) for name, body in _ENTRY.findall(text)

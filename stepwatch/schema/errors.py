@@ -42,15 +42,7 @@ class Refused(Exception):  # noqa: N818  a refusal is the user's to correct, not
 
 
 class Fault(ValueError):  # noqa: N818  a fault of the file, not an error of the program
-    """Raised by a check of one value: what is wrong, what was expected, how to correct it.
-
-    Args:
-        says: The fault as the rest of a sentence that starts with the value ("is negative").
-        expected: What would have been accepted.
-        fix: What to do about it, in the imperative.
-        at: Where, as seen from the model that raises.
-        value: The offending value; None where the caller knows it.
-    """
+    """Raised by a check of one value: the fault as the rest of a sentence after it, and how to correct it."""
 
     def __init__(self, says: str, *, expected: str, fix: str, at: KeyPath = (), value: Any = None) -> None:
         super().__init__(says)

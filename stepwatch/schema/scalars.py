@@ -186,10 +186,7 @@ def one_of(words: Iterable[str]) -> str:
 def instead(
     value: Any, words: Iterable[str], *, usual: Container[str] = (), aliases: Mapping[str, str] | None = None
 ) -> str:
-    """Return the fix for a word that is not among the known ones: the likeliest meant, if any.
-
-    The ``usual`` ones win over others that are not much closer. ``aliases`` are other names of some.
-    """
+    """Return the fix for an unknown word: the likeliest meant, the ``usual`` ones first, if any."""
     known = {word.lower(): word for word in words}
     known |= {alias.lower(): word for alias, word in (aliases or {}).items() if word.lower() in known}
     compare = difflib.SequenceMatcher(b=str(value).lower()[:60])
@@ -280,10 +277,7 @@ def fits(glob: str, name: str) -> bool:
 
 
 def alternation(globs: Iterable[str]) -> str:
-    """Return one RE2 expression that matches what any of the shell patterns matches.
-
-    No pattern at all gives the empty expression, which matches only a series without the label.
-    """
+    """Return one RE2 expression that matches what any of the shell patterns does; none: a missing label."""
     return "|".join(map(to_re2, globs))
 
 

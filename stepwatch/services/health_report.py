@@ -167,10 +167,7 @@ class HealthReport:
 
 
 def firing(alerts: str | None, silences: str | None, over: Mapping[str, str] | None = None) -> list[str]:
-    """A text for each alert on these two pages, the worst first, each followed by those it mutes.
-
-    ``over`` has the states of the runs that have ended: alerts about them go on until the run is forgotten.
-    """
+    """A text for each alert on these two pages, the worst first, each followed by those it mutes."""
     found = [alert for alert in json.loads(alerts or "[]") if alert["labels"]["alertname"] != "Watchdog"]
     ends = {silence["id"]: _time(silence["endsAt"]) for silence in json.loads(silences or "[]")}
     names = {alert["fingerprint"]: alert["labels"]["alertname"] for alert in found}

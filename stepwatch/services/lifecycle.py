@@ -63,10 +63,7 @@ def wait_for_parts(
     ended: Mapping[str, int],
     pause: float = 0.2,
 ) -> dict[str, str]:
-    """Wait until each part works or is given up; return why, by name, for those that are given up.
-
-    ``looks`` shows the named parts, ``ended`` is how often each had ended before.
-    """
+    """Wait until each part works or is given up; return why, by name, for those that are given up."""
     begun, news = time.monotonic(), _NEWS_SECONDS
     waiting = dict.fromkeys(names, ("", begun))  # what it says it does, and since when
     failed: dict[str, str] = {}
@@ -120,10 +117,7 @@ def replay_progress(lines: Iterable[str]) -> str:
 
 
 def end_demo_alerts(alertmanager: str, gpus: str) -> int:
-    """Resolve the demo's alerts, those about the ``instance`` ``gpus`` too; return how many there were.
-
-    Prometheus would do so only minutes later, if at all: it forgets them when it restarts.
-    """
+    """Resolve the demo's alerts, those about the ``instance`` ``gpus`` too; return how many there were."""
     alerts = json.loads(http_client.read(f"{alertmanager}/api/v2/alerts") or "[]")
     now = datetime.now(timezone.utc).isoformat()
     ended = [

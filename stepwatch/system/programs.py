@@ -1,8 +1,4 @@
-"""The programs that the stack runs: where they are found, and how they are had if they are not.
-
-First what the user names, then PATH, then what was downloaded before, then the official release, then
-the distribution's package.
-"""
+"""The programs of the stack: named by the user, on PATH, downloaded before, released, or packaged."""
 
 from __future__ import annotations
 
@@ -54,11 +50,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Tool:
-    """A project whose programs come together.
-
-    ``least`` is the oldest version that will do, ``release`` the official one that is taken if there
-    is none, ``package`` the distribution's.
-    """
+    """A project whose programs come together: ``least`` and ``release`` are versions, ``package`` apt's."""
 
     name: str
     least: Version
@@ -255,10 +247,7 @@ class PackageError(Exception):
 
 
 def unpacked_package(tool: str, package: str) -> Path | None:
-    """The root (it holds ``usr/bin``) of the package in the version that apt would install, if it is here.
-
-    A home folder may be shared with machines of other distributions, whose packages are of no use here.
-    """
+    """The root (it holds ``usr/bin``) of the package in the version that apt would install, if it is here."""
     if next(tools_folder().glob(f"{tool}-[0-9]*/usr/bin"), None) is None or not shutil.which("apt-cache"):
         return None
     with suppress(PackageError):

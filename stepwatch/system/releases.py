@@ -53,16 +53,7 @@ class ReleaseError(Exception):
 
 @dataclass(frozen=True)
 class Release:
-    """A release of a project: ``prometheus`` ``3.13.2``.
-
-    Args:
-        name: The project, and its main program.
-        version: Without the ``v`` of its tag.
-        owner: Of the project's repository.
-        file: The published file if that is the program itself, with ``{machine}`` in its name
-            (``x86_64``, ``aarch64``); by default the program lies in an archive named after the stem.
-        sums: The file with the checksums.
-    """
+    """A release of a project, without the ``v`` of its tag; ``file``: the program itself, no archive."""
 
     name: str
     version: str
@@ -128,17 +119,7 @@ def obtain(release: Release, say: Say) -> Path:
 
 
 def unpack_archive(archive: Path, folder: Path, top: str) -> None:
-    """Unpack a .tar.gz of plain files, all of them below one folder.
-
-    Args:
-        archive: The file.
-        folder: Gets the folder ``top``; what was unpacked before a fault stays in it.
-        top: The one folder that the archive may hold.
-
-    Raises:
-        ArchiveError: it is broken, or holds links, devices, or paths that lead elsewhere.
-        OSError: a file cannot be written.
-    """
+    """Unpack a .tar.gz of plain files below the one folder ``top``. Raises ArchiveError or OSError."""
     try:
         with tarfile.open(archive, "r:gz") as members:
             for member in members:

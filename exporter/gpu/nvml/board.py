@@ -1,7 +1,4 @@
-"""A GPU's own values: what it is, its clocks, power, memory, modes, activity and heat.
-
-Why clocks are held down is here, too, now and since the driver was loaded.
-"""
+"""A GPU's own values: what it is, its clocks, power, memory, modes, activity and heat."""
 
 from __future__ import annotations
 

@@ -128,10 +128,7 @@ def ask(handle: Any, name: str, *arguments: Any) -> Any:
 
 
 def fill(handle: Any, name: str, *arguments: Any) -> None:
-    """Call ``nvmlDevice<name>``, which writes its answer into an argument, even if the wheel lacks it.
-
-    ``arguments`` are those of NVML's own header, as ``ctypes`` takes them. Raises ``Error``.
-    """
+    """Call ``nvmlDevice<name>``, which fills an argument, even if the wheel lacks it. Raises ``Error``."""
     try:
         function = getattr(_loaded(), f"nvmlDevice{name}")
     except AttributeError:
@@ -306,10 +303,7 @@ class Field(NamedTuple):
 
 
 class Fields:
-    """Fields of one GPU that are read together. For one thread.
-
-    ``latency``: seconds that the driver took for the slowest of them when last read.
-    """
+    """Fields of one GPU that one thread reads together; ``latency``: seconds for the slowest of them."""
 
     def __init__(self, fields: Iterable[Field]) -> None:
         self.latency = 0.0

@@ -1,7 +1,4 @@
-"""What connects a GPU: NVLink and PCIe, what they carry, and what goes wrong on them.
-
-Of NVLink either all links together or, on request, each by itself: never both, so that a sum is a sum.
-"""
+"""What connects a GPU: NVLink and PCIe, what they carry, and what goes wrong on them."""
 
 from __future__ import annotations
 
@@ -123,10 +120,7 @@ _END_SECONDS = 0.4
 
 
 class Throughput:
-    """What PCIe carries, measured in a thread of its own: NVML takes 20 ms for each direction.
-
-    A reading gives what was measured since the one before, and has it measured again.
-    """
+    """What PCIe carries, measured in a thread of its own: NVML takes 20 ms for each direction."""
 
     def __init__(self) -> None:
         self._handle: Any = None

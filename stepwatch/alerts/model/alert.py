@@ -127,12 +127,7 @@ def limit_keys(*expressions: Expression) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Fact:
-    """What a message says beside value and limit, where Prometheus knows it.
-
-    Attributes:
-        query: PromQL; ``%s`` selects the run.
-        text: What is said of each series of the answer: a template in which ``.`` is the series.
-    """
+    """What a message says beside value and limit: a template for each series of the query (``%s``: run)."""
 
     query: str
     text: str

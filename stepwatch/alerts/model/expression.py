@@ -28,12 +28,7 @@ _LIMIT = re.compile(r"<([\w.]+)>(s?)")
 
 @dataclass(frozen=True)
 class Scope:
-    """Whose series an expression is rendered for, and what its limits are.
-
-    Attributes:
-        matcher: Selects the series of the subject, ``run="a"``; empty for all.
-        limit: The PromQL of a limit of config.yaml by its key within its block.
-    """
+    """Whose series an expression is rendered for, and what its limits are: PromQL by key within the block."""
 
     matcher: str = ""
     limit: Callable[[str], str] = lambda key: f"<{key}>"
@@ -131,14 +126,7 @@ class Limit(Expression):
 
 @dataclass(frozen=True, eq=False)
 class Series(Expression):
-    """The series of a metric, one for each subject.
-
-    Attributes:
-        metric: Its name.
-        labels: What selects among its series.
-        over: A function of a range, ``last_over_time``, and the range, ``10m``; none for the value now.
-        by: The labels that are kept, ``instance, gpu``: those of the subject; empty for one value of all.
-    """
+    """The series of a metric, one for each subject; ``over`` is a function and the range that it is over."""
 
     metric: str
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -172,10 +172,7 @@ def highest(value: str, memory: str, in_use: float) -> Expression:
 
 
 def recording_rule() -> dict[str, str]:
-    """Return the rule that records the GPUs of each run: by its processes, or else those of its machine.
-
-    Of its machine's, those that another run is known to use are left out.
-    """
+    """Return the rule that records the GPUs of each run: by its processes, or else those of its machine."""
     used = _used(_GPU)
     listed = f"group by ({_RUN}, uuid) (rl_run_node_gpu_info)\nunless on (uuid) {used}"
     node = bracketed(
@@ -234,10 +231,7 @@ POWER = "rl_run_power_watts"
 
 
 def power_rule() -> dict[str, str]:
-    """Return the rule that records the power of each run, by its GPUs' counters of energy or their power.
-
-    A GPU that several runs share counts for each. It stands behind that which records the GPUs.
-    """
+    """Return the rule that records the power of each run, by its GPUs' counters of energy or their power."""
     power = "max by (uuid) (rate(gpu_energy_joules_total[2m]))\nor max by (uuid) (gpu_power_watts)"
     used = f"group by ({_RUN}, uuid) ({RECORDED})"
     return {
