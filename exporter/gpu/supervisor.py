@@ -207,7 +207,15 @@ class Supervisor:
             self._next = now
         self._mig_changed = self._state.repartitioned
         if self._worker is None:
-            self._fill(now)
+            # Start a worker, unless the driver holds one that was killed: it would hold the next one too.
+            stuck = self.stuck(now)
+            if stuck or self._state.silence == "stuck":
+                self._state.silence = "stuck" if stuck else None
+            if not self._leaving and now >= self._next:
+                if self._state.released:
+                    self._state.resume()
+                self._outdated, self._next = False, now + self._pause
+                self._worker = self._begin(now)
         else:
             self._attend(self._worker, now, wall)
         if self._successor is not None:
@@ -248,17 +256,6 @@ class Supervisor:
     def free(self) -> bool:
         """Whether there is no worker that might have a device open."""
         return self._worker is None and not self._leaving
-
-    def _fill(self, now: float) -> None:
-        """Start a worker, unless the driver holds one that was killed: it would hold the next one too."""
-        stuck = self.stuck(now)
-        if stuck or self._state.silence == "stuck":
-            self._state.silence = "stuck" if stuck else None
-        if not self._leaving and now >= self._next:
-            if self._state.released:
-                self._state.resume()
-            self._outdated, self._next = False, now + self._pause
-            self._worker = self._begin(now)
 
     def _attend(self, worker: WorkerProcess, now: float, wall: float) -> None:
         ended = worker.ended()

@@ -299,7 +299,11 @@ class Worker:
         self._listener.start()
         gc.freeze()  # current objects stay: the collector need not scan them each time
         reason = self._cycle(system)
-        self._close()
+        # Release the devices, unless the driver still holds a thread: it might hold this one too.
+        self._stop.set()
+        self._listener.join(1.1 * EVENT_SECONDS)  # it ends when its wait is over
+        if self._await(self._readers, END_SECONDS) and not self._listener.is_alive():
+            self._backend.close()
         return 0 if reason == OK else FRESH
 
     def stop(self) -> None:
@@ -375,13 +379,6 @@ class Worker:
             if found:
                 self._events.extend(found)
                 self._wake.set()
-
-    def _close(self) -> None:
-        """Release the devices, unless the driver still holds a thread: it might hold this one too."""
-        self._stop.set()
-        self._listener.join(1.1 * EVENT_SECONDS)  # it ends when its wait is over
-        if self._await(self._readers, END_SECONDS) and not self._listener.is_alive():
-            self._backend.close()
 
 
 def main(name: str, extras: str, interval: str, pipe: str, orders: str, *log: str) -> int:

@@ -18,8 +18,6 @@ LARGEST = 16 << 20
 """Bytes of an answer. Prometheus's page of metrics has some 200 kB."""
 USER = "internal"
 
-_LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
-
 
 class UnreachableError(Exception):
     """Raised when there is no response; the text is the reason."""
@@ -73,7 +71,7 @@ class Client:
         words = first.split(b" ", 2)
         if not end or len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
             raise UnreachableError(Text("The response is not HTTP"))
-        length = _LENGTH.search(first)
+        length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", first)
         if length and len(content) < int(length[1]):
             raise UnreachableError(Text("The response ends too early"))
         return Reply(int(words[1]), content.decode("utf-8", "replace"))

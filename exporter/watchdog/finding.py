@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 ALERT = "AlertingBroken"
 
-_PART = re.compile(r"\{(\w+)\}")
-
 
 class Text(str):
     """An English text, translatable; ``{name}`` in it becomes the part of that name, perhaps a ``Text``."""
@@ -36,7 +34,7 @@ class Text(str):
 
 
 def _filled(text: str, parts: Mapping[str, object]) -> str:
-    return _PART.sub(lambda found: str(parts[found[1]]), text)
+    return re.sub(r"\{(\w+)\}", lambda found: str(parts[found[1]]), text)
 
 
 ALERTMANAGER = "alertmanager"

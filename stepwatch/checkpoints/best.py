@@ -225,7 +225,11 @@ class BestFolder:
                 del means[0]
             if means[0] == COPY:
                 self._has_room(checkpoint.bytes + size)
-                _copy(source, target)
+                with source.open("rb") as read, target.open("xb") as written:
+                    shutil.copyfileobj(read, written, _BLOCK)
+                    written.flush()
+                    os.fsync(written.fileno())
+                shutil.copystat(source, target)
             used = means[0]
         return used
 
@@ -304,11 +308,3 @@ def _made(by: str, source: Path, target: Path) -> bool:
         target.unlink(missing_ok=True)
         return False
     return True
-
-
-def _copy(source: Path, target: Path) -> None:
-    with source.open("rb") as read, target.open("xb") as written:
-        shutil.copyfileobj(read, written, _BLOCK)
-        written.flush()
-        os.fsync(written.fileno())
-    shutil.copystat(source, target)

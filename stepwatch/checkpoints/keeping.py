@@ -29,7 +29,6 @@ from stepwatch.schema.errors import Refused
 from stepwatch.schema.scalars import fits
 
 REWARD = "smoothed reward"
-_SCORE = "validation_score"
 
 
 class Score(NamedTuple):
@@ -91,7 +90,7 @@ class _Scored(RunSet):
         scores, step = self._scores.setdefault(event.run, Scores()), run.progress.step
         scores.last = step
         found = run.reading.signals(event.values)
-        if math.isfinite(value := found.get(_SCORE, math.nan)):
+        if math.isfinite(value := found.get("validation_score", math.nan)):
             scores.evaluations[step] = value
         if "reward" in found and (mean := run.statistics["reward"].mean()) is not None:
             scores.means[step] = mean

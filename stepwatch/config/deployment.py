@@ -20,9 +20,6 @@ CONTAINER_USER = CONTAINER_GROUP = 65534
 GROUP_VARIABLE = "STEPWATCH_SECRETS_GROUP"
 """The variable of compose.yaml for that group; `make up` sets it to the folder's own."""
 
-_FILE = (stat.S_IRUSR, "read", "640")
-_FOLDER = (stat.S_IXUSR, "search", "750")
-
 
 def require(path: Path, mounted: Path) -> None:
     """Check that a container can read a file below a mounted folder. Raises Refused."""
@@ -34,7 +31,7 @@ def require(path: Path, mounted: Path) -> None:
         )
     group = int(os.environ.get(GROUP_VARIABLE) or mounted.stat().st_gid)
     for step in (*(above for above in reversed(target.parents) if above.is_relative_to(folder)), target):
-        bit, verb, mode = _FOLDER if step.is_dir() else _FILE
+        bit, verb, mode = (stat.S_IXUSR, "search", "750") if step.is_dir() else (stat.S_IRUSR, "read", "640")
         status = step.stat()
         # Each user is judged by one of the three sets of bits only.
         if status.st_uid != CONTAINER_USER:

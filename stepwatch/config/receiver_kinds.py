@@ -220,10 +220,7 @@ _HTTP_NEWER = {
     "no_proxy": _v(26),
     "proxy_connect_header": _v(26),
 }
-_ANY_LINES = {"ca_file", "cert_file", "key_file"}
 """Files that are no secret of one line."""
-
-_SIGNED = "sigv4"
 
 
 @dataclass(frozen=True)
@@ -339,7 +336,7 @@ def _faults(kind: Kind, written: Mapping[str, Any], info: ValidationInfo) -> Ite
             continue
         elif len(path) == 1 and key in kind.secrets:
             yield _inline(path, f"{key}_file", f"{key}_file, which names a file with it alone")
-        elif _SIGNED in path and key in ("secret_key", "access_key"):
+        elif "sigv4" in path and key in ("secret_key", "access_key"):
             yield SecretFault(
                 "is a secret that would be written to generated files",
                 at=path,
@@ -379,7 +376,7 @@ def _secret_in(url: str) -> str | None:
 
 def _file_fault(kind: Kind, path: KeyPath, file: Path, info: ValidationInfo) -> Fault | None:
     key = str(path[-1])
-    if key in _ANY_LINES:
+    if key in {"ca_file", "cert_file", "key_file"}:
         return check_shown(file, info, path)
     inline = key.removesuffix("_file")
     url = inline.endswith("url") and (inline in kind.secrets or inline == "url")

@@ -26,7 +26,6 @@ UNREADABLE = object()
 # expect either. Such words are refused, so that no one's reading is silently the wrong one.
 _NULL = {"null", "Null", "NULL", "~"}
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
 _FLOAT = re.compile(
     r"(?=.*[.eE])[-+]?(\.[0-9]{1,30}|(0|[1-9][0-9]{0,30})(\.[0-9]{0,30})?)([eE][-+]?[0-9]{1,5})?"
 )
@@ -66,10 +65,7 @@ _SURPRISES = (
 )
 
 
-_ON = "on"
 """A key that people know from other files, without quotes; here no key can be a switch."""
-
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True)
@@ -238,7 +234,7 @@ class _Builder:
     def _key(self, node: _Node, path: KeyPath) -> str | None:
         fault = Fault("is not a word", expected="a word as key", fix="quote it if it is meant as a word")
         try:
-            word = None if node.text is None else _read(node.text, plain=node.plain and node.text != _ON)
+            word = None if node.text is None else _read(node.text, plain=node.plain and node.text != "on")
             if isinstance(word, str):
                 return word
         except Fault as unread:
@@ -257,7 +253,7 @@ def _read(text: str, *, plain: bool) -> Any:
         return None
     if plain and text in _BOOL:
         return _BOOL[text]
-    if plain and _INT.fullmatch(text):
+    if plain and re.fullmatch(r"[-+]?(0|[1-9][0-9]{0,17})", text):
         return int(text)
     if plain and _FLOAT.fullmatch(text) and math.isfinite(float(text)):
         return float(text)
@@ -270,6 +266,6 @@ def _read(text: str, *, plain: bool) -> Any:
     for pattern, says, expected in _SURPRISES if plain else ():
         if pattern.fullmatch(text):
             raise Fault(says, expected=expected, fix="write it in that form")
-    if _CONTROL.search(text):
+    if re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", text):
         raise Fault("holds a control character", expected="printable text", fix="delete it from the text")
     return text

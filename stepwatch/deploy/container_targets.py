@@ -247,7 +247,6 @@ def found(containers: Iterable[Container], prometheus: Reach) -> Found:
 
 
 _ANSWER_SECONDS = 15
-_UNIX = "http+docker://localhost"
 """What the SDK calls any socket of this machine."""
 
 _LOGIN = re.compile(r"//[^/@\s]*@")
@@ -314,7 +313,7 @@ def ask() -> Answer:
         raise _no_answer(error) from error
     try:
         with closing(client):
-            if client.api.base_url != _UNIX:
+            if client.api.base_url != "http+docker://localhost":
                 raise Refused(
                     f"{_host()} is not a socket of this machine; containers of another machine cannot be "
                     "reached from here. Expected: unix:///path/to/docker.sock. "

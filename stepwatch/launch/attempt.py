@@ -179,17 +179,14 @@ class Attempt:
             if request.action == "stop" or self._job:
                 self._pass_on(signal.SIGTERM)
             else:
-                self._kill_all()
+                # Kill all processes of the trainer, including ones that start meanwhile.
+                reached: set[int] = set()
+                while left := set(descendants(os.getpid())) - reached - {self._keeper}:
+                    for pid in left:
+                        with suppress(ProcessLookupError, PermissionError):
+                            os.kill(pid, signal.SIGKILL)
+                    reached |= left
         self._record.answer(answer)
-
-    def _kill_all(self) -> None:
-        """Kill all processes of the trainer, including ones that start meanwhile."""
-        reached: set[int] = set()
-        while left := set(descendants(os.getpid())) - reached - {self._keeper}:
-            for pid in left:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-            reached |= left
 
     def _pass_on(self, number: int) -> None:
         if number == signal.SIGWINCH:

@@ -23,7 +23,6 @@ OURS = "stepwatch"
 """How the names of our files end. TensorBoard reads each that has `tfevents` in its name."""
 
 _double, _float = struct.Struct("<d"), struct.Struct("<f")
-_VERSION = b"brain.Event:2"
 _DT_STRING = 7
 _START = 1
 _ATTEMPT = "attempt "
@@ -41,11 +40,6 @@ def _event(time: float, step: int, number: int, content: bytes, more: bytes = b"
     """A frame with an event whose field of that number has this content."""
     head = bytes([key(1, EIGHT_BYTES)]) + _double.pack(time) + bytes([key(2, VARINT)]) + coded(step)
     return frame(head + _sized(number, content) + more)
-
-
-def _version(time: float) -> bytes:
-    """The first event of each file."""
-    return frame(bytes([key(1, EIGHT_BYTES)]) + _double.pack(time) + _sized(3, _VERSION))
 
 
 @lru_cache(maxsize=1 << 15)
@@ -203,7 +197,16 @@ class RunFolder:
         if not self._unwritten:
             return
         if self._out is None:
-            self._out = self._create()
+            # Begin a file: TensorBoard reads those of a folder in the order of their names.
+            self._folder.mkdir(parents=True, exist_ok=True)
+            now = time.time()
+            name = f"events.out.tfevents.{now:017.6f}.{socket.gethostname()}.{os.getpid()}.{OURS}"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            out = os.open(self._folder / name, flags, 0o644)
+            self._unwritten.insert(
+                0, frame(bytes([key(1, EIGHT_BYTES)]) + _double.pack(now) + _sized(3, b"brain.Event:2"))
+            )
+            self._out = out
         data = b"".join(self._unwritten)
         view = memoryview(data)
         while view:
@@ -211,16 +214,6 @@ class RunFolder:
         self._unwritten.clear()
         self._size = 0
         self.written += len(data)
-
-    def _create(self) -> int:
-        """Begin a file: TensorBoard reads those of a folder in the order of their names."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        now = time.time()
-        name = f"events.out.tfevents.{now:017.6f}.{socket.gethostname()}.{os.getpid()}.{OURS}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        out = os.open(self._folder / name, flags, 0o644)
-        self._unwritten.insert(0, _version(now))
-        return out
 
     def close(self) -> None:
         """Close its file; the next event would begin another one."""

@@ -28,7 +28,6 @@ _REFUSED = re.compile(
 )
 _TAKES = "stepwatch_agent_refused_total{"
 """Every door has it on its page, and no other server."""
-_EXPIRY = "stepwatch_agent_certificate_expiry_timestamp_seconds"
 _RUNS = 'count by (node, state) (max by (cluster, run, node, state) (rl_run_state{node!=""}) == 1)'
 _LOST = 'group by (alertname, node) (ALERTS{alertname="NodeLost",alertstate="firing"})'
 
@@ -177,7 +176,7 @@ def _certificate(config: Config, door: str, say: Say) -> bool:
     file = config.agents.cert_file
     if not file:
         return True
-    expiry = metric(door, _EXPIRY)
+    expiry = metric(door, "stepwatch_agent_certificate_expiry_timestamp_seconds")
     left = None if expiry is None else expiry - time.time()
     if left is None:
         say(f"Agents cannot connect: {file} or its key cannot be used; the log of the door says why.")

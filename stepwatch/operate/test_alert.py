@@ -33,15 +33,12 @@ if TYPE_CHECKING:
 
 _SETTINGS = PurePosixPath("alertmanager/generated/alertmanager.yml")
 _SAMPLE = re.compile(r"^alertmanager_notification(\w+)\{(.*)\} (\S+)$", re.MULTILINE)
-_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-_PAIR = re.compile(r'([\w.]+)=("(?:[^"\\]|\\.)*"|\S*)')
 _GAVE_UP = re.compile(r": notify retry canceled( due to unrecoverable error)? after \d+ attempts: (.*)", re.S)
 _BETWEEN_LOOKS, _BETWEEN_NEWS = 0.2, 5.0
 _SILENT = 2.0
 """Seconds without an attempt after which a message counts as blocked."""
 _ROUND = 12.0
 """Seconds until Alertmanager has either delivered a message or logged that it gave up: 10, and some."""
-_WAITS = (0.0, 0.5, 1.0, 2.0)
 """Seconds before each try: Alertmanager answers 8 GETs at a time (`--web.get-concurrency`), others 503."""
 
 # Labels of receivers (http: of all that speak it), a sign in the error, and what to do; the first that fits.
@@ -129,7 +126,7 @@ def send_test(config: Path, name: str, stack: Stack, say: Say, *, patience: floa
 def page(alertmanager: str, path: str) -> str:
     """A page of Alertmanager, which may take a minute on a machine that is busy. Raises Refused."""
     end = time.monotonic() + 60
-    for seconds in _WAITS:
+    for seconds in (0.0, 0.5, 1.0, 2.0):
         time.sleep(seconds)
         left = max(1.0, end - time.monotonic())
         if (text := http_client.read(alertmanager + path, timeout=left)) is not None:
@@ -143,7 +140,7 @@ def sent(alertmanager: str, integration: str, route: str) -> tuple[Counter[str],
     It counts by receiver only where it is so configured: then they are of this one, and exact (the second).
     """
     samples = [
-        (name, dict(_LABEL.findall(labels)), float(value))
+        (name, dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', labels)), float(value))
         for name, labels, value in _SAMPLE.findall(page(alertmanager, "/metrics"))
     ]
     mine = [each for each in samples if each[1].get("integration") == integration]
@@ -177,7 +174,7 @@ def log_result(text: str, route: str, mark: str) -> LogResult:
         if "Notify " not in line:
             continue
         entry = {}
-        for name, value in _PAIR.findall(line):
+        for name, value in re.findall(r'([\w.]+)=("(?:[^"\\]|\\.)*"|\S*)', line):
             entry[name] = value.removeprefix('"').removesuffix('"')
             with suppress(ValueError):  # Go escapes a few characters that JSON does not know
                 entry[name] = str(json.loads(value)) if value.startswith('"') else value

@@ -34,12 +34,10 @@ CURVE_COLOURS = (
 )
 """Of the curves of a panel, in their order. `tests/grafana/test_colours.py` measures that they are readable
 on both themes; that the first five differ, and all from the colours of severities, for the colour-blind."""
-_GREY = CURVE_COLOURS[3]
 CURVE_DASHES = ((), (10, 4), (3, 4))
 """Of the curves beyond as many as there are colours, which these have again."""
 LIMIT_DASHES = ((8, 8), (20, 6), (2, 4), (14, 4, 2, 4), (4, 12), (20, 4, 2, 4, 2, 4))
 """Of the limits of a panel that have one severity, and with it one colour: lengths of dashes and gaps."""
-_INSTANT = ("stat", "table")
 _FORMATS = {"table": "table", "trend": "table", "heatmap": "heatmap"}
 _NUMBERED = {"GPU {{gpu}}": r"/^GPU \d*{}\b/", "{{machine}}": r"/{}\D*$/"}
 """Legends of many curves, with the pattern of those whose number ends in a digit."""
@@ -198,10 +196,10 @@ def _panel(dashboard: str, panel: Json, lines: Sequence[Line], translate: Catalo
     # A query without an expression shows a limit that is off.
     asking = [query for query in asked if query["expr"].strip()]
     queries = list(zip(string.ascii_uppercase, asking, strict=False))
-    instant = look["type"] in _INSTANT and look["options"].get("graphMode", "none") == "none"
+    instant = look["type"] in ("stat", "table") and look["options"].get("graphMode", "none") == "none"
     styles = list(_colours(queries)) if look["type"] == "timeseries" else []
     if by_step:
-        dashed = {"color": _fixed(_GREY), "custom.lineStyle": {"fill": "dash", "dash": [10, 4]}}
+        dashed = {"color": _fixed(CURVE_COLOURS[3]), "custom.lineStyle": {"fill": "dash", "dash": [10, 4]}}
         styles.append(_override("byName", BY_STEP, {"unit": "none"}))
         styles.append(_override("byRegexp", f"/ {re.escape(BASELINE)}$/", dashed))
     styles += [_override("byFrameRefID", letter, query["as"]) for letter, query in queries if "as" in query]

@@ -15,7 +15,6 @@ _TEXTS = ("title", "description", "label", "legend", "noValue", "displayName", "
 _VALUE = re.compile(r"\{\{.*?\}\}")
 """What Grafana replaces by a label."""
 
-_NUMBERED = re.compile(r"(\d+: )(.+)")
 """A text after its code, which is translated without that."""
 
 
@@ -67,5 +66,5 @@ class _Texts:
         text = text.strip()
         if not re.search("[A-Za-z]", _VALUE.sub("", text)):
             return text
-        code, text = found.groups() if (found := _NUMBERED.fullmatch(text)) else ("", text)
+        code, text = found.groups() if (found := re.fullmatch(r"(\d+: )(.+)", text)) else ("", text)
         return code + self._translate(text)

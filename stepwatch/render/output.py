@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
@@ -177,7 +177,14 @@ def replace(out: Path, staging: Staging, changes: Changes) -> None:
                 _remove(staging)
                 raise
             _remove(staging)
-        _set_modes(out, services)
+        for service in services:
+            for folder, _, names in os.walk(out / service / GENERATED):
+                files = ((Path(folder, name), FILE_MODE) for name in names if not name.startswith("."))
+                for path, mode in ((Path(folder), FOLDER_MODE), *files):
+                    status = path.lstat()
+                    own = status.st_uid == os.geteuid() and not path.is_symlink()
+                    if own and status.st_mode & 0o777 != mode:
+                        path.chmod(mode)
 
 
 def recover(out: Path) -> None:
@@ -283,17 +290,6 @@ def _make_folder(folder: Path) -> None:
         _make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
         folder.chmod(FOLDER_MODE)
-
-
-def _set_modes(out: Path, services: Iterable[str]) -> None:
-    for service in services:
-        for folder, _, names in os.walk(out / service / GENERATED):
-            files = ((Path(folder, name), FILE_MODE) for name in names if not name.startswith("."))
-            for path, mode in ((Path(folder), FOLDER_MODE), *files):
-                status = path.lstat()
-                own = status.st_uid == os.geteuid() and not path.is_symlink()
-                if own and status.st_mode & 0o777 != mode:
-                    path.chmod(mode)
 
 
 def _require_folder(out: Path, folder: PurePosixPath) -> None:

@@ -22,8 +22,6 @@ from stepwatch.render.check import TIMEOUT_SECONDS, find
 from stepwatch.schema.errors import NOTHING, ConfigError, Fault, KeyPath, Problem
 from stepwatch.system import programs
 
-_OF_LINE = re.compile(r"line (\d+): (.*)")
-_UNKNOWN = re.compile(r"field (\S+) not found in type .*")
 _URL_FILES = (0, 26, 0)
 _PAGE = "https://prometheus.io/docs/alerting/latest/configuration"
 
@@ -128,10 +126,10 @@ def _refused(tool: Path, index: int, receiver: Receiver, deployment: Deployment)
     output = done.stdout.decode(errors="replace").partition("FAILED:")[2].strip()
     page = f"{_PAGE}/#{key.removesuffix('s')}"
     places = {line: path for path, line in parse(text, "alertmanager.yml").lines.items()}
-    for line, words in _OF_LINE.findall(output) or [("", output)]:
+    for line, words in re.findall(r"line (\d+): (.*)", output) or [("", output)]:
         # receivers, 0, slack_configs, 0, and what is below
         below = places.get(int(line), ())[4:] if line else ()
-        unknown = _UNKNOWN.fullmatch(words)
+        unknown = re.fullmatch(r"field (\S+) not found in type .*", words)
         yield Fault(
             "unknown key" if unknown else f"amtool refuses it: {' '.join(words.split())}",
             expected=f"what Alertmanager's documentation names for {key}",

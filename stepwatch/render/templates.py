@@ -113,7 +113,27 @@ def render(
                 drawn = panels.panels(parsed, context["lines"])
                 files[panels.FILE] = panels.file(drawn, context["subjects"], context["notices"])
         else:
-            content = _with_comment(_render(jinja, template), template).encode()
+            text = _render(jinja, template)
+            suffix = target(template).suffix
+            if suffix not in _COMMENTS:
+                known = ", ".join(_COMMENTS)
+                raise RenderError(
+                    f"{template}: no comment is known for {suffix or 'it'}. Fix: name it {known}."
+                )
+            if not text.endswith("\n"):
+                text += "\n"
+            if suffix in (".yml", ".yaml"):
+                try:
+                    yaml.load(text, Loader=LOADER)  # noqa: S506  LOADER is the safe one
+                except yaml.YAMLError as error:
+                    at = getattr(error, "problem_mark", None)
+                    line = text.splitlines()[at.line : at.line + 1] if at else []
+                    raise RenderError(
+                        f"{template}: what it renders is not valid YAML ({getattr(error, 'problem', error)}"
+                        f"{', in line ' + repr(line[0]) if line else ''}). "
+                        "Fix: correct the template; nothing was written."
+                    ) from error
+            content = (_COMMENTS[suffix].format(_mark(template)) + text).encode()
         files[target(template)] = content
     return files
 
@@ -248,28 +268,6 @@ def block(value: Any) -> str:
     """Return mappings and lists as YAML of a line for each value, without a line end."""
     text = yaml.dump(value, Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=10**6)
     return str(text).rstrip("\n")
-
-
-def _with_comment(text: str, template: PurePosixPath) -> str:
-    """Return what a template rendered, below a comment; YAML is read back first."""
-    suffix = target(template).suffix
-    if suffix not in _COMMENTS:
-        known = ", ".join(_COMMENTS)
-        raise RenderError(f"{template}: no comment is known for {suffix or 'it'}. Fix: name it {known}.")
-    if not text.endswith("\n"):
-        text += "\n"
-    if suffix in (".yml", ".yaml"):
-        try:
-            yaml.load(text, Loader=LOADER)  # noqa: S506  LOADER is the safe one
-        except yaml.YAMLError as error:
-            at = getattr(error, "problem_mark", None)
-            line = text.splitlines()[at.line : at.line + 1] if at else []
-            raise RenderError(
-                f"{template}: what it renders is not valid YAML ({getattr(error, 'problem', error)}"
-                f"{', in line ' + repr(line[0]) if line else ''}). "
-                "Fix: correct the template; nothing was written."
-            ) from error
-    return _COMMENTS[suffix].format(_mark(template)) + text
 
 
 def _render(jinja: jinja2.Environment, template: PurePosixPath) -> str:

@@ -37,7 +37,6 @@ from stepwatch.rules.messages import Entry
 from stepwatch.rules.subjects import SUBJECTS
 from stepwatch.schema.scalars import Duration
 
-_KEY = re.compile(r"<(\w+)>")
 _MATCHER = "\0"
 """A placeholder for the matcher of a run while the text around it becomes a format; no PromQL holds it."""
 
@@ -151,7 +150,7 @@ class InForce:
 
     def _with_limits(self, text: str) -> str:
         """Fill in limits that words name: ``older than <age>``."""
-        return _KEY.sub(lambda match: str(getattr(self.limits.settings, match[1])), text)
+        return re.sub(r"<(\w+)>", lambda match: str(getattr(self.limits.settings, match[1])), text)
 
 
 def in_force(config: Config, table: tuple[Alert, ...]) -> Iterator[InForce]:

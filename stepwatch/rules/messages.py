@@ -87,13 +87,17 @@ def message(
             description = translate("{who}: {compared}, for {wait}.", who=who, compared=compared, wait=wait)
         else:
             description = translate("{who}: {compared}.", who=who, compared=compared)
+    cluster = "{{with or $labels.cluster $externalLabels.cluster}}{{$c = printf `,cluster=%q` .}}{{end}}"
+    matchers = ",".join(filter(None, [f'alertname="{alert.name}"', _matchers(subject.labels)]))
+    printed = f"printf `{{{matchers}%s}}` {_arguments(subject.labels)} $c"
+    form = f"{config.link('alertmanager')}/#/silences/new?filter="
     return {
         "summary": alert.summary,
         "description": description,
         "action": action,
         "runbook_url": runbook_url(config, alert.name),
         "dashboard_url": dashboard_url(config, deployment, alert.subject),
-        "silence_url": _silence_url(config, alert.name, subject),
+        "silence_url": f"{{{{$c := ``}}}}{cluster}{form}{{{{{printed} | {_IN_A_URL}}}}}",
     }
 
 
@@ -283,15 +287,6 @@ def _written(style: str, value: float) -> str:
         power = min(int(math.log(value, 1024)), 4) if value >= 1 else 0
         return f"{value / 1024**power:.4g}{('', 'ki', 'Mi', 'Gi', 'Ti')[power]}"
     return number(value)
-
-
-def _silence_url(config: Config, alert: str, subject: Subject) -> str:
-    """Return the link to Alertmanager's form for a new silence of this alert about its subject."""
-    cluster = "{{with or $labels.cluster $externalLabels.cluster}}{{$c = printf `,cluster=%q` .}}{{end}}"
-    matchers = ",".join(filter(None, [f'alertname="{alert}"', _matchers(subject.labels)]))
-    printed = f"printf `{{{matchers}%s}}` {_arguments(subject.labels)} $c"
-    form = f"{config.link('alertmanager')}/#/silences/new?filter="
-    return f"{{{{$c := ``}}}}{cluster}{form}{{{{{printed} | {_IN_A_URL}}}}}"
 
 
 _ENTRY = re.compile(r"^### (\w+)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)

@@ -16,7 +16,6 @@ SHOWN_CHARACTERS = 60
 SHOWN_PROBLEMS = 20
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")
-_UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _OPEN_RECEIVER_KEYS = {
     *("name", "severities", "send_resolved", "to", "from", "tls"),
     *("topics", "runs", "matchers", "when", "active_time_intervals", "mute_time_intervals"),
@@ -151,7 +150,7 @@ def _may_be_secret(path: KeyPath, value: Any) -> bool:
 def quoted(value: Any) -> str:
     """Return a value as JSON on one line, without characters that YAML or a terminal would act upon."""
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return re.sub("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def clip(text: str) -> str:

@@ -33,7 +33,6 @@ _DURATION = re.compile("".join(rf"(?:([0-9]{{1,9}}){unit}(?![a-z]))?" for unit i
 MAX_SECONDS = 100 * 365 * 86_400
 
 _SIZE_UNITS = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
-_SIZE = re.compile(r"([0-9]{1,6})(KB|MB|GB|TB)")
 
 
 @dataclass(frozen=True, order=True)
@@ -90,7 +89,7 @@ class Size:
     @classmethod
     def parse(cls, text: str) -> Size:
         """Return the size of a text such as `20GB`. Raises ValueError."""
-        match = _SIZE.fullmatch(text)
+        match = re.fullmatch(r"([0-9]{1,6})(KB|MB|GB|TB)", text)
         if not match or not int(match[1]):
             raise ValueError("is not a size")
         return cls(f"{int(match[1])}{match[2]}")
@@ -245,8 +244,6 @@ _IN_SET = r"[A-Za-z0-9_./:@+=, ]"
 _TOKEN = re.compile(
     rf"(?P<set>\[!?-?(?:{_IN_SET}(?:-{_IN_SET})?)+-?\])|(?P<wild>[*?])|(?P<plain>[^\[\]\"\\^\x00-\x1f])"
 )
-_RANGE = re.compile(rf"({_IN_SET})-({_IN_SET})")
-_WILD = {"*": ".*", "?": "."}
 _SPECIAL = frozenset(".+*?()|{}$")
 
 
@@ -260,12 +257,12 @@ def to_re2(glob: str) -> str:
             raise ValueError(f"the pattern is invalid from {glob[end:]!r} on")
         text, end = token[0], token.end()
         if token["set"]:
-            for first, last in _RANGE.findall(text):
+            for first, last in re.findall(rf"({_IN_SET})-({_IN_SET})", text):
                 if first > last:
                     raise ValueError(f"the pattern has an empty range, {first}-{last}")
             expression += text.replace("[!", "[^", 1)
         elif token["wild"]:
-            expression += _WILD[text]
+            expression += {"*": ".*", "?": "."}[text]
         else:
             expression += f"[{text}]" if text in _SPECIAL else text
     return expression
@@ -281,12 +278,8 @@ def alternation(globs: Iterable[str]) -> str:
     return "|".join(map(to_re2, globs))
 
 
-_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NAME = re.compile(r"[^\W_][\w .:/@+-]{0,99}(?<! )")
-
-
 def _name(value: Any) -> str:
-    if isinstance(value, str) and _NAME.fullmatch(value):
+    if isinstance(value, str) and re.fullmatch(r"[^\W_][\w .:/@+-]{0,99}(?<! )", value):
         return value
     raise Fault(
         "is not a valid name",
@@ -308,7 +301,7 @@ def _job(value: Any) -> str:
 
 def _label(value: Any) -> str:
     expected = "a letter or _, then letters, digits and _"
-    if not isinstance(value, str) or not _LABEL.fullmatch(value):
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
         raise Fault("is not a Prometheus label name", expected=expected, fix="rename the label")
     if value.startswith("__"):
         raise Fault("is reserved by Prometheus", expected="a name without leading __", fix="rename the label")

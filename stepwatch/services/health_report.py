@@ -26,7 +26,6 @@ _RANKS = {"critical": 0, "warning": 1, "info": 2}
 # Of what config.yaml names; pages that are registered come and go.
 _DOWN = r'^stepwatch_target_up\{name="([^"]+)",source="(?:mlflow|prometheus_page)"\} 0\.0$'
 _STATE = r'^rl_run_state\{(?=[^}]*run="((?:[^"\\]|\\.)*)")(?=[^}]*state="(\w+)")[^}]*\} 1\.0$'
-_NAME = re.compile(r'^rl_run_info\{run="((?:[^"\\]|\\.)*)"', re.MULTILINE)
 _HUNG = r'^stepwatch_mount_hung_since_timestamp_seconds\{mount="([^"]+)"\} (\S+)$'
 
 _LEFT_OUT = {
@@ -267,4 +266,4 @@ def known_runs(exporter: str) -> dict[str, set[str]] | None:
 
 def read_runs(page: str) -> list[str]:
     """The names of all runs that an exporter reads, from its metrics page."""
-    return list(map(_unescaped, _NAME.findall(page)))
+    return list(map(_unescaped, re.findall(r'^rl_run_info\{run="((?:[^"\\]|\\.)*)"', page, re.MULTILINE)))

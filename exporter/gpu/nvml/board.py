@@ -110,8 +110,6 @@ POWER = (
     one("GetEnforcedPowerLimit", Tier.SLOW, "gpu_power_limit_watts", {"limit": "enforced"}, per=_MILLI),
 )
 
-_ENGINES = {"encoder": "Encoder", "decoder": "Decoder", "jpeg": "Jpg", "ofa": "Ofa"}
-
 
 def _ratio(percent: float) -> float:
     """A share. Drivers have answered 808334905 %."""
@@ -127,7 +125,7 @@ def _utilization(handle: Any) -> Iterator[Reading]:
 # Percent, and the microseconds that they were measured over.
 _ENGINE_PROBES: dict[str, Probe] = {
     label: lambda handle, name=name: _ratio(library.ask(handle, f"Get{name}Utilization")[0])  # type: ignore[misc]
-    for label, name in _ENGINES.items()
+    for label, name in {"encoder": "Encoder", "decoder": "Decoder", "jpeg": "Jpg", "ofa": "Ofa"}.items()
 }
 
 ACTIVITY = (
