@@ -91,11 +91,7 @@ KINDS = {
             newer={"threading": _v(30), "auth_secret_file": _v(31), "force_implicit_tls": _v(31)},
             http=False,
         ),
-        Kind(
-            "webhook",
-            "webhook (HTTP)",
-            newer={"url_file": _v(26), "timeout": _v(28), "payload": _v(32)},
-        ),
+        Kind("webhook", "webhook (HTTP)", newer={"url_file": _v(26), "timeout": _v(28), "payload": _v(32)}),
         Kind(
             "pagerduty",
             "PagerDuty",
@@ -127,12 +123,7 @@ KINDS = {
             "Discord",
             {"title": _MARKDOWN_TITLE, "message": _MARKDOWN},
             ("webhook_url",),
-            newer={
-                "webhook_url_file": _v(28),
-                "content": _v(28),
-                "username": _v(28),
-                "avatar_url": _v(28),
-            },
+            newer={"webhook_url_file": _v(28), "content": _v(28), "username": _v(28), "avatar_url": _v(28)},
         ),
         Kind(
             "msteams",

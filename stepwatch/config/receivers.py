@@ -191,8 +191,7 @@ class Receiver(_Passing):
         ("critical", "warning"), "The severities it gets; info is shown only on the pages."
     )
     topics: tuple[Topic, ...] = default(
-        (),
-        "Only alerts about these: " + ", ".join(TOPICS) + ". Empty: all. stack: Stepwatch itself.",
+        (), "Only alerts about these: " + ", ".join(TOPICS) + ". Empty: all. stack: Stepwatch itself."
     )
     runs: tuple[RunGlob, ...] = default(
         (),

@@ -99,8 +99,7 @@ class RetryRule(Section):
     """What is done about some failures; conditions that are left out fit all."""
 
     failures: tuple[FailureName, ...] = default(
-        (),
-        f"Failure classes, detected in the trainer's last output: {', '.join(CLASSES)} (docs/actions.md).",
+        (), f"Failure classes, detected in the trainer's last output: {', '.join(CLASSES)} (docs/actions.md)."
     )
     exit_codes: tuple[ExitCode, ...] = default((), "Exit codes of the trainer.")
     signals: tuple[SignalName, ...] = default((), "Signals that killed the trainer, such as SIGKILL.")

@@ -44,11 +44,7 @@ _EXPORT = (
 
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
-_COMMENTS = {
-    ".yml": "# {}\n",
-    ".yaml": "# {}\n",
-    ".tmpl": "{{{{- /* {} */ -}}}}\n",
-}
+_COMMENTS = {".yml": "# {}\n", ".yaml": "# {}\n", ".tmpl": "{{{{- /* {} */ -}}}}\n"}
 
 
 @dataclass(frozen=True)

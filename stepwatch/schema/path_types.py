@@ -136,9 +136,7 @@ def _open_url(fix: str) -> Callable[[Any], str]:
 
 def _secret_in_url(what: str, fix: str) -> Fault:
     return SecretFault(
-        f"holds {what}, which would be written to generated files",
-        expected="a URL without secrets",
-        fix=fix,
+        f"holds {what}, which would be written to generated files", expected="a URL without secrets", fix=fix
     )
 
 

@@ -11,10 +11,7 @@ from exporter.gpu.nvml import library
 from exporter.gpu.nvml.library import ALL, Batch, Call, Field, FieldId, Fields, Found, asked, number, one
 
 _COUNT = 91
-_BYTES = {
-    "gpu_nvlink_transmit_bytes_total": (202, 138),
-    "gpu_nvlink_receive_bytes_total": (204, 139),
-}
+_BYTES = {"gpu_nvlink_transmit_bytes_total": (202, 138), "gpu_nvlink_receive_bytes_total": (204, 139)}
 """NVLink 5 counts bytes; the older ones KiB. A GPU answers one of them."""
 
 _SUMS = {"crc_flit": 38, "crc_data": 45, "replay": 52, "recovery": 59, "ecc": 160}
