@@ -1,8 +1,4 @@
-"""The audit log: append-only JSON lines, and the actions that it records.
-
-Each step is written twice: its intent, synced before the step begins, and its result. So after a kill, a step
-that may have been done is known and not repeated.
-"""
+"""The audit log: append-only JSON lines; each step's intent is synced before the step, its result after."""
 
 from __future__ import annotations
 

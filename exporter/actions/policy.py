@@ -65,11 +65,7 @@ class NotifiedAlert(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """One start of a trainer.
-
-    ``target`` names the way to reach it, such as ``log /runs/a.log``; empty if there is none. ``number``
-    distinguishes it from others of this target. ``started`` is in Unix seconds.
-    """
+    """One start of a trainer; ``target`` names how to reach it (or is empty), ``started`` is Unix seconds."""
 
     target: str
     number: int

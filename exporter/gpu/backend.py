@@ -61,11 +61,7 @@ NVML_REASONS = {
 
 
 class Report(NamedTuple):
-    """What was last read from a GPU.
-
-    ``at`` in seconds of the steady clock; ``missing`` reasons by call; ``errors`` counts by call and
-    code; ``seconds`` that each tier took.
-    """
+    """What was last read from a GPU, ``at`` a steady time: reasons by call, counts by call and code."""
 
     at: float
     reason: str
@@ -86,11 +82,7 @@ NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 class Extras(NamedTuple):
-    """What is served only on request, and what the simulated GPUs are.
-
-    ``processes``: most of a GPU that are named; ``proc``: where the host's ``/proc`` is; ``sick``: the
-    number of the simulated GPU that fails.
-    """
+    """What is served only on request, and the simulated GPUs (``sick`` is the number of one that fails)."""
 
     processes: int = 0
     proc: str = "/proc"

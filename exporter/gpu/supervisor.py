@@ -70,11 +70,7 @@ MOST_RETRIES = 32
 
 
 class Limits(NamedTuple):
-    """Both in seconds.
-
-    ``retry`` until what is missing is looked for again, doubled each time up to 32 times that; ``hang``,
-    and at least three intervals: silence after which a worker is killed.
-    """
+    """Seconds: ``retry`` doubles up to 32 times; after ``hang`` (and three intervals) a worker is killed."""
 
     retry: float
     hang: float
@@ -84,11 +80,7 @@ READ_BYTES = 65536
 
 
 class WorkerProcess:
-    """Starts a worker at once. ``interval`` in seconds; ``log`` is the level and the format of its log.
-
-    ``exit`` is its exit code, once it has ended; ``heard`` when it last sent something. All times are of the
-    steady clock.
-    """
+    """Starts a worker at once. ``interval`` in seconds; all times are of the steady clock."""
 
     def __init__(self, backend: str, extras: Extras, interval: float, log: tuple[str, str]) -> None:
         self._pipe, output = os.pipe()

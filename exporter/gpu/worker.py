@@ -58,11 +58,7 @@ CYCLE_INTERVALS = STALE_INTERVALS + 1
 
 
 class Reader:
-    """Holds the newest ``Report`` of a GPU. ``interval`` in seconds.
-
-    Only the reader's thread calls ``read``; others look at ``idle``, ``report`` and ``down``, the
-    reason why the whole backend is gone.
-    """
+    """Holds the newest ``Report`` of a GPU; only its own thread calls ``read``. ``interval`` in seconds."""
 
     def __init__(self, card: Card, interval: float, changed: Condition) -> None:
         self.card = card
@@ -97,11 +93,7 @@ class Reader:
         self._begin.release()
 
     def current(self, now: float, interval: float) -> Report:
-        """The newest report; without values once the thread is overdue.
-
-        ``now`` of the steady clock, ``interval`` seconds from one reading to the next at present. A thread
-        that has read in this cycle may have waited long for those of other GPUs.
-        """
+        """The newest report; without values once the thread is overdue. ``now`` of the steady clock."""
         if now - self.report.at > (CYCLE_INTERVALS if self.idle else TIMEOUT_INTERVALS) * interval:
             return Report(now, "timeout", errors=self.report.errors)
         return self.report
@@ -266,11 +258,7 @@ STORM_SECONDS = 0.05
 
 
 class Worker:
-    """Reads all GPUs each interval and sends what it read.
-
-    ``interval`` in seconds; ``orders`` is the pipe by which the front changes that, and which closes when
-    the front goes.
-    """
+    """Reads all GPUs each ``interval`` (seconds) and sends what it read; the pipe ``orders`` changes it."""
 
     def __init__(self, backend: Backend, pipe: int, orders: int, interval: float) -> None:
         self._backend = backend

@@ -72,11 +72,7 @@ class Look(NamedTuple):
 
 
 class Folder:
-    """The state folder of one part of the stack, checked repeatedly in a separate thread.
-
-    ``look`` is the last result, ``None`` before the first, and ``problem`` why the last one failed;
-    ``removed`` counts leftovers that were removed.
-    """
+    """The state folder of a part, checked in a thread: ``look`` is the last result, ``problem`` why none."""
 
     def __init__(self, part: str, path: str) -> None:
         self.part, self.path = part, path

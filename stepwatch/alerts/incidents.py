@@ -1,8 +1,4 @@
-"""Which alerts are one incident: while the cause fires, Alertmanager sends no notification of its effects.
-
-A cause whose severity is info inhibits nothing, because it sends no notification. A warning inhibits no
-critical alert, unless the pair says so.
-"""
+"""Which alerts are one incident: while the cause fires, Alertmanager sends no notification of its effects."""
 
 from __future__ import annotations
 

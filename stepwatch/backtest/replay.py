@@ -90,10 +90,7 @@ class Prometheus:
         return {_run(each): float(each["value"][1]) for each in answer["result"]}
 
     def records(self, expression: str) -> dict[str, dict[int, float]]:
-        """Return its value at each record of each run, where it has one; the first record is 1.
-
-        For some minutes Prometheus shows the last sample of a run that has no more: that is left out.
-        """
+        """Return its value at each record of each run (the first is 1), without what lingers after."""
         times = self.over(expression, START, START + max(self._records.values(), default=0))
         return {
             run: {

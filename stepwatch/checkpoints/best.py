@@ -44,11 +44,7 @@ class Busy(Exception):  # noqa: N818
 
 @dataclass(frozen=True)
 class Kept:
-    """A checkpoint that is kept, with its files as they were made and, as ``source``, as the trainer's were.
-
-    Its ``score`` is a ``measure`` (``validation`` or ``smoothed reward``), in words ``why``; ``at`` is in
-    seconds since the epoch, ``by`` is ``reflink``, ``hard link`` or ``copy``.
-    """
+    """A checkpoint that is kept, as ``source`` its trainer's files; ``at`` is in Unix seconds."""
 
     name: str
     step: int
@@ -260,11 +256,7 @@ class BestFolder:
 
 
 def place(source: Path) -> Path:
-    """Return the folder of the best of a trainer's folder: beside it, or in it where that is a disk's root.
-
-    Neither verl, which reads the last step in a file, nor Transformers, which looks for ``checkpoint-N``,
-    resumes from there, and neither deletes there.
-    """
+    """Return the folder of the best: beside the trainer's, or in it where that is a disk's root."""
     on_one_disk = source.parent.stat().st_dev == source.stat().st_dev
     return source.with_name(f"{source.name}.best") if on_one_disk else source / "best"
 

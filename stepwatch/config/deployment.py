@@ -80,11 +80,7 @@ _LOOPBACK = re.compile(r"^(127\.\d+\.\d+\.\d+|localhost|\[::1\])(?=[:/]|$)")
 
 
 def above_ray(config: Config) -> Path:
-    """The folder above Ray's, which is the one to mount.
-
-    Ray's own comes and goes: a mount would stay with one that was removed, and one that is missing Docker
-    would make as root, where Ray could then not write.
-    """
+    """The folder above Ray's, which is the one to mount: Ray's own comes and goes."""
     usual: Path = Config.model_fields["discovery"].default.ray
     return (config.discovery.ray or usual).parent
 
@@ -173,11 +169,7 @@ class OnThisMachine:
 
 @dataclass(frozen=True)
 class InContainers:
-    """The services of compose.yaml.
-
-    ``folders`` are those of this machine that containers see, and where they see them; ``above`` is
-    the one that the run exporter sees besides.
-    """
+    """The services of compose.yaml; ``folders`` are those that containers see, and where they see them."""
 
     folders: dict[Path, str] = field(default_factory=dict)
     above: Path = _USUAL_ABOVE

@@ -1,8 +1,4 @@
-"""Alertmanager's own integrations, as its documentation has them: passed through, but for secrets.
-
-Which keys there are is left to amtool. Here is what it does not know: which keys hold secrets and which
-files, the texts that Stepwatch gives where the user wrote none, and from which version on there is what.
-"""
+"""Alertmanager's own integrations, passed through; what amtool does not know of them."""
 
 from __future__ import annotations
 
@@ -41,17 +37,7 @@ _DASHBOARD = '{{ template "stepwatch.dashboard_url" index .Alerts 0 }}'
 
 @dataclass(frozen=True)
 class Kind:
-    """An integration of Alertmanager.
-
-    Attributes:
-        label: What its metrics call it; ``<label>_configs`` is its key.
-        title: What messages call it.
-        texts: Texts by default.
-        secrets: The keys that hold a secret; each has a twin that ends in ``_file``.
-        since: The first version that has it; those that we work on begin with 0.25.
-        newer: The first versions of keys that came later, for those that are not in the oldest.
-        http: Whether it speaks HTTP.
-    """
+    """An integration of Alertmanager: ``<label>_configs``, since which version, and what it holds by keys."""
 
     label: str
     title: str

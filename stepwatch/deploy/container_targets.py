@@ -1,8 +1,4 @@
-"""Containers that ask by their labels to be scraped, as a file of targets of Prometheus (file_sd).
-
-This is what `generate.py --discover docker` does. Nothing else is rendered: a timer calls it and must not
-apply a half-edited config.yaml.
-"""
+"""Containers that ask by their labels to be scraped, as a file of targets of Prometheus (file_sd)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Texts in the language of config.yaml: a catalogue (gettext PO) for each language but English.
-
-The English text, which stands where it is used, is the key (`msgid`). Where one text needs two translations,
-as that of a GPU's memory and of a machine's, an entry may name the source that it is for (`msgctxt`): a
-dashboard or a module of alerts, such as `nodes` or `host`.
-"""
+"""Texts in the language of config.yaml: a PO catalogue by English text; `msgctxt` names one source."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""How a trainer ended: by exit code or signal, for lack of memory, and by which failure class.
-
-Each pattern of a class stands for messages as programs really print them; what follows a row names where.
-Exceptions count where Python prints them as the end of a traceback, at the start of a line: the same words in
-a warning, a sample or a configuration are no failure.
-"""
+"""How a trainer ended: by exit code or signal, for lack of memory, and by which failure class."""
 
 from __future__ import annotations
 

@@ -261,10 +261,7 @@ def _applies(rule: RetryRule, end: End) -> bool:
 
 
 def replaced(command: Sequence[str], replace: dict[str, str]) -> tuple[list[str], list[str]]:
-    """Change arguments by ``NAME=*`` or ``--name *``, either of which stands for both ways to write it.
-
-    Returns the command, and each change in words.
-    """
+    """Change arguments by ``NAME=*`` or ``--name *``, either way of writing; returns the changes in words."""
     words, changes = list(command), []
     for pattern, new in replace.items():
         name = pattern[:-2]

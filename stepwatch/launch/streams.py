@@ -171,10 +171,7 @@ class Log:
 
 
 class _Output:
-    """One stream of the trainer, passed on ``to`` its reader; ``pieces``: how many bytes the log gets.
-
-    While its reader has not taken what is ``waiting``, nothing more is read.
-    """
+    """One stream of the trainer, passed ``to`` its reader; nothing is read while some is ``waiting``."""
 
     def __init__(self, to: int, log: Log, pieces: Callable[[bytes], int]) -> None:
         self.to = _unblocked(to)

@@ -1,8 +1,4 @@
-"""The event files of one run as TensorBoard reads them: scalars, texts, and the start of an attempt.
-
-Source: ``tensorflow/core/util/event.proto``, and ``summary.proto`` and ``tensor.proto`` in
-``tensorflow/core/framework``.
-"""
+"""The event files of one run for TensorBoard (tensorflow/core/util/event.proto, framework/summary.proto)."""
 
 from __future__ import annotations
 

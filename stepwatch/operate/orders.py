@@ -1,8 +1,4 @@
-"""Commands to parts of the running stack: about a run, the GPUs, and actions of the circuit breaker.
-
-Each takes the configuration file, which has the addresses, and returns 0. Each raises ``Refused`` for an
-unknown run, a wrong argument, or a part that does not answer or refuses.
-"""
+"""Commands to parts of the running stack; each returns 0, or raises ``Refused``."""
 
 from __future__ import annotations
 

@@ -135,10 +135,7 @@ def page(alertmanager: str, path: str) -> str:
 
 
 def sent(alertmanager: str, integration: str, route: str) -> tuple[Counter[str], bool]:
-    """Alertmanager's counters of this kind of receiver by name, without ``notification`` and labels.
-
-    It counts by receiver only where it is so configured: then they are of this one, and exact (the second).
-    """
+    """Alertmanager's counters of this kind of receiver by name; whether they are of this receiver alone."""
     samples = [
         (name, dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', labels)), float(value))
         for name, labels, value in _SAMPLE.findall(page(alertmanager, "/metrics"))
@@ -153,12 +150,7 @@ def sent(alertmanager: str, integration: str, route: str) -> tuple[Counter[str],
 
 
 class LogResult(NamedTuple):
-    """The fate of a message by the log, which has no entry for a first attempt that succeeds.
-
-    ``error`` is what the last failed attempt got. ``gave_up``: there will be no more attempts;
-    ``final``: since the error is one that does not pass. ``failures``: the log reports messages that
-    failed, this one or others.
-    """
+    """A message's fate by the log; ``final``: the error does not pass, ``failures``: some failed."""
 
     error: str = ""
     delivered: bool = False
@@ -212,11 +204,7 @@ def notes(receiver: str, translate: Catalogue) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Probe:
-    """A test of one receiver; its mark sets it apart from every other test, so that it is always sent.
-
-    ``journal`` reads Alertmanager's log since the start, called ``where`` in messages. Verdicts are whether
-    the message was delivered, and words for the user.
-    """
+    """A test of one receiver by a mark of its own; ``journal`` reads Alertmanager's log since the start."""
 
     receiver: Receiver
     alertmanager: str

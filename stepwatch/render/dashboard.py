@@ -1,9 +1,4 @@
-"""Dashboards as their templates write them, turned into the classic JSON that Grafana 10 to 13 loads.
-
-A template says what a panel asks and how it looks. What follows from that is worked out here:
-panel ids, places on the grid, datasources, query letters, threshold steps, table columns. The limits of the
-signals that a panel shows come from the table of alerts.
-"""
+"""Dashboards of templates as the classic JSON of Grafana 10 to 13; limits come from the alerts."""
 
 from __future__ import annotations
 
@@ -53,12 +48,7 @@ _DASHBOARD_WORDS = {"rows", "variables", "annotations", "scraped"}
 
 
 def assemble(document: Json, lines: Sequence[Line] = (), translate: Catalogue | None = None) -> Json:
-    """Return the classic JSON of a dashboard template. Raises ``Refused``.
-
-    It has Grafana's own keys, and `rows` of `panels`, `variables` and `annotations` in short form. A query
-    with a `curve` shows the `signal` that this names. Rates are taken over four times `scraped`, the
-    interval of targets that are not scraped as often as runs.
-    """
+    """Return the classic JSON of a dashboard template, rates over four times ``scraped``. Raises Refused."""
     _demand(document, ("uid", "title", "rows"), "a dashboard")
     uid = document["uid"]
     known = [line for line in lines if line.dashboard == uid or line.number is not None]
@@ -252,11 +242,7 @@ def _coloured(query: Json, limits: list[Json]) -> Iterator[Json]:
 
 
 def _colours(queries: Sequence[tuple[str, Json]]) -> Iterator[Json]:
-    """Yield the colour of each curve.
-
-    Of several of one query by `names`, or by the last digit of the GPU or machine. A legend that is read at a
-    glance has no machines, and the first eight GPUs where there is nothing else; tooltips have all.
-    """
+    """Yield each curve's colour: of several of a query by names, or the last digit of the GPU or machine."""
     styles = _curve_styles()
     for letter, query in queries:
         legend = query.get("legend", "")

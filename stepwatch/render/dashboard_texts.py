@@ -19,10 +19,7 @@ _VALUE = re.compile(r"\{\{.*?\}\}")
 
 
 def translated(document: Json, translate: Catalogue) -> Json:
-    """Return a dashboard's template with its texts in another language.
-
-    Names of fields stay, since queries, links, sorting and overrides use them; a column gets another heading.
-    """
+    """Return a dashboard's template with its texts in another language; names of fields stay."""
     if not translate.texts:
         return document
     result: Json = _Texts(translate).of(document)

@@ -1,9 +1,4 @@
-"""Templates to texts: `<service>/templates/X.j2` becomes `<service>/generated/X`, all in memory.
-
-Names that start with `_` are macros. YAML below `grafana/templates/dashboards` becomes JSON; that of the
-Training dashboard also the file from which the run exporter draws. Jinja gives files their shape; sense
-(expressions, sentences, joins) comes from Python by the context.
-"""
+"""Templates to texts in memory: `<service>/templates/X.j2` is `<service>/generated/X`; `_X` are macros."""
 
 from __future__ import annotations
 
@@ -135,10 +130,7 @@ def render(
 
 
 def own_dashboards(folder: Path, ours: Files) -> dict[PurePosixPath, bytes]:
-    """Return each dashboard that a user exported from Grafana to a folder, by path below the target folder.
-
-    Of two with one uid or title, Grafana would no longer update any dashboard: raises ``RenderError``.
-    """
+    """Return the user's own dashboards by path; raises ``RenderError`` for one uid or title twice."""
     files: dict[PurePosixPath, bytes] = {}
     place = target(DASHBOARDS / f"any{DASHBOARD_SUFFIX}").parent
     taken = {

@@ -1,8 +1,4 @@
-"""The rule files of Prometheus: one for each group of the table of alerts, and what they record.
-
-For each alert there is the rule itself, and how its message finds the limit. Rules record codes, the texts
-of alerts, the GPUs of runs, and GPUs under DCGM's names.
-"""
+"""The rule files of Prometheus, one for each group of the table of alerts, and what they record."""
 
 from __future__ import annotations
 
@@ -201,10 +197,7 @@ def rules(config: Config, deployment: Deployment, table: tuple[Alert, ...]) -> l
 
 
 def _firing(interval: Duration) -> str:
-    """Return what fires for each run by the last two evaluations.
-
-    What a stopped Prometheus wrote last would otherwise count for five minutes after it was started again.
-    """
+    """Return what fires for each run by the last two evaluations, not what a stopped Prometheus wrote."""
     recent, firing = Duration(2 * interval.milliseconds), 'ALERTS{alertstate="firing",run!=""}'
     return (
         f"group by ({written(RUN, 'name')}) (\n"
@@ -356,11 +349,7 @@ _NAMED = """label_replace(label_replace(label_replace(
 
 
 def dcgm_rules() -> Iterator[tuple[str, str]]:
-    """Yield name and expression of each rule.
-
-    Each has NVIDIA's labels, and no value where a DCGM exporter reports that GPU: what is scraped has a job,
-    and what is recorded here has none.
-    """
+    """Yield name and expression of each rule, with NVIDIA's labels, without value where DCGM is scraped."""
     for name, ours in SHOWN.items():
         expression = (
             "max by (instance, gpu, UUID, device, modelName, pci_bus_id) (\n"

@@ -1,8 +1,4 @@
-"""Types of what config.yaml points to: files, files that hold a secret, addresses, URLs.
-
-A relative path is meant from the folder of config.yaml, which the loader gives as validation context;
-models that are built without it keep paths as they were written and do not look at files.
-"""
+"""Types of files, secrets, addresses and URLs; relative paths are from config.yaml's folder, if known."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Types of single values in config.yaml: numbers, durations, sizes, words out of a list, names, patterns.
-
-Durations and sizes are spelled as Prometheus spells them. Nothing is converted: a text that looks like a
-number is not a number, a number is not a boolean.
-"""
+"""Types of single values, spelled as Prometheus spells them; nothing is converted from another type."""
 
 from __future__ import annotations
 

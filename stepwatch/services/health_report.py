@@ -53,11 +53,7 @@ _NEXT_LOOK = 20
 
 @dataclass(frozen=True)
 class HealthReport:
-    """A report on runs and alerts.
-
-    ``exporter``, ``alertmanager`` and ``watchdog`` are host:port, empty if there is no such part; ``shows``
-    says what the exporter reads (`the runs in FOLDER`), ``log`` where people read what it logs.
-    """
+    """A report on runs and alerts; the parts are host:port, empty if there is no such part."""
 
     exporter: str
     alertmanager: str

@@ -44,11 +44,7 @@ _REPLAY = re.compile(
 
 @dataclass(frozen=True)
 class Look:
-    """What one look at a part that starts shows.
-
-    ``ends``: how often it has ended so far. ``busy``: what it says it does before it works, in words that
-    change as it gets on; empty for most parts. ``gone``: nothing is left that would start it again.
-    """
+    """What one look at a starting part shows: how often it ended, what keeps it busy, whether it is gone."""
 
     ready: bool
     ends: int = 0

@@ -1,7 +1,4 @@
-"""Sets up `.venv` from a lock file.
-
-The Makefile runs this with the system's Python, so it imports nothing that would have to be installed.
-"""
+"""Sets up `.venv` from a lock file, run by the system's Python: imports nothing to be installed."""
 
 from __future__ import annotations
 

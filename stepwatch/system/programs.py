@@ -94,14 +94,7 @@ WANTED = {
 
 
 def find(name: str) -> Program | None:
-    """The program from its variable, from PATH or from the cache; nothing is downloaded.
-
-    A server's command-line tool is taken from where its server is: another version would judge by
-    other rules.
-
-    Raises:
-        ProgramError: the variable names another program, or one that is too old.
-    """
+    """The program from its variable, PATH or the cache, a tool beside its server. Raises ProgramError."""
     wanted = WANTED[name]
     if named := os.environ.get(wanted.variable):
         version = read_version(Path(named))
@@ -281,11 +274,7 @@ def unpack_package(tool: str, package: str) -> Path:
 
 
 def missing_files(root: Path) -> list[tuple[Path, Path]]:
-    """Files that a package's programs read at a fixed place: where they are, where they must be.
-
-    The distribution's Alertmanager reads its default message templates below /usr/share, whatever
-    its options say, and does not start without them.
-    """
+    """Files that Debian's Alertmanager reads below /usr/share: where they are, where they must be."""
     files = [(file, Path("/") / file.relative_to(root)) for file in root.glob(_FIXED_FILES)]
     return [(file, place) for file, place in files if not place.exists()]
 

@@ -155,11 +155,7 @@ _NO_NUMBERS = frozenset((0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF))
 
 
 class Call(NamedTuple):
-    """A call for one GPU; ``name`` is NVML's, without ``nvmlDevice``.
-
-    ``close`` ends what goes on beside the readings. It is false while the driver holds a thread of it.
-    ``forget`` releases what is kept from one reading to the next.
-    """
+    """A call for one GPU, without ``nvmlDevice``; ``close`` is false while the driver holds its thread."""
 
     name: str
     tier: Tier
@@ -289,11 +285,7 @@ def decode(kind: int, raw: bytes) -> float | None:
 
 
 class Field(NamedTuple):
-    """A series: the first of its numbers that the driver answers.
-
-    What has the same ``part`` and is missing altogether is listed in one line; without a ``part`` it
-    is not listed. ``wide``: useless unless it is counted in 64 bits.
-    """
+    """A series: the first of its numbers that answers; ``wide``: useless unless it is counted in 64 bits."""
 
     part: str
     metric: str

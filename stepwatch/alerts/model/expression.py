@@ -1,8 +1,4 @@
-"""PromQL as objects: the table of alerts has each formula once, and each user renders it.
-
-Operands about runs, GPUs or servers are aggregated to the labels of their subject, so plain vector matching
-joins them, even if a second exporter sees the same run.
-"""
+"""PromQL as objects: operands are aggregated to the labels of their subject, so plain matching joins them."""
 
 from __future__ import annotations
 
@@ -225,11 +221,7 @@ class Extreme(Expression):
 
 @dataclass(frozen=True, eq=False)
 class Formula(Expression):
-    """PromQL as text; no scope selects its series.
-
-    A limit is part of it by its key in angle brackets, ``max_over_time(up[<within>s])``: with an ``s`` behind
-    it a limit in seconds is a duration.
-    """
+    """PromQL as text, with limits by their keys in angle brackets: ``max_over_time(up[<within>s])``."""
 
     text: str
 

@@ -45,11 +45,7 @@ class Processes:
     as_service: bool = False
 
     def up(self, runs: Path | None, *, demo: bool) -> int:
-        """Render the configuration and run the stack with it; return 1 if some part is not ready, else 0.
-
-        ``runs`` replaces the file's `runs.path`. Without ``demo``, simulated runs of an earlier time go. A
-        refusal leaves a running stack as it is.
-        """
+        """Render the configuration and run the stack with it; return 1 if some part is not ready, else 0."""
         place, say = self.place, self.say
         place.create()
         with place.lock("`make up`", say):
