@@ -233,7 +233,6 @@ def _stack(options: argparse.Namespace) -> int:
     file = _file(options, place)
     stack = backend.running(file, place, _say)
     if options.command == "status":
-        named = options.config is not None
         from stepwatch.config import load
         from stepwatch.deploy.native.status import DEGRADED, NOT_RUNNING
         from stepwatch.operate import hub
@@ -249,7 +248,7 @@ def _stack(options: argparse.Namespace) -> int:
                 known = load(file)
                 if known.is_hub and not hub.show(known, layout.credentials(), _say):
                     code = DEGRADED
-            unusual = None if named else instead_of_usual(file)
+            unusual = instead_of_usual(file) if options.config is None else None
             for remark in filter(None, (unusual, pending(file, stack.rendered, stack.deployment))):
                 _say(f"\n{remark}")
             for remark in overrides.result():

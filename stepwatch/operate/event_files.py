@@ -198,11 +198,10 @@ class RunFolder:
             now = time.time()
             name = f"events.out.tfevents.{now:017.6f}.{socket.gethostname()}.{os.getpid()}.{OURS}"
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            out = os.open(self._folder / name, flags, 0o644)
+            self._out = os.open(self._folder / name, flags, 0o644)
             self._unwritten.insert(
                 0, frame(bytes([key(1, EIGHT_BYTES)]) + _double.pack(now) + _sized(3, b"brain.Event:2"))
             )
-            self._out = out
         data = b"".join(self._unwritten)
         view = memoryview(data)
         while view:
