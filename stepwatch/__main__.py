@@ -33,7 +33,6 @@ from exporter.installation import INSTALLED, adapt
 from stepwatch.schema.errors import Refused
 
 if TYPE_CHECKING:
-    from stepwatch.deploy.backend import Stack
     from stepwatch.deploy.native.state import State
 
 Function = Callable[[argparse.Namespace], int]
@@ -234,35 +233,31 @@ def _stack(options: argparse.Namespace) -> int:
     file = _file(options, place)
     stack = backend.running(file, place, _say)
     if options.command == "status":
-        return _status(stack, file, named=options.config is not None)
+        from stepwatch.config import load
+        from stepwatch.deploy.native.status import DEGRADED, NOT_RUNNING
+        from stepwatch.operate import hub
+        from stepwatch.render import layout
+        from stepwatch.render.generator import instead_of_usual, pending
+
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            # Asks the exporter, which may hang: at the same time as all others.
+            overrides = pool.submit(_unmatched, file)
+            code = stack.status()
+        if code != NOT_RUNNING:
+            with suppress(Refused):  # said below
+                known = load(file)
+                if known.is_hub and not hub.show(known, layout.credentials(), _say):
+                    code = DEGRADED
+            unusual = instead_of_usual(file) if options.config is None else None
+            for remark in filter(None, (unusual, pending(file, stack.rendered, stack.deployment))):
+                _say(f"\n{remark}")
+            for remark in overrides.result():
+                _say(remark)
+        return code
     _require_hub(options, file)
     from stepwatch.operate.test_alert import send_test
 
     return send_test(file, options.receiver, stack, _say)
-
-
-def _status(stack: Stack, config: Path, *, named: bool) -> int:
-    from stepwatch.config import load
-    from stepwatch.deploy.native.status import DEGRADED, NOT_RUNNING
-    from stepwatch.operate import hub
-    from stepwatch.render import layout
-    from stepwatch.render.generator import instead_of_usual, pending
-
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        # Asks the exporter, which may hang: at the same time as all others.
-        overrides = pool.submit(_unmatched, config)
-        code = stack.status()
-    if code != NOT_RUNNING:
-        with suppress(Refused):  # said below
-            known = load(config)
-            if known.is_hub and not hub.show(known, layout.credentials(), _say):
-                code = DEGRADED
-        unusual = None if named else instead_of_usual(config)
-        for remark in filter(None, (unusual, pending(config, stack.rendered, stack.deployment))):
-            _say(f"\n{remark}")
-        for remark in overrides.result():
-            _say(remark)
-    return code
 
 
 def _order(options: argparse.Namespace) -> int:

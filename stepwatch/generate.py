@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from exporter.installation import adapt
 from stepwatch.deploy.native.state import State
-from stepwatch.render import output, variables
+from stepwatch.render import variables
 from stepwatch.render.generator import Outcome, generate, stale
 from stepwatch.render.layout import STATE
 from stepwatch.schema.errors import Refused
@@ -27,11 +27,7 @@ _DONE_WORDS = {"missing": "new", "different": "changed", "orphan": "deleted"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command.
-
-    Returns:
-        0 done; 1 `--check` finds stale files, or `--discover` a container that cannot be a target; 2 refused.
-    """
+    """Run the command: 0 done; 1 stale files (`--check`) or a container refused (`--discover`); 2 refused."""
     options = _parser().parse_args(arguments)
     try:
         if options.discover:
@@ -39,7 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             return _report_found(*discover(State.chosen(STATE)))
         if options.check:
-            return _report_stale(stale(options.config, options.out, templates=CHECKOUT))
+            changes = stale(options.config, options.out, templates=CHECKOUT)
+            if not changes:
+                return DONE
+            lines = [f"{kind} {path}" for kind, path in changes]
+            _say(sys.stdout, [*lines, "The files above are stale. Fix: run python generate.py."])
+            return STALE
         outcome = generate(options.config, options.out, templates=CHECKOUT)
         _report(outcome)
         if (options.config, options.out) == (CHECKOUT / "config.yaml", CHECKOUT):
@@ -109,14 +110,6 @@ def _report(outcome: Outcome) -> None:
     _say(sys.stdout, [*_few(lines), *outcome.checks, summary])
     if outcome.warning:
         _say(sys.stderr, [outcome.warning])
-
-
-def _report_stale(changes: output.Changes) -> int:
-    if not changes:
-        return DONE
-    lines = [f"{kind} {path}" for kind, path in changes]
-    _say(sys.stdout, [*lines, "The files above are stale. Fix: run python generate.py."])
-    return STALE
 
 
 def _report_found(file: Path, found: "Found") -> int:

@@ -1,8 +1,4 @@
-"""The audit log: append-only JSON lines, and the actions that it records.
-
-Each step is written twice: its intent, synced before the step begins, and its result. So after a kill, a step
-that may have been done is known and not repeated.
-"""
+"""The audit log: append-only JSON lines; each step's intent is synced before the step, its result after."""
 
 from __future__ import annotations
 
@@ -27,11 +23,7 @@ class AuditError(Exception):
 
 
 class Audit:
-    """The log in a folder, written by one process at a time; ``actions`` has the recorded actions by id.
-
-    Raises:
-        AuditError: Another process has it, or it cannot be opened.
-    """
+    """The log in a folder, written by one process at a time; ``actions`` has the recorded actions by id."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "audit.jsonl"
@@ -60,11 +52,7 @@ class Audit:
                 self._apply(json.loads(line))
 
     def append(self, time: float, event: str, action: str = "", **fields: Any) -> None:
-        """Write down an event about an action, by its id, on the disk when this returns.
-
-        Raises:
-            OSError: It cannot be written: no step may follow.
-        """
+        """Write down an event about an action, by its id, on the disk when this returns. Raises OSError."""
         entry = {"time": time, "event": event, **({"action": action} if action else {}), **fields}
         line = json.dumps(entry, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
         if os.write(self._file, line) < len(line):

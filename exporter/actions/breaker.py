@@ -48,18 +48,7 @@ class Look(Protocol):
 
 
 class Breaker:
-    """Decides and acts; any thread may call it.
-
-    Args:
-        rules: The policies, the first that fits an alert counts.
-        limits: The guard rails.
-        audit: The log.
-        stack: What is known now.
-        perform: Does a step.
-        messages: What receivers read.
-        clock: Returns the current Unix time.
-        spawn: Runs a step, which may take minutes; by default in a thread of its own.
-    """
+    """Decides and acts; any thread may call it. ``spawn`` runs a step, which may take minutes."""
 
     def __init__(
         self,
@@ -106,11 +95,7 @@ class Breaker:
         return True
 
     def switch_off(self) -> None:
-        """Turn the kill switch on. Removing its file turns it off.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
+        """Turn the kill switch on. Removing its file turns it off. Raises OSError."""
         self._switch.touch()
         with self._lock:
             self.audit.append(self._clock(), "switched_off")
@@ -138,13 +123,7 @@ class Breaker:
                     self._alerts[alert.fingerprint] = alert, rule
 
     def veto(self, name: str, by: str) -> bool:
-        """Close an open action on a person's veto. Returns whether it was open.
-
-        A started step is not undone, but no other follows.
-
-        Raises:
-            OSError: It cannot be written down.
-        """
+        """Close an open action on a person's veto (no started step is undone). Returns if it was open."""
         with self._lock:
             action = self.audit.actions.get(name)
             if action is None or action.outcome:

@@ -49,10 +49,7 @@ REASONS = {
 
 
 class Messages:
-    """Makes the alerts: ``link`` is this service's page, ``texts`` are translations by English text.
-
-    ``labels`` are the external labels of Prometheus, which its own alerts have.
-    """
+    """Makes the alerts: ``link`` is this service's page, ``texts`` are translations by English text."""
 
     def __init__(
         self, link: str, texts: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None

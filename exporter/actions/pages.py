@@ -135,11 +135,7 @@ class Site:
 
 
 def notified_alerts(request: Request, password_file: Path | None) -> list[NotifiedAlert]:
-    """Return what started or stopped firing, by a request of Alertmanager's webhook.
-
-    Raises:
-        WebhookError: It does not show the password in that file, or is not what Alertmanager sends.
-    """
+    """Return what started or stopped firing, by a request of Alertmanager's webhook. Raises WebhookError."""
     require_password(request.headers, password_file)
     try:
         return [

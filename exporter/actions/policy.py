@@ -65,11 +65,7 @@ class NotifiedAlert(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """One start of a trainer.
-
-    ``target`` names the way to reach it, such as ``log /runs/a.log``; empty if there is none. ``number``
-    distinguishes it from others of this target. ``started`` is in Unix seconds.
-    """
+    """One start of a trainer; ``target`` names how to reach it (or is empty), ``started`` is Unix seconds."""
 
     target: str
     number: int
@@ -78,15 +74,7 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True)
 class Seen:
-    """The current state of an alert and its run.
-
-    Attributes:
-        holds: Whether its condition holds; ``None`` if unknown.
-        muted: Whether it is silenced, or inhibited by another one.
-        attempt: The run's last attempt; ``None`` if unknown.
-        alive: Whether that can be acted on.
-        why: Why it cannot.
-    """
+    """The current state of an alert and its run; ``None`` is unknown, ``why`` is why it is not ``alive``."""
 
     holds: bool | None
     muted: bool = False
@@ -176,19 +164,7 @@ def to_open(
     held: float,
     now: float,
 ) -> Decision:
-    """Decide about an alert about which no action is open.
-
-    Args:
-        rule: The first policy that fits the alert.
-        limits: The guard rails.
-        alert: The alert.
-        seen: What is known of it now.
-        others: All actions on this run, dry ones only in a dry run.
-        off: Whether the kill switch is on.
-        started: When this service began.
-        held: Since when the alert has been seen to hold without a break.
-        now: The present time.
-    """
+    """Decide about an alert with no open action; ``others`` are on this run, dry ones only in a dry run."""
     if off or alert.since < started:
         return Decision("ignore", "switched_off" if off else "older")
     if not seen.holds or seen.muted or seen.attempt is None:

@@ -14,10 +14,7 @@ from exporter.watchdog.client import Client, UnreachableError
 
 
 class StackClient:
-    """Queries the other parts by their URLs; results of a ``refresh`` are used until the next.
-
-    ``password_file`` is of Prometheus and Alertmanager; ``configured`` are the targets of config.yaml.
-    """
+    """Queries the other parts by their URLs; results of a ``refresh`` are used until the next."""
 
     def __init__(
         self,
@@ -78,10 +75,7 @@ class StackClient:
         return reply.status == 200
 
     def _holds(self, alert: Alert) -> bool | None:
-        """Whether the condition of an alert holds; ``None`` if Prometheus does not answer.
-
-        An alert outlasts its condition by ``notify.keep_firing_for``; that time does not count.
-        """
+        """Whether an alert's condition holds, without `notify.keep_firing_for`; ``None`` if unknown."""
         if self._rules is None:
             return None
         return any(

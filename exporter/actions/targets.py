@@ -1,7 +1,4 @@
-"""Steps of actions, and what they reach a run by: its wrapper, or a process group of config.yaml.
-
-Never the process that has the log open, which may be `tee`. Evidence is collected by a separate process.
-"""
+"""Steps of actions, by a run's wrapper or a process group, never by who has the log open (maybe `tee`)."""
 
 from __future__ import annotations
 
@@ -49,11 +46,7 @@ class Wrapped:
         return "" if self.known.ended is None and self.known.held else "ended"
 
     def send(self, step: str, action: Action) -> str:
-        """Have the wrapper ``stop`` or ``kill`` the trainer. Returns what was done, in words.
-
-        Raises:
-            TargetError: It was not done.
-        """
+        """Have the wrapper ``stop`` or ``kill`` the trainer. Returns what was done, in words."""
         why = f"{action.alert} ({action.id})"
         request = launch.Request(f"{action.id}-{step}", step, self.known.attempt, "stepwatch", why)
         try:
@@ -74,10 +67,7 @@ class Wrapped:
 
 @dataclass(frozen=True)
 class Group:
-    """A process group whose leader's id a file holds; ``gone`` says why it is not reachable.
-
-    The file must be younger than the process: otherwise the id may have been reused.
-    """
+    """A process group whose leader's id is in a file younger than it; ``gone``: why it is not reachable."""
 
     file: Path
     pid: int

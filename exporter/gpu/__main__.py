@@ -16,14 +16,7 @@ from functools import partial
 from threading import Event
 
 from exporter import logging_setup
-from exporter.gpu.backend import (
-    BACKENDS,
-    FRESH,
-    LONGEST_RELEASE_SECONDS,
-    PROFILES,
-    RELEASE_SECONDS,
-    Extras,
-)
+from exporter.gpu.backend import BACKENDS, FRESH, LONGEST_RELEASE_SECONDS, PROFILES, RELEASE_SECONDS, Extras
 from exporter.gpu.state import ChangeLog, State
 from exporter.gpu.supervisor import Interval, Limits, RestartPolicy, Supervisor, WorkerProcess
 from exporter.http.exposition import CONTENT_TYPE
@@ -81,10 +74,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     )
     flags.add_address(9411)
     flags.add(
-        "backend",
-        one_of("backend", BACKENDS),
-        "nvml",
-        "where the GPUs are: nvml, or demo for simulated ones",
+        "backend", one_of("backend", BACKENDS), "nvml", "where the GPUs are: nvml, or demo for simulated ones"
     )
     flags.add("interval", positive, 1.0, "seconds between two readings")
     flags.add("idle", positive, 60.0, "seconds without a scrape after which GPUs are read only every 15 s")

@@ -1,7 +1,4 @@
-"""What a worker reads from: one small protocol, so that simulated GPUs go the same way as real ones.
-
-Numbers and words that several parts of the exporter share stand first.
-"""
+"""What a worker reads from: one small protocol, so that simulated GPUs go the same way as real ones."""
 
 from __future__ import annotations
 
@@ -64,11 +61,7 @@ NVML_REASONS = {
 
 
 class Report(NamedTuple):
-    """What was last read from a GPU.
-
-    ``at`` in seconds of the steady clock; ``missing`` reasons by call; ``errors`` counts by call and
-    code; ``seconds`` that each tier took.
-    """
+    """What was last read from a GPU, ``at`` a steady time: reasons by call, counts by call and code."""
 
     at: float
     reason: str
@@ -89,11 +82,7 @@ NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 class Extras(NamedTuple):
-    """What is served only on request, and what the simulated GPUs are.
-
-    ``processes``: most of a GPU that are named; ``proc``: where the host's ``/proc`` is; ``sick``: the
-    number of the simulated GPU that fails.
-    """
+    """What is served only on request, and the simulated GPUs (``sick`` is the number of one that fails)."""
 
     processes: int = 0
     proc: str = "/proc"
@@ -135,10 +124,7 @@ class Failure(NamedTuple):
 
 
 class Quantity(NamedTuple):
-    """A driver call and what becomes of its answer.
-
-    ``read`` raises ``ReadError`` or one of its kinds.
-    """
+    """A driver call and what becomes of its answer. ``read`` raises ``ReadError`` or one of its kinds."""
 
     call: str
     tier: Tier

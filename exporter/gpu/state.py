@@ -27,12 +27,7 @@ Gpu = tuple[int, str]
 
 
 class State:
-    """Learns from the workers' messages and gives the page.
-
-    ``interval`` is seconds from one message to the next, ``expected`` how many GPUs there should be, 0 for
-    the most that were seen. ``silence`` is why no worker sends messages, where that is known. ``usable`` says
-    whether the last settings were, and ``settled`` when some were taken up, in seconds since 1970.
-    """
+    """Learns from the workers' messages, one each ``interval`` seconds, and gives the page."""
 
     def __init__(self, interval: float, expected: int = 0) -> None:
         self.expected = expected
@@ -64,11 +59,7 @@ class State:
         self._most = max(self._most, len(self._cards))
 
     def await_each(self, interval: float, now: float) -> None:
-        """A message is due each so many seconds from now on; ``now`` of the steady clock.
-
-        What is known stays for as long as the slower of the two intervals allows, but not once the next
-        message is overdue.
-        """
+        """A message is due each so many seconds from now on; ``now`` of the steady clock."""
         if self._heard is not None and now <= self._until:
             slower = self._heard + STALE_INTERVALS * max(interval, self._interval)
             self._until = min(slower, now + STALE_INTERVALS * interval)

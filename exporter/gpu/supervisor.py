@@ -70,11 +70,7 @@ MOST_RETRIES = 32
 
 
 class Limits(NamedTuple):
-    """Both in seconds.
-
-    ``retry`` until what is missing is looked for again, doubled each time up to 32 times that; ``hang``,
-    and at least three intervals: silence after which a worker is killed.
-    """
+    """Seconds: ``retry`` doubles up to 32 times; after ``hang`` (and three intervals) a worker is killed."""
 
     retry: float
     hang: float
@@ -84,11 +80,7 @@ READ_BYTES = 65536
 
 
 class WorkerProcess:
-    """Starts a worker at once. ``interval`` in seconds; ``log`` is the level and the format of its log.
-
-    ``exit`` is its exit code, once it has ended; ``heard`` when it last sent something. All times are of the
-    steady clock.
-    """
+    """Starts a worker at once. ``interval`` in seconds; all times are of the steady clock."""
 
     def __init__(self, backend: str, extras: Extras, interval: float, log: tuple[str, str]) -> None:
         self._pipe, output = os.pipe()
@@ -207,7 +199,15 @@ class Supervisor:
             self._next = now
         self._mig_changed = self._state.repartitioned
         if self._worker is None:
-            self._fill(now)
+            # Start a worker, unless the driver holds one that was killed: it would hold the next one too.
+            stuck = self.stuck(now)
+            if stuck or self._state.silence == "stuck":
+                self._state.silence = "stuck" if stuck else None
+            if not self._leaving and now >= self._next:
+                if self._state.released:
+                    self._state.resume()
+                self._outdated, self._next = False, now + self._pause
+                self._worker = self._begin(now)
         else:
             self._attend(self._worker, now, wall)
         if self._successor is not None:
@@ -248,17 +248,6 @@ class Supervisor:
     def free(self) -> bool:
         """Whether there is no worker that might have a device open."""
         return self._worker is None and not self._leaving
-
-    def _fill(self, now: float) -> None:
-        """Start a worker, unless the driver holds one that was killed: it would hold the next one too."""
-        stuck = self.stuck(now)
-        if stuck or self._state.silence == "stuck":
-            self._state.silence = "stuck" if stuck else None
-        if not self._leaving and now >= self._next:
-            if self._state.released:
-                self._state.resume()
-            self._outdated, self._next = False, now + self._pause
-            self._worker = self._begin(now)
 
     def _attend(self, worker: WorkerProcess, now: float, wall: float) -> None:
         ended = worker.ended()

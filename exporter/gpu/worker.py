@@ -58,11 +58,7 @@ CYCLE_INTERVALS = STALE_INTERVALS + 1
 
 
 class Reader:
-    """Holds the newest ``Report`` of a GPU. ``interval`` in seconds.
-
-    Only the reader's thread calls ``read``; others look at ``idle``, ``report`` and ``down``, the
-    reason why the whole backend is gone.
-    """
+    """Holds the newest ``Report`` of a GPU; only its own thread calls ``read``. ``interval`` in seconds."""
 
     def __init__(self, card: Card, interval: float, changed: Condition) -> None:
         self.card = card
@@ -97,11 +93,7 @@ class Reader:
         self._begin.release()
 
     def current(self, now: float, interval: float) -> Report:
-        """The newest report; without values once the thread is overdue.
-
-        ``now`` of the steady clock, ``interval`` seconds from one reading to the next at present. A thread
-        that has read in this cycle may have waited long for those of other GPUs.
-        """
+        """The newest report; without values once the thread is overdue. ``now`` of the steady clock."""
         if now - self.report.at > (CYCLE_INTERVALS if self.idle else TIMEOUT_INTERVALS) * interval:
             return Report(now, "timeout", errors=self.report.errors)
         return self.report
@@ -266,11 +258,7 @@ STORM_SECONDS = 0.05
 
 
 class Worker:
-    """Reads all GPUs each interval and sends what it read.
-
-    ``interval`` in seconds; ``orders`` is the pipe by which the front changes that, and which closes when
-    the front goes.
-    """
+    """Reads all GPUs each ``interval`` (seconds) and sends what it read; the pipe ``orders`` changes it."""
 
     def __init__(self, backend: Backend, pipe: int, orders: int, interval: float) -> None:
         self._backend = backend
@@ -299,7 +287,11 @@ class Worker:
         self._listener.start()
         gc.freeze()  # current objects stay: the collector need not scan them each time
         reason = self._cycle(system)
-        self._close()
+        # Release the devices, unless the driver still holds a thread: it might hold this one too.
+        self._stop.set()
+        self._listener.join(1.1 * EVENT_SECONDS)  # it ends when its wait is over
+        if self._await(self._readers, END_SECONDS) and not self._listener.is_alive():
+            self._backend.close()
         return 0 if reason == OK else FRESH
 
     def stop(self) -> None:
@@ -376,19 +368,9 @@ class Worker:
                 self._events.extend(found)
                 self._wake.set()
 
-    def _close(self) -> None:
-        """Release the devices, unless the driver still holds a thread: it might hold this one too."""
-        self._stop.set()
-        self._listener.join(1.1 * EVENT_SECONDS)  # it ends when its wait is over
-        if self._await(self._readers, END_SECONDS) and not self._listener.is_alive():
-            self._backend.close()
-
 
 def main(name: str, extras: str, interval: str, pipe: str, orders: str, *log: str) -> int:
-    """Work for the front that reads the one pipe and writes to the other. Returns the exit code.
-
-    ``log``: the level and the format of the log, which is the front's.
-    """
+    """Work for the front that reads the one pipe and writes to the other. Returns the exit code."""
     logging_setup.configure(*log)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a driver that crashes again and again fills disks
     module, _, kind = BACKENDS[name].partition(":")

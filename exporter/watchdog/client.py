@@ -18,8 +18,6 @@ LARGEST = 16 << 20
 """Bytes of an answer. Prometheus's page of metrics has some 200 kB."""
 USER = "internal"
 
-_LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
-
 
 class UnreachableError(Exception):
     """Raised when there is no response; the text is the reason."""
@@ -33,13 +31,7 @@ class Reply(NamedTuple):
 
 
 class Client:
-    """Asks one server by HTTP.
-
-    Args:
-        address: ``http://host:port``, or the path of a socket in the file system.
-        password_file: Holds the password of ``USER``, where the server asks for one; read at each request.
-        seconds: That an answer may take.
-    """
+    """Asks one server by HTTP: ``http://host:port``, or a socket's path. Reads the password each time."""
 
     def __init__(self, address: str, password_file: str | None = None, seconds: float = SECONDS) -> None:
         self.address = address
@@ -79,7 +71,7 @@ class Client:
         words = first.split(b" ", 2)
         if not end or len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
             raise UnreachableError(Text("The response is not HTTP"))
-        length = _LENGTH.search(first)
+        length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", first)
         if length and len(content) < int(length[1]):
             raise UnreachableError(Text("The response ends too early"))
         return Reply(int(words[1]), content.decode("utf-8", "replace"))
@@ -108,11 +100,7 @@ class Client:
 
 
 def timestamp(text: str) -> float:
-    """Return a time of Alertmanager's or Prometheus' API in Unix seconds.
-
-    Raises:
-        ValueError: It is invalid.
-    """
+    """Return a time of Alertmanager's or Prometheus' API in Unix seconds. Raises ValueError."""
     whole, dot, rest = text.replace("Z", "+00:00").partition(".")
     if dot:  # Go writes as many digits as it needs, Python 3.10 reads three or six
         digits = len(rest) - len(rest.lstrip("0123456789"))

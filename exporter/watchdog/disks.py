@@ -72,11 +72,7 @@ class Look(NamedTuple):
 
 
 class Folder:
-    """The state folder of one part of the stack, checked repeatedly in a separate thread.
-
-    ``look`` is the last result, ``None`` before the first, and ``problem`` why the last one failed;
-    ``removed`` counts leftovers that were removed.
-    """
+    """The state folder of a part, checked in a thread: ``look`` is the last result, ``problem`` why none."""
 
     def __init__(self, part: str, path: str) -> None:
         self.part, self.path = part, path
@@ -126,10 +122,7 @@ def link_snapshots(folder: str) -> None:
 
 
 def remove_leftovers(folder: str, now: float) -> int:
-    """Remove the files that Alertmanager left when it could not write a snapshot. Return how many.
-
-    With a full disk that is an empty file every ten seconds, which it never removes.
-    """
+    """Remove the empty files that Alertmanager leaves on a full disk every ten seconds. Return how many."""
     removed = 0
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -144,11 +137,7 @@ def remove_leftovers(folder: str, now: float) -> int:
 
 
 def look(path: str) -> Look:
-    """Check the file system of a folder.
-
-    Raises:
-        OSError: The file system cannot be asked.
-    """
+    """Check the file system of a folder. Raises OSError if the file system cannot be asked."""
     there = path
     while not os.path.exists(there):  # noqa: PTH110  (pathlib weighs 1 MB)
         there = os.path.dirname(there)  # noqa: PTH120

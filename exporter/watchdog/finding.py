@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 ALERT = "AlertingBroken"
 
-_PART = re.compile(r"\{(\w+)\}")
-
 
 class Text(str):
     """An English text, translatable; ``{name}`` in it becomes the part of that name, perhaps a ``Text``."""
@@ -36,7 +34,7 @@ class Text(str):
 
 
 def _filled(text: str, parts: Mapping[str, object]) -> str:
-    return _PART.sub(lambda found: str(parts[found[1]]), text)
+    return re.sub(r"\{(\w+)\}", lambda found: str(parts[found[1]]), text)
 
 
 ALERTMANAGER = "alertmanager"
@@ -73,13 +71,7 @@ class Known(NamedTuple):
 
 
 class Findings:
-    """All that is wrong (``present``, the first to come first), and what was until a moment ago.
-
-    Args:
-        settings: Of the alerts: ``severity``; ``annotations`` besides summary and description; ``generator``,
-            the page that they lead to; ``texts``, their words in another language by the English ones;
-            ``labels``, the external labels of Prometheus, which its own alerts have.
-    """
+    """All that is wrong (``present``, the first to come first), and what was until a moment ago."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.severity: str = settings["severity"]

@@ -68,11 +68,7 @@ class Supervisor:
 
 
 class Alertmanager:
-    """Takes alerts, unless it is down.
-
-    ``answers_since`` is the time (Unix seconds) since which its present process has answered each look; 0
-    while it does not answer.
-    """
+    """Takes alerts; ``answers_since`` (Unix seconds) each look was answered; 0: none is."""
 
     def __init__(self, client: Client) -> None:
         self.answers_since = 0.0
@@ -114,11 +110,7 @@ class Alertmanager:
 
 
 class Prometheus:
-    """Stores and evaluates, unless something is wrong.
-
-    ``scrapes`` and ``rules`` are the seconds between two scrapes of its most frequent target, and between two
-    evaluations of its most frequent group.
-    """
+    """Stores and evaluates; ``scrapes`` and ``rules`` are seconds between two of the most frequent."""
 
     def __init__(self, client: Client, scrapes: float, rules: float) -> None:
         self._client = client
@@ -180,11 +172,7 @@ class Prometheus:
 
 
 class Counter:
-    """A counter of Prometheus.
-
-    ``rises`` counts the looks in a row in which it has risen; ``still`` is for how many seconds it has stood
-    still, 0 until that is three times the ``interval`` in which it should rise.
-    """
+    """A counter of Prometheus: looks in a row in which it rises, seconds for which it is ``still``."""
 
     def __init__(self, metric: str, interval: float = 0.0) -> None:
         self.rises = 0

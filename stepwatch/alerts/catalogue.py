@@ -49,11 +49,7 @@ BLOCKS: Mapping[str, type[Block]] = {alert.block.__name__: alert.block for alert
 
 
 def key(name: str) -> str:
-    """Return the key of config.yaml that a key may be meant for: ``KLHigh`` is a part of ``alerts.KL``.
-
-    Args:
-        name: A key, or one that begins with an alert or a block, as messages and `make alerts` name it.
-    """
+    """Return the key of config.yaml that a key may be meant for: ``KLHigh`` is a part of ``alerts.KL``."""
     first, dot, rest = name.removeprefix("alerts.").partition(".")
     blocks = {alert.name: alert.block.__name__ for alert in TABLE} | {block: block for block in BLOCKS}
     return f"alerts.{blocks[first]}{dot}{rest}" if first in blocks else name

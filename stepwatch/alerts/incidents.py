@@ -1,8 +1,4 @@
-"""Which alerts are one incident: while the cause fires, Alertmanager sends no notification of its effects.
-
-A cause whose severity is info inhibits nothing, because it sends no notification. A warning inhibits no
-critical alert, unless the pair says so.
-"""
+"""Which alerts are one incident: while the cause fires, Alertmanager sends no notification of its effects."""
 
 from __future__ import annotations
 
@@ -23,15 +19,7 @@ _REPAIRS = "63|92|94"
 
 
 class Pair(NamedTuple):
-    """A cause and its effects, about the same thing.
-
-    Attributes:
-        cause: Matchers of the cause.
-        effect: Matchers of the alerts that send no notification meanwhile; no alert matches both.
-        same: The labels that both have in common.
-        why: The reason, as the rendered file gives it.
-        by_warning: Whether a cause that is a warning inhibits pages, too.
-    """
+    """A cause and its effects, by matchers; ``same`` are the labels that both have in common."""
 
     cause: tuple[str, ...]
     effect: tuple[str, ...]

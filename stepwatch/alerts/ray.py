@@ -112,10 +112,7 @@ RAY_OBJECT_STORE_SPILLING = _alert(
 
 
 class RayDiskLow(WarningBlock):
-    """The disk of a Ray node is nearly full.
-
-    The disk that Ray monitors; does not need node_exporter.
-    """
+    """The disk of a Ray node is nearly full. The disk that Ray monitors; does not need node_exporter."""
 
     used_ratio: scalars.Ratio = default(
         0.9,

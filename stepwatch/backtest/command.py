@@ -36,10 +36,7 @@ FAILING = {"warning": ("warning", "critical"), "critical": ("critical",)}
 
 
 def backtest(options: argparse.Namespace, config: Path, say: Say) -> int:
-    """Judge old runs and print the report.
-
-    Returns 0; 1 if an alert of ``--fail-on`` would have fired; 2 if not every file was judged, or none was.
-    """
+    """Judge old runs. Returns 0; 1 if an alert of ``--fail-on`` fired; 2 if not every file was judged."""
     settings = load_changed(config, options.set)
     if options.report:
         make(options.report)  # a folder that cannot be written is reported before the work
@@ -67,10 +64,7 @@ def backtest(options: argparse.Namespace, config: Path, say: Say) -> int:
 
 @dataclass(frozen=True)
 class Backtest:
-    """Old runs in a Prometheus of their own, and the rules of a configuration.
-
-    ``logs`` holds what came of each log, in the order in which they were found.
-    """
+    """Old runs, by the order in which they were found, in a Prometheus of their own, and the rules."""
 
     config: Config
     prometheus: Prometheus
@@ -111,10 +105,7 @@ class Backtest:
 def prepared(
     paths: Sequence[str], config: Config, jobs: int, progress: Progress, also: Collection[str] = ()
 ) -> Iterator[Backtest]:
-    """Read the logs and load them into a Prometheus, with the metrics that the rules read and ``also`` these.
-
-    Raises ``Refused``.
-    """
+    """Read the logs into a Prometheus, with the metrics of the rules and ``also`` these. Raises Refused."""
     rules = catalogue(config)
     prometheus, promtool = (
         programs.find(name) or programs.obtain(name, progress.say) for name in ("prometheus", "promtool")

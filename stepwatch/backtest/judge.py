@@ -1,7 +1,4 @@
-"""Which rules fired for which run, when and at what value, and which alerts were inhibited.
-
-Of the table of alerts, these are the rules that an old log alone decides.
-"""
+"""Which rules fired for which run, when and at what value, and which alerts were inhibited."""
 
 from __future__ import annotations
 
@@ -32,10 +29,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Rule:
-    """An alert rule about what a run logs, with the limits of some runs.
-
-    It judges the runs that the pattern ``only`` fits, ``None`` for all, and none of ``without``.
-    """
+    """An alert rule on what a run logs, for runs that ``only`` fits (None: all) and ``without`` does not."""
 
     alert: str
     severity: str
@@ -107,10 +101,7 @@ def metrics(rules: Iterable[Rule]) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Alert:
-    """An alert that would have fired: from one record to another (the first is 1), by step too.
-
-    ``value`` and ``threshold`` are those of its first record, in the unit of the signal.
-    """
+    """An alert that would have fired: from one record to another (the first is 1), by step too."""
 
     alert: str
     severity: str
@@ -202,10 +193,7 @@ def judge(
     runs: Sequence[Replayed],
     tick: Tick,
 ) -> Iterator[Judged]:
-    """Evaluate each rule's own expression at every record; yield the verdict on each run.
-
-    ``tick`` is called for each rule.
-    """
+    """Evaluate each rule's own expression at every record; yield the verdict on each run."""
     held = list(side_by_side(prometheus.records, (rule.expression for rule in rules), tick))
     for run in runs:
         found = [

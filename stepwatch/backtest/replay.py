@@ -1,7 +1,4 @@
-"""Old logs in a Prometheus of their own, which holds their samples while they are judged.
-
-The samples are what the run exporter would have served at each record, a second apart.
-"""
+"""Old logs in a Prometheus of their own, which holds their samples while they are judged."""
 
 from __future__ import annotations
 
@@ -93,10 +90,7 @@ class Prometheus:
         return {_run(each): float(each["value"][1]) for each in answer["result"]}
 
     def records(self, expression: str) -> dict[str, dict[int, float]]:
-        """Return its value at each record of each run, where it has one; the first record is 1.
-
-        For some minutes Prometheus shows the last sample of a run that has no more: that is left out.
-        """
+        """Return its value at each record of each run (the first is 1), without what lingers after."""
         times = self.over(expression, START, START + max(self._records.values(), default=0))
         return {
             run: {
@@ -223,10 +217,7 @@ Replays = tuple[Replayed, ...] | Unjudged
 
 @dataclass(frozen=True)
 class Logs:
-    """The logs that users named: ``found`` by the name of their run, ``missing`` paths that hold none.
-
-    ``asked`` are the files that were named themselves: that there is no run in one is an error.
-    """
+    """The logs that users named: ``found`` by the name of their run, ``missing`` paths that hold none."""
 
     found: tuple[tuple[str, Found], ...]
     missing: tuple[Unjudged, ...]
@@ -248,10 +239,7 @@ def find(paths: Sequence[str], watched: Path) -> Logs:
 def replay(
     logs: Logs, metrics: Collection[str], options: Options, folder: Path, *, jobs: int, tick: Tick
 ) -> Iterator[Replays]:
-    """Write the samples of these metrics into files of a folder, and yield what each log held, in order.
-
-    ``options`` say how logs are read; ``jobs`` are read at once.
-    """
+    """Write the samples of these metrics into files of a folder, and yield what each log held, in order."""
     work = partial(_replay, metrics=metrics, options=options, folder=folder, asked=logs.asked)
     numbered = list(enumerate(logs.found))
     with ExitStack() as stack:
@@ -284,10 +272,7 @@ def _replay(
 def write(
     found: Found, name: str, metrics: Collection[str], options: Options, out: Path
 ) -> tuple[Replayed, ...]:
-    """Write the samples of a log's runs, of these metrics only; record k (from 1) at ``START`` + k.
-
-    Raises ``UnreadError``.
-    """
+    """Write the samples of a log's runs; record k (from 1) at ``START`` + k. Raises ``UnreadError``."""
     with out.open("w", encoding="utf-8") as samples:
         writers: dict[str, _Writer] = {}
         begin = partial(_Writer, name, frozenset(metrics), samples)

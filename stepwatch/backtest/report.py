@@ -1,7 +1,4 @@
-"""The report of a backtest: as JSON, as text for a terminal, and as one page with the charts of each run.
-
-The page needs no network and no script.
-"""
+"""The report of a backtest: as JSON, as text for a terminal, and as one page with the charts of each run."""
 
 from __future__ import annotations
 
@@ -51,10 +48,7 @@ UNKNOWN = "none of its keys is a signal that rules use; `make inspect RUNS=folde
 
 @dataclass(frozen=True)
 class Report:
-    """The results, the values that were ``tried`` in place of the file's, and what other limits would do.
-
-    ``suggestions`` is None where they were not asked for.
-    """
+    """The results, the values that were ``tried`` in place of the file's, and what other limits would do."""
 
     results: Results
     tried: tuple[str, ...] = ()
@@ -194,10 +188,7 @@ def charts(
 def _charts(
     prometheus: Prometheus, panels: Iterable[Panel], run: Replayed, judged: Judged
 ) -> tuple[Chart, ...]:
-    """Panels without a curve are left out; those in which an alert is shaded come first.
-
-    An alert is shaded in the panels of its signals, and in all if none of these is drawn.
-    """
+    """Yield panels with a curve; those with a shaded alert (in its signals' panels, or all) come first."""
     if not run.steps:
         return ()
     drawn = []

@@ -112,11 +112,7 @@ def _few(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """What came of trying a limit for one of its alerts, down to ``lowest`` and up to ``highest``.
-
-    ``fires_on`` are the runs on which it fires at all as the limit is ``now``. ``lower`` is the
-    nearest value below at which these are others, ``higher`` the nearest above; None if there is none.
-    """
+    """What came of trying a limit: the nearest values on either side at which it fires on other runs."""
 
     limit: str
     alert: str

@@ -44,11 +44,7 @@ class Busy(Exception):  # noqa: N818
 
 @dataclass(frozen=True)
 class Kept:
-    """A checkpoint that is kept, with its files as they were made and, as ``source``, as the trainer's were.
-
-    Its ``score`` is a ``measure`` (``validation`` or ``smoothed reward``), in words ``why``; ``at`` is in
-    seconds since the epoch, ``by`` is ``reflink``, ``hard link`` or ``copy``.
-    """
+    """A checkpoint that is kept, as ``source`` its trainer's files; ``at`` is in Unix seconds."""
 
     name: str
     step: int
@@ -77,14 +73,7 @@ class BestFolder:
 
     @contextmanager
     def open(self) -> Iterator[list[str]]:
-        """Make the folder if there is none, lock it, and clear up what a killed process left.
-
-        Yields what happened to kept checkpoints since, in words.
-
-        Raises:
-            NotKept: It is not Stepwatch's, or cannot be made.
-            Busy: Another process has it open.
-        """
+        """Lock the folder, made if need be, and clear up after a killed process. Raises NotKept or Busy."""
         foreign = NotKept(
             f"{self.place} was not made by Stepwatch, so no checkpoint is kept there. Fix: move it away."
         )
@@ -113,11 +102,7 @@ class BestFolder:
             os.close(file)
 
     def keep(self, checkpoint: Checkpoint, score: float, measure: str, why: str) -> Kept:
-        """Keep a checkpoint; one of the same name is replaced.
-
-        Raises:
-            NotKept: There is no room, the trainer changed or deleted it meanwhile, or its name is taken.
-        """
+        """Keep a checkpoint; one of the same name is replaced. Raises NotKept."""
         name = checkpoint.name
         before = self._kept.get(name)
         known = before.files.keys() if before else set()
@@ -148,11 +133,7 @@ class BestFolder:
         return kept
 
     def drop(self, kept: Kept) -> None:
-        """Delete a checkpoint that is no longer among the best, but nothing beside what was made for it.
-
-        Raises:
-            NotKept: There is something else in it.
-        """
+        """Delete a checkpoint that is no longer among the best, but nothing beside what was made for it."""
         path = self.place / kept.name
         del self._kept[kept.name]
         self._describe()
@@ -240,7 +221,11 @@ class BestFolder:
                 del means[0]
             if means[0] == COPY:
                 self._has_room(checkpoint.bytes + size)
-                _copy(source, target)
+                with source.open("rb") as read, target.open("xb") as written:
+                    shutil.copyfileobj(read, written, _BLOCK)
+                    written.flush()
+                    os.fsync(written.fileno())
+                shutil.copystat(source, target)
             used = means[0]
         return used
 
@@ -271,11 +256,7 @@ class BestFolder:
 
 
 def place(source: Path) -> Path:
-    """Return the folder of the best of a trainer's folder: beside it, or in it where that is a disk's root.
-
-    Neither verl, which reads the last step in a file, nor Transformers, which looks for ``checkpoint-N``,
-    resumes from there, and neither deletes there.
-    """
+    """Return the folder of the best: beside the trainer's, or in it where that is a disk's root."""
     on_one_disk = source.parent.stat().st_dev == source.stat().st_dev
     return source.with_name(f"{source.name}.best") if on_one_disk else source / "best"
 
@@ -319,11 +300,3 @@ def _made(by: str, source: Path, target: Path) -> bool:
         target.unlink(missing_ok=True)
         return False
     return True
-
-
-def _copy(source: Path, target: Path) -> None:
-    with source.open("rb") as read, target.open("xb") as written:
-        shutil.copyfileobj(read, written, _BLOCK)
-        written.flush()
-        os.fsync(written.fileno())
-    shutil.copystat(source, target)

@@ -1,7 +1,4 @@
-"""The keeper: scores checkpoints by what the run's log says, keeps the best and ends.
-
-The log is read as the run exporter reads it.
-"""
+"""The keeper: scores checkpoints by what the run's log says, keeps the best and ends."""
 
 from __future__ import annotations
 
@@ -32,7 +29,6 @@ from stepwatch.schema.errors import Refused
 from stepwatch.schema.scalars import fits
 
 REWARD = "smoothed reward"
-_SCORE = "validation_score"
 
 
 class Score(NamedTuple):
@@ -52,10 +48,7 @@ class Scores:
     means: dict[int, float] = field(default_factory=dict)
 
     def of(self, step: int) -> Score | None:
-        """Return the score of the weights after a step, ``None`` if unknown.
-
-        Where evaluations are logged, only they count: that of the step, else the last one before it.
-        """
+        """Return the score of the weights after a step, by the last evaluation if any, else by the reward."""
         for measure, values in ((VALIDATION, self.evaluations), (REWARD, self.means)):
             if values:
                 at = max((each for each in values if each <= step), default=None)
@@ -97,7 +90,7 @@ class _Scored(RunSet):
         scores, step = self._scores.setdefault(event.run, Scores()), run.progress.step
         scores.last = step
         found = run.reading.signals(event.values)
-        if math.isfinite(value := found.get(_SCORE, math.nan)):
+        if math.isfinite(value := found.get("validation_score", math.nan)):
             scores.evaluations[step] = value
         if "reward" in found and (mean := run.statistics["reward"].mean()) is not None:
             scores.means[step] = mean
@@ -105,10 +98,7 @@ class _Scored(RunSet):
 
 @dataclass
 class Result:
-    """What became of it: how many are wanted, which are kept and where, and what the user should know.
-
-    ``pending``: there is more to be done once the log has the steps of what is saved.
-    """
+    """What became of it; ``pending``: more is to be done once the log has the steps of what is saved."""
 
     wanted: int = 0
     kept: list[tuple[str, int]] = field(default_factory=list)

@@ -26,7 +26,6 @@ _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".distcp")
 _NO_WEIGHTS = re.compile(
     r"(^|/)((data|optimizer|scheduler|scaler|rng_state[^/]*)\.(pt|pth)|training_args\.bin)\Z"
 )
-_RANKED = re.compile(r"(?P<family>.+)_world_size_(?P<size>\d+)_rank_(?P<rank>\d+)\.pt")
 _INTERPOLATED = re.compile(r"\$\{(?:oc\.env:)?([\w.]+)\}")
 _VERL_NAMES = {"trainer.project_name": "verl_examples", "trainer.experiment_name": "gsm8k"}
 
@@ -182,7 +181,7 @@ def _has_ranks(listed: Files) -> bool:
     """Whether of each family of files that ranks save there is one of every rank."""
     ranks: dict[tuple[str, int], set[int]] = {}
     for path in listed:
-        if part := _RANKED.fullmatch(path):
+        if part := re.fullmatch(r"(?P<family>.+)_world_size_(?P<size>\d+)_rank_(?P<rank>\d+)\.pt", path):
             ranks.setdefault((part["family"], int(part["size"])), set()).add(int(part["rank"]))
     return all(found == set(range(size)) for (_, size), found in ranks.items())
 

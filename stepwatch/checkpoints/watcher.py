@@ -1,8 +1,4 @@
-"""The watcher of a trainer's checkpoints, and how the wrapper starts it and asks it to end.
-
-``python -m stepwatch.checkpoints.watcher PARENT`` looks at the trainer's folder, notes what is complete, and
-has the best kept. It lives as long as the training, and so imports little.
-"""
+"""The watcher of a trainer's checkpoints, and how the wrapper starts it and asks it to end."""
 
 from __future__ import annotations
 
@@ -33,16 +29,7 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True)
 class Order:
-    """What to watch, and how many checkpoints to keep.
-
-    Attributes:
-        log: The run's log.
-        run: The run's name.
-        folder: Where the trainer saves checkpoints; it need not be there yet.
-        keep: How many of the best are kept; ``None`` for as many as config.yaml says.
-        config: In place of the usual config.yaml; empty for that.
-        ended: Whether the trainer has ended.
-    """
+    """What to watch, and how many checkpoints to keep (``None``: as config.yaml says)."""
 
     log: str
     run: str
@@ -73,11 +60,7 @@ class Saving:
 
     @contextmanager
     def watched(self, command: Sequence[str], log: Path, runs: Path) -> Iterator[None]:
-        """Have a trainer's checkpoints watched meanwhile, if there is an `order` for it.
-
-        The watcher has a session of its own, so that Ctrl-C does not reach it. If the wrapper dies, the
-        kernel kills it.
-        """
+        """Have a trainer's checkpoints watched meanwhile, in a session that Ctrl-C does not reach."""
         order = self.order(command, log, runs)
         if order is None:
             yield
@@ -104,11 +87,7 @@ class Saving:
                 process.wait()
 
     def order(self, command: Sequence[str], log: Path, runs: Path) -> Order | None:
-        """Return what to watch; ``None`` if the trainer's checkpoint folder is unknown.
-
-        Raises:
-            Refused: Checkpoints should be kept, but their folder is unknown.
-        """
+        """Return what to watch; ``None`` if the trainer's checkpoint folder is unknown. Raises Refused."""
         folder = self.folder or layouts.folder(command, Path.cwd())
         if folder is None:
             if self.keep:

@@ -49,11 +49,7 @@ NodeName = Annotated[str, Checked(_node)]
 
 
 def own_name() -> str:
-    """Return the host name of this machine, as the name of its node.
-
-    Raises:
-        Fault: It cannot be one.
-    """
+    """Return the host name of this machine, as the name of its node. Raises Fault if it cannot be one."""
     name = socket.gethostname()
     try:
         return _node(name)

@@ -1,8 +1,4 @@
-"""Where the parts run, and so what one must write to reach another: on this machine, or in containers.
-
-Generated files are read by Prometheus, Alertmanager and Grafana. In a container these see other
-addresses and other paths than config.yaml names.
-"""
+"""Where the parts run, and so what one must write to reach another: on this machine, or in containers."""
 
 from __future__ import annotations
 
@@ -24,16 +20,9 @@ CONTAINER_USER = CONTAINER_GROUP = 65534
 GROUP_VARIABLE = "STEPWATCH_SECRETS_GROUP"
 """The variable of compose.yaml for that group; `make up` sets it to the folder's own."""
 
-_FILE = (stat.S_IRUSR, "read", "640")
-_FOLDER = (stat.S_IXUSR, "search", "750")
-
 
 def require(path: Path, mounted: Path) -> None:
-    """Check that a container can read a file below a mounted folder.
-
-    Raises:
-        Refused: It cannot, or is not a file below that folder but a link that leads out of it.
-    """
+    """Check that a container can read a file below a mounted folder. Raises Refused."""
     target, folder = path.resolve(), mounted.resolve()
     if not target.is_relative_to(folder):
         raise Refused(
@@ -42,7 +31,7 @@ def require(path: Path, mounted: Path) -> None:
         )
     group = int(os.environ.get(GROUP_VARIABLE) or mounted.stat().st_gid)
     for step in (*(above for above in reversed(target.parents) if above.is_relative_to(folder)), target):
-        bit, verb, mode = _FOLDER if step.is_dir() else _FILE
+        bit, verb, mode = (stat.S_IXUSR, "search", "750") if step.is_dir() else (stat.S_IRUSR, "read", "640")
         status = step.stat()
         # Each user is judged by one of the three sets of bits only.
         if status.st_uid != CONTAINER_USER:
@@ -91,11 +80,7 @@ _LOOPBACK = re.compile(r"^(127\.\d+\.\d+\.\d+|localhost|\[::1\])(?=[:/]|$)")
 
 
 def above_ray(config: Config) -> Path:
-    """The folder above Ray's, which is the one to mount.
-
-    Ray's own comes and goes: a mount would stay with one that was removed, and one that is missing Docker
-    would make as root, where Ray could then not write.
-    """
+    """The folder above Ray's, which is the one to mount: Ray's own comes and goes."""
     usual: Path = Config.model_fields["discovery"].default.ray
     return (config.discovery.ray or usual).parent
 
@@ -129,18 +114,10 @@ class Deployment(Protocol):
         """A URL of config.yaml as Alertmanager reaches it."""
 
     def file(self, path: Path) -> str:
-        """A file that config.yaml names, as the part that reads it sees it.
-
-        Raises:
-            Refused: it cannot see it.
-        """
+        """A file that config.yaml names, as the part that reads it sees it. Raises Refused."""
 
     def left_file(self, path: Path) -> str:
-        """A file that trainers write, as the run exporter sees it.
-
-        Raises:
-            Refused: it cannot see it.
-        """
+        """A file that trainers write, as the run exporter sees it. Raises Refused if it cannot see it."""
 
     @property
     def password_file(self) -> str:
@@ -192,11 +169,7 @@ class OnThisMachine:
 
 @dataclass(frozen=True)
 class InContainers:
-    """The services of compose.yaml.
-
-    ``folders`` are those of this machine that containers see, and where they see them; ``above`` is
-    the one that the run exporter sees besides.
-    """
+    """The services of compose.yaml; ``folders`` are those that containers see, and where they see them."""
 
     folders: dict[Path, str] = field(default_factory=dict)
     above: Path = _USUAL_ABOVE

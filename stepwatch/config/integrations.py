@@ -64,12 +64,7 @@ class Integration(Protocol):
         """The files that hold its secrets."""
 
     def settings(self, receiver: str, reached: Deployment, /) -> dict[str, Any]:
-        """Return what Alertmanager needs, but for ``send_resolved``.
-
-        Args:
-            receiver: The receiver's name.
-            reached: Where Alertmanager runs.
-        """
+        """Return what Alertmanager, at ``reached``, needs of a receiver, but for ``send_resolved``."""
 
 
 class Webhook(Section):

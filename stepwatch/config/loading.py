@@ -26,13 +26,7 @@ _UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0
 
 
 def load(path: Path) -> Config:
-    """Return the configuration of a file; an empty file means all defaults.
-
-    Relative paths in it are meant from its own folder, and come back absolute.
-
-    Raises:
-        ConfigError: The file cannot be read, or something in it is wrong; all problems are named.
-    """
+    """Return the configuration of a file, its paths absolute. Raises ConfigError with all problems."""
     document = written(path)
     leaked = tuple(_leaks(document))
     try:
@@ -56,11 +50,7 @@ def load(path: Path) -> Config:
 
 
 def load_changed(path: Path, changes: Iterable[str]) -> Config:
-    """Return the configuration of a file with some values changed, each written ``key.key=value``.
-
-    Raises:
-        ConfigError: The file alone is wrong, or a change makes it so; all problems are named.
-    """
+    """Return the configuration of a file with some values changed, each written ``key.key=value``."""
     load(path)
     values = written(path).values
     for text in changes:
@@ -84,11 +74,7 @@ def load_changed(path: Path, changes: Iterable[str]) -> Config:
 
 
 def written(path: Path) -> Document:
-    """Return what a file says, whether or not it makes sense.
-
-    Raises:
-        ConfigError: The file cannot be read, or is not a mapping.
-    """
+    """Return what a file says, whether or not it makes sense. Raises ConfigError."""
     document = parse(_text(path), str(path))
     if not isinstance(document.values, dict):
         raise refusal(
@@ -98,22 +84,14 @@ def written(path: Path) -> Document:
 
 
 def validated(values: dict[str, Any], path: Path) -> Config:
-    """Return the configuration that a file's values are, with the demo's overrides after its own.
-
-    Raises:
-        pydantic.ValidationError: They are invalid.
-    """
+    """Return the configuration that a file's values are, with the demo's overrides after its own."""
     # The section is named although it may be missing: its default path is relative, too.
     config = Config.model_validate({"runs": {}, **values}, context={"folder": path.absolute().parent})
     return config.model_copy(update={"overrides": (*config.overrides, *DEMO)})
 
 
 def _text(path: Path) -> str:
-    """Return the text of a file.
-
-    Raises:
-        ConfigError: The path is missing, a folder, unreadable, too large or no UTF-8 text.
-    """
+    """Return the text of a file. Raises ConfigError."""
     file = str(path)
     try:
         if stat.S_ISDIR(path.stat().st_mode):

@@ -93,11 +93,7 @@ class Override(Section):
     )
 
     def over(self, name: str, base: Block) -> Block:
-        """Return the base block with this override's limits over it.
-
-        Raises:
-            pydantic.ValidationError: Together they are not a valid block.
-        """
+        """Return the base block with this override's limits over it. Raises ValidationError."""
         return type(base).model_validate(_merge(base.plain(), self.alerts[name]))
 
 
@@ -113,13 +109,7 @@ def _merge(base: Any, partial: Any) -> Any:
 
 @dataclass(frozen=True)
 class Variant:
-    """One set of limits of a block, and the runs it judges.
-
-    Attributes:
-        limits: The block.
-        only: The pattern of the runs it is for; None for all.
-        without: Patterns of runs that an earlier variant judges.
-    """
+    """One set of limits of a block, for runs that ``only`` fits (None: all) and no pattern of ``without``."""
 
     limits: Block
     only: str | None
@@ -284,10 +274,7 @@ class Config(Section):
         return self
 
     def variants(self, block: str) -> tuple[Variant, ...]:
-        """Return the limits of a block with the runs each is for; the first override that fits wins.
-
-        A variant that is switched off is left out, and its runs stay out of the later ones too.
-        """
+        """Return the limits of a block with the runs each is for; the first override that fits wins."""
         base = self.alerts.block(block)
         touching = [override for override in self.overrides if block in override.alerts]
         globs = tuple(override.runs for override in touching)
@@ -313,11 +300,7 @@ class Config(Section):
         return next((each for each in found if block in each[1].alerts and fits(each[1].runs, run)), None)
 
     def retry_policy(self, name: str) -> RetryPolicy:
-        """Return a policy of `retry`.
-
-        Raises:
-            Refused: It has none of that name.
-        """
+        """Return a policy of `retry`. Raises Refused if it has none of that name."""
         policies = {policy.name: policy for policy in self.retry}
         if name in policies:
             return policies[name]

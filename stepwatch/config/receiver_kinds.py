@@ -1,8 +1,4 @@
-"""Alertmanager's own integrations, as its documentation has them: passed through, but for secrets.
-
-Which keys there are is left to amtool. Here is what it does not know: which keys hold secrets and which
-files, the texts that Stepwatch gives where the user wrote none, and from which version on there is what.
-"""
+"""Alertmanager's own integrations, passed through; what amtool does not know of them."""
 
 from __future__ import annotations
 
@@ -41,17 +37,7 @@ _DASHBOARD = '{{ template "stepwatch.dashboard_url" index .Alerts 0 }}'
 
 @dataclass(frozen=True)
 class Kind:
-    """An integration of Alertmanager.
-
-    Attributes:
-        label: What its metrics call it; ``<label>_configs`` is its key.
-        title: What messages call it.
-        texts: Texts by default.
-        secrets: The keys that hold a secret; each has a twin that ends in ``_file``.
-        since: The first version that has it; those that we work on begin with 0.25.
-        newer: The first versions of keys that came later, for those that are not in the oldest.
-        http: Whether it speaks HTTP.
-    """
+    """An integration of Alertmanager: ``<label>_configs``, since which version, and what it holds by keys."""
 
     label: str
     title: str
@@ -91,11 +77,7 @@ KINDS = {
             newer={"threading": _v(30), "auth_secret_file": _v(31), "force_implicit_tls": _v(31)},
             http=False,
         ),
-        Kind(
-            "webhook",
-            "webhook (HTTP)",
-            newer={"url_file": _v(26), "timeout": _v(28), "payload": _v(32)},
-        ),
+        Kind("webhook", "webhook (HTTP)", newer={"url_file": _v(26), "timeout": _v(28), "payload": _v(32)}),
         Kind(
             "pagerduty",
             "PagerDuty",
@@ -127,12 +109,7 @@ KINDS = {
             "Discord",
             {"title": _MARKDOWN_TITLE, "message": _MARKDOWN},
             ("webhook_url",),
-            newer={
-                "webhook_url_file": _v(28),
-                "content": _v(28),
-                "username": _v(28),
-                "avatar_url": _v(28),
-            },
+            newer={"webhook_url_file": _v(28), "content": _v(28), "username": _v(28), "avatar_url": _v(28)},
         ),
         Kind(
             "msteams",
@@ -220,10 +197,7 @@ _HTTP_NEWER = {
     "no_proxy": _v(26),
     "proxy_connect_header": _v(26),
 }
-_ANY_LINES = {"ca_file", "cert_file", "key_file"}
 """Files that are no secret of one line."""
-
-_SIGNED = "sigv4"
 
 
 @dataclass(frozen=True)
@@ -339,7 +313,7 @@ def _faults(kind: Kind, written: Mapping[str, Any], info: ValidationInfo) -> Ite
             continue
         elif len(path) == 1 and key in kind.secrets:
             yield _inline(path, f"{key}_file", f"{key}_file, which names a file with it alone")
-        elif _SIGNED in path and key in ("secret_key", "access_key"):
+        elif "sigv4" in path and key in ("secret_key", "access_key"):
             yield SecretFault(
                 "is a secret that would be written to generated files",
                 at=path,
@@ -379,7 +353,7 @@ def _secret_in(url: str) -> str | None:
 
 def _file_fault(kind: Kind, path: KeyPath, file: Path, info: ValidationInfo) -> Fault | None:
     key = str(path[-1])
-    if key in _ANY_LINES:
+    if key in {"ca_file", "cert_file", "key_file"}:
         return check_shown(file, info, path)
     inline = key.removesuffix("_file")
     url = inline.endswith("url") and (inline in kind.secrets or inline == "url")

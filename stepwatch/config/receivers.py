@@ -66,11 +66,7 @@ class Matcher:
 
 
 def to_matcher(value: Any) -> Matcher:
-    """Return the matcher that a text is.
-
-    Raises:
-        Fault: It is invalid.
-    """
+    """Return the matcher that a text is. Raises Fault if it is invalid."""
     if isinstance(value, Matcher):
         return value
     found = _MATCHER.fullmatch(value) if isinstance(value, str) else None
@@ -195,8 +191,7 @@ class Receiver(_Passing):
         ("critical", "warning"), "The severities it gets; info is shown only on the pages."
     )
     topics: tuple[Topic, ...] = default(
-        (),
-        "Only alerts about these: " + ", ".join(TOPICS) + ". Empty: all. stack: Stepwatch itself.",
+        (), "Only alerts about these: " + ", ".join(TOPICS) + ". Empty: all. stack: Stepwatch itself."
     )
     runs: tuple[RunGlob, ...] = default(
         (),

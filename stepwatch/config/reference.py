@@ -100,11 +100,7 @@ def defaults(model: type[Section], indent: int = 0) -> str:
 
 
 def explain(model: type[Section], path: str) -> str:
-    """Return one key, and what is below it, as YAML that config.yaml may hold.
-
-    Raises:
-        Refused: The key is unknown.
-    """
+    """Return one key, and what is below it, as YAML that config.yaml may hold. Raises Refused."""
     parts, above, at = re.sub(r"\[\d*\]", "", path).split("."), "", model
     for depth, part in enumerate(parts):
         found = {name: (field, below) for name, field, below in _fields(at)}

@@ -304,7 +304,6 @@ def _plain(value: str) -> str:
 
 ExternalLabels = dict[LabelName, Annotated[LabelValue, AfterValidator(_plain)]]
 
-_HEADER = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 # What Prometheus refuses, since it sets them itself.
 _RESERVED = frozenset(
     {
@@ -327,7 +326,7 @@ _RESERVED = frozenset(
 
 
 def _header(value: Any) -> str:
-    if not isinstance(value, str) or not _HEADER.fullmatch(value):
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]*", value):
         raise Fault(
             "is not the name of a header", expected="letters, digits and -", fix="write X-Scope-OrgID, say"
         )

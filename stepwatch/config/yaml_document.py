@@ -1,7 +1,4 @@
-"""YAML text as plain values, with the line of every key path and what is wrong with it.
-
-No type is guessed: words that YAML readers disagree about are refused.
-"""
+"""YAML text as plain values, with the line of every key path and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -29,7 +26,6 @@ UNREADABLE = object()
 # expect either. Such words are refused, so that no one's reading is silently the wrong one.
 _NULL = {"null", "Null", "NULL", "~"}
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
 _FLOAT = re.compile(
     r"(?=.*[.eE])[-+]?(\.[0-9]{1,30}|(0|[1-9][0-9]{0,30})(\.[0-9]{0,30})?)([eE][-+]?[0-9]{1,5})?"
 )
@@ -69,10 +65,7 @@ _SURPRISES = (
 )
 
 
-_ON = "on"
 """A key that people know from other files, without quotes; here no key can be a switch."""
-
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True)
@@ -91,16 +84,7 @@ class Document:
 
 
 def parse(text: str, name: str) -> Document:
-    """Return the document of a YAML text; an empty one is an empty mapping.
-
-    Args:
-        text: The YAML text.
-        name: The file's name for messages.
-
-    Raises:
-        ConfigError: The text is not valid YAML, or uses what is not accepted here: tags, several documents,
-            aliases that hold themselves, nesting deeper than MAX_DEPTH, more values than MAX_NODES.
-    """
+    """Return the document of a YAML text; an empty one is an empty mapping. Raises ConfigError."""
     try:
         node = _Composer(yaml.parse(text, Loader=LOADER), name).document()
     except yaml.MarkedYAMLError as error:
@@ -250,7 +234,7 @@ class _Builder:
     def _key(self, node: _Node, path: KeyPath) -> str | None:
         fault = Fault("is not a word", expected="a word as key", fix="quote it if it is meant as a word")
         try:
-            word = None if node.text is None else _read(node.text, plain=node.plain and node.text != _ON)
+            word = None if node.text is None else _read(node.text, plain=node.plain and node.text != "on")
             if isinstance(word, str):
                 return word
         except Fault as unread:
@@ -264,16 +248,12 @@ class _Builder:
 
 
 def _read(text: str, *, plain: bool) -> Any:
-    """Return the value of a word without quotes, or of a quoted text.
-
-    Raises:
-        Fault: YAML readers disagree about the word, it is missing, or holds a control character.
-    """
+    """Return the value of a word without quotes, or of a quoted text. Raises Fault."""
     if plain and text in _NULL:
         return None
     if plain and text in _BOOL:
         return _BOOL[text]
-    if plain and _INT.fullmatch(text):
+    if plain and re.fullmatch(r"[-+]?(0|[1-9][0-9]{0,17})", text):
         return int(text)
     if plain and _FLOAT.fullmatch(text) and math.isfinite(float(text)):
         return float(text)
@@ -286,6 +266,6 @@ def _read(text: str, *, plain: bool) -> Any:
     for pattern, says, expected in _SURPRISES if plain else ():
         if pattern.fullmatch(text):
             raise Fault(says, expected=expected, fix="write it in that form")
-    if _CONTROL.search(text):
+    if re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", text):
         raise Fault("holds a control character", expected="printable text", fix="delete it from the text")
     return text

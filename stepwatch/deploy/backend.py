@@ -53,11 +53,7 @@ class Stack(Protocol):
 
 
 def to_start(config: Path, place: State, say: Say, *, native: bool, as_service: bool = False) -> Stack:
-    """The stack for `up`: the running one or the one with a unit, else containers if Docker answers.
-
-    Raises:
-        Refused: a unit is asked for, and the stack would be containers.
-    """
+    """The stack for `up`: the running one or the one with a unit, else containers if Docker answers."""
     processes = Processes(config, place, say, as_service)
     if native or processes.exists or service.installed(place):
         return processes

@@ -1,8 +1,4 @@
-"""Containers that ask by their labels to be scraped, as a file of targets of Prometheus (file_sd).
-
-This is what `generate.py --discover docker` does. Nothing else is rendered: a timer calls it and must not
-apply a half-edited config.yaml.
-"""
+"""Containers that ask by their labels to be scraped, as a file of targets of Prometheus (file_sd)."""
 
 from __future__ import annotations
 
@@ -54,11 +50,7 @@ class Labels(Section):
 
 
 def requested(labels: Mapping[str, str]) -> Labels:
-    """Return what labels ask for; those that are not ours do not matter.
-
-    Raises:
-        Refused: One of ours is wrong; all that are wrong are named, a line each.
-    """
+    """Return what labels ask for; those that are not ours do not matter. Raises Refused."""
     ours = {name.removeprefix(PREFIX): text for name, text in labels.items() if name.startswith(PREFIX)}
     try:
         return Labels.model_validate(ours)
@@ -251,7 +243,6 @@ def found(containers: Iterable[Container], prometheus: Reach) -> Found:
 
 
 _ANSWER_SECONDS = 15
-_UNIX = "http+docker://localhost"
 """What the SDK calls any socket of this machine."""
 
 _LOGIN = re.compile(r"//[^/@\s]*@")
@@ -273,14 +264,7 @@ class Answer:
 
 
 def discover(place: State) -> tuple[Path, Found]:
-    """Write the targets that containers declare; return the file and its contents.
-
-    Args:
-        place: Where a native stack keeps what it writes.
-
-    Raises:
-        Refused: No daemon answers, no stack runs, or the file cannot be written; nothing was changed.
-    """
+    """Write the targets that containers declare; return the file and its contents. Raises Refused."""
     answer = ask()
     folder, prometheus = _prometheus(place, answer)
     result = found(answer.containers, prometheus)
@@ -310,11 +294,7 @@ def _prometheus(place: State, answer: Answer) -> tuple[Path, Reach]:
 
 
 def ask() -> Answer:
-    """Query the running containers.
-
-    Raises:
-        Refused: No daemon of this machine answers.
-    """
+    """Query the running containers. Raises Refused if no daemon of this machine answers."""
     try:
         import docker  # noqa: PLC0415  it takes longer to import than all else of generate.py
     except ImportError as error:
@@ -329,7 +309,7 @@ def ask() -> Answer:
         raise _no_answer(error) from error
     try:
         with closing(client):
-            if client.api.base_url != _UNIX:
+            if client.api.base_url != "http+docker://localhost":
                 raise Refused(
                     f"{_host()} is not a socket of this machine; containers of another machine cannot be "
                     "reached from here. Expected: unix:///path/to/docker.sock. "

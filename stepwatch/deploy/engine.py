@@ -39,11 +39,7 @@ class NoEngineError(Exception):
 
 @dataclass(frozen=True)
 class Service:
-    """The state of a service's container in Compose.
-
-    ``published`` is where this machine reaches ports of the container, as host:port; ``known`` is what
-    Docker says about the container besides, empty once it is gone.
-    """
+    """The state of a service's container in Compose; ``published`` are its ports, as host:port, from here."""
 
     name: str
     state: str
@@ -176,11 +172,7 @@ def require() -> None:
 
 
 def gpu_files(*, processes: bool, device: Path = _NVIDIA) -> tuple[str, ...]:
-    """The files that belong beside compose.yaml; none without a GPU, since a reservation would be fatal.
-
-    NVIDIA's runtime comes first: a CDI specification is of the driver that was there when it was made, and
-    after an upgrade the whole stack would not start. ``processes``: name those on the GPUs.
-    """
+    """The files beside compose.yaml for a GPU; NVIDIA's runtime first, as CDI's may be of an older driver."""
     known = json.loads((device.exists() and _output("docker", "info", "--format={{json .}}")) or "{}")
     if "nvidia" in (known.get("Runtimes") or {}):
         access = "compose.gpu.yaml"

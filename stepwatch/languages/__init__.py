@@ -1,9 +1,4 @@
-"""Texts in the language of config.yaml: a catalogue (gettext PO) for each language but English.
-
-The English text, which stands where it is used, is the key (`msgid`). Where one text needs two translations,
-as that of a GPU's memory and of a machine's, an entry may name the source that it is for (`msgctxt`): a
-dashboard or a module of alerts, such as `nodes` or `host`.
-"""
+"""Texts in the language of config.yaml: a PO catalogue by English text; `msgctxt` names one source."""
 
 from __future__ import annotations
 
@@ -19,13 +14,7 @@ _PART = re.compile(r"\{(\w+)\}")
 
 
 class Catalogue:
-    """Gives texts in one language.
-
-    Args:
-        texts: The translations by their English texts; what they lack stays English.
-        origins: The source files of each English text.
-        own: The translations that are for one source, by its name.
-    """
+    """Gives texts in one language by their English texts; ``own`` are those for one source, by its name."""
 
     def __init__(
         self,

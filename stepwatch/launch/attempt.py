@@ -1,8 +1,4 @@
-"""One attempt of `stepwatch run`: starts the trainer once and handles it until its end.
-
-The trainer is a process of this machine, or a job of a Ray cluster by the `ray` program of the user's
-environment.
-"""
+"""One attempt of `stepwatch run`: starts the trainer once and handles it until its end."""
 
 from __future__ import annotations
 
@@ -86,11 +82,7 @@ class Attempt:
         self._interrupted = ""
 
     def run(self) -> End:
-        """Returns how the trainer ended.
-
-        Raises:
-            Refused: It cannot be started.
-        """
+        """Returns how the trainer ended. Raises Refused if it cannot be started."""
         wakes, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         heard = (*_PASSED_ON, signal.SIGWINCH, signal.SIGCHLD)
         inherited = {number: signal.getsignal(number) for number in heard}
@@ -187,17 +179,14 @@ class Attempt:
             if request.action == "stop" or self._job:
                 self._pass_on(signal.SIGTERM)
             else:
-                self._kill_all()
+                # Kill all processes of the trainer, including ones that start meanwhile.
+                reached: set[int] = set()
+                while left := set(descendants(os.getpid())) - reached - {self._keeper}:
+                    for pid in left:
+                        with suppress(ProcessLookupError, PermissionError):
+                            os.kill(pid, signal.SIGKILL)
+                    reached |= left
         self._record.answer(answer)
-
-    def _kill_all(self) -> None:
-        """Kill all processes of the trainer, including ones that start meanwhile."""
-        reached: set[int] = set()
-        while left := set(descendants(os.getpid())) - reached - {self._keeper}:
-            for pid in left:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-            reached |= left
 
     def _pass_on(self, number: int) -> None:
         if number == signal.SIGWINCH:

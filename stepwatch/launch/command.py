@@ -40,21 +40,7 @@ def run(
     job: RayJob | None = None,
     beside: Beside | None = None,
 ) -> int:
-    """Run a trainer to its end as if called directly, and log its output; returns its exit code.
-
-    Where a signal ended it, the same signal ends this process.
-
-    Args:
-        command: The trainer and its arguments.
-        runs: The folder of logs.
-        name: The log's name below it, without ``.log``; by default the script's, with the time.
-        retrying: When it is started again; by default never.
-        job: The Ray cluster that it runs on; by default it is a process of this machine.
-        beside: Runs as long as the trainer and its retries.
-
-    Raises:
-        Refused: The log cannot be written, or the trainer cannot be started.
-    """
+    """Run a trainer to its end as if called directly; returns its exit code, or dies of the same signal."""
     log = _log(command, runs, name)
     record = LaunchRecord(log)
     retries = Retries(retrying.policy, command) if retrying else None

@@ -1,9 +1,4 @@
-"""How a trainer ended: by exit code or signal, for lack of memory, and by which failure class.
-
-Each pattern of a class stands for messages as programs really print them; what follows a row names where.
-Exceptions count where Python prints them as the end of a traceback, at the start of a line: the same words in
-a warning, a sample or a configuration are no failure.
-"""
+"""How a trainer ended: by exit code or signal, for lack of memory, and by which failure class."""
 
 from __future__ import annotations
 
@@ -53,11 +48,7 @@ class Outcome:
 
 
 def oom_kills() -> int:
-    """Return how many processes of this process's cgroup the kernel has killed for lack of memory.
-
-    Where that does not count, since it is the root of all, none: those of the whole machine say nothing of
-    the trainer.
-    """
+    """Return how many processes of our cgroup the kernel killed for lack of memory; 0 in the root cgroup."""
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
             _, controllers, below = line.split(":", 2)

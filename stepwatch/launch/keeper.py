@@ -42,13 +42,7 @@ class Keeper:
     def __init__(
         self, command: Sequence[str], connect: Callable[[], None], orphaned: Callable[[Outcome], None]
     ) -> None:
-        """Start the keeper and the trainer.
-
-        Args:
-            command: The trainer.
-            connect: Gives the trainer's process its standard streams, right before the command.
-            orphaned: Writes down how the trainer ended that the keeper had to end.
-        """
+        """Start the keeper and the trainer; ``orphaned`` records a trainer that the keeper ended."""
         adopt()
         self.reports, tell = os.pipe()
         watched, self._alive = os.pipe()

@@ -1,7 +1,4 @@
-"""The files beside a wrapped trainer's log: the record of its attempts, and requests to the wrapper.
-
-The run exporter reads the record. A request asks the wrapper to stop or kill its trainer.
-"""
+"""The files beside a wrapped trainer's log: the record of its attempts, and requests to the wrapper."""
 
 from __future__ import annotations
 
@@ -35,11 +32,7 @@ class LaunchRecord:
     """The open file of one run. The lock is held until the last process that has it open ends."""
 
     def __init__(self, log: Path) -> None:
-        """Open it.
-
-        Raises:
-            Refused: Another wrapper writes this log, or the file cannot be written.
-        """
+        """Open it. Raises Refused if another wrapper writes this log, or the file cannot be written."""
         self.path = launch.beside(log)
         last = launch.read(log)
         try:
@@ -100,10 +93,7 @@ class Requests:
         self._refusals = 0
 
     def take(self, attempt: int) -> tuple[launch.Request, str] | None:
-        """Remove the request to the running attempt that lies there, if one does, and is worth an answer.
-
-        Returns the request, and why it must not be done; empty if it may.
-        """
+        """Remove a request to the running attempt; returns it, and why it must not be done (or empty)."""
         taken = f"{self._name}.taken"
         with suppress(OSError), _opened(self._folder, os.O_DIRECTORY) as folder:
             # A network file system was just asked what the folder holds now, since it was opened.

@@ -99,8 +99,7 @@ class RetryRule(Section):
     """What is done about some failures; conditions that are left out fit all."""
 
     failures: tuple[FailureName, ...] = default(
-        (),
-        f"Failure classes, detected in the trainer's last output: {', '.join(CLASSES)} (docs/actions.md).",
+        (), f"Failure classes, detected in the trainer's last output: {', '.join(CLASSES)} (docs/actions.md)."
     )
     exit_codes: tuple[ExitCode, ...] = default((), "Exit codes of the trainer.")
     signals: tuple[SignalName, ...] = default((), "Signals that killed the trainer, such as SIGKILL.")
@@ -262,10 +261,7 @@ def _applies(rule: RetryRule, end: End) -> bool:
 
 
 def replaced(command: Sequence[str], replace: dict[str, str]) -> tuple[list[str], list[str]]:
-    """Change arguments by ``NAME=*`` or ``--name *``, either of which stands for both ways to write it.
-
-    Returns the command, and each change in words.
-    """
+    """Change arguments by ``NAME=*`` or ``--name *``, either way of writing; returns the changes in words."""
     words, changes = list(command), []
     for pattern, new in replace.items():
         name = pattern[:-2]
@@ -308,10 +304,7 @@ _SETTINGS = {"verl": ("trainer.resume_mode", "auto")}
 
 
 def resuming(command: Sequence[str], trainer: str) -> tuple[list[str], list[str]]:
-    """Add the argument by which a trainer goes on from its last checkpoint; returns the change in words too.
-
-    With ``auto``, that of the trainer which the command shows, where it does not say otherwise.
-    """
+    """Add the argument by which a trainer resumes from its last checkpoint; returns the change too."""
     named = trainer != "auto"
     if not named:
         found = (each for each, shape in _KNOWN.items() if any(map(shape.search, command)))

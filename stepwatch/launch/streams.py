@@ -91,10 +91,7 @@ class Streams:
         return bool(self._outputs)
 
     def copy(self, others: Sequence[int], seconds: float) -> tuple[list[int], bool]:
-        """Pass on what there is, once, after waiting some seconds for it or for something else to read.
-
-        Returns which of the others can be read, and whether a reader does not take what there is for it.
-        """
+        """Pass on what there is, once, after waiting some seconds; returns which others can be read."""
         waiting = {output.to: output for output in self._outputs.values() if output.waiting}
         sources = [source for source, output in self._outputs.items() if not output.waiting]
         keys = [_STDIN] if self._keys else []
@@ -174,10 +171,7 @@ class Log:
 
 
 class _Output:
-    """One stream of the trainer, passed on ``to`` its reader; ``pieces``: how many bytes the log gets.
-
-    While its reader has not taken what is ``waiting``, nothing more is read.
-    """
+    """One stream of the trainer, passed ``to`` its reader; nothing is read while some is ``waiting``."""
 
     def __init__(self, to: int, log: Log, pieces: Callable[[bytes], int]) -> None:
         self.to = _unblocked(to)

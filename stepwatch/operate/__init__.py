@@ -1,4 +1,1 @@
-"""Commands of an operator about runs, limits and GPUs.
-
-Each takes the configuration file and ``say``, which gets each line for the user, and returns an exit code.
-"""
+"""Commands of an operator: each takes the configuration file and ``say``, and returns an exit code."""

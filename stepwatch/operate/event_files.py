@@ -1,8 +1,4 @@
-"""The event files of one run as TensorBoard reads them: scalars, texts, and the start of an attempt.
-
-Source: ``tensorflow/core/util/event.proto``, and ``summary.proto`` and ``tensor.proto`` in
-``tensorflow/core/framework``.
-"""
+"""The event files of one run for TensorBoard (tensorflow/core/util/event.proto, framework/summary.proto)."""
 
 from __future__ import annotations
 
@@ -23,7 +19,6 @@ OURS = "stepwatch"
 """How the names of our files end. TensorBoard reads each that has `tfevents` in its name."""
 
 _double, _float = struct.Struct("<d"), struct.Struct("<f")
-_VERSION = b"brain.Event:2"
 _DT_STRING = 7
 _START = 1
 _ATTEMPT = "attempt "
@@ -41,11 +36,6 @@ def _event(time: float, step: int, number: int, content: bytes, more: bytes = b"
     """A frame with an event whose field of that number has this content."""
     head = bytes([key(1, EIGHT_BYTES)]) + _double.pack(time) + bytes([key(2, VARINT)]) + coded(step)
     return frame(head + _sized(number, content) + more)
-
-
-def _version(time: float) -> bytes:
-    """The first event of each file."""
-    return frame(bytes([key(1, EIGHT_BYTES)]) + _double.pack(time) + _sized(3, _VERSION))
 
 
 @lru_cache(maxsize=1 << 15)
@@ -130,10 +120,7 @@ class Point(NamedTuple):
 
 
 class RunFolder:
-    """Writes the events of a run, each once, even if they are passed repeatedly.
-
-    ``begun`` is when the last attempt began, in seconds since the epoch; ``written`` counts bytes.
-    """
+    """Writes the events of a run, each once, even if they are passed repeatedly."""
 
     def __init__(self, folder: Path) -> None:
         """Read what earlier processes wrote. Raises ``OSError``."""
@@ -202,14 +189,19 @@ class RunFolder:
         self._unwritten.append(_text(at, step, tag, words))
 
     def write(self) -> None:
-        """Write what was taken since the last time. Raises ``OSError``.
-
-        The next process begins another file then: half an event at the end of this one does no harm.
-        """
+        """Write what was taken since the last time. Raises OSError: the next process begins a new file."""
         if not self._unwritten:
             return
         if self._out is None:
-            self._out = self._create()
+            # Begin a file: TensorBoard reads those of a folder in the order of their names.
+            self._folder.mkdir(parents=True, exist_ok=True)
+            now = time.time()
+            name = f"events.out.tfevents.{now:017.6f}.{socket.gethostname()}.{os.getpid()}.{OURS}"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._out = os.open(self._folder / name, flags, 0o644)
+            self._unwritten.insert(
+                0, frame(bytes([key(1, EIGHT_BYTES)]) + _double.pack(now) + _sized(3, b"brain.Event:2"))
+            )
         data = b"".join(self._unwritten)
         view = memoryview(data)
         while view:
@@ -217,16 +209,6 @@ class RunFolder:
         self._unwritten.clear()
         self._size = 0
         self.written += len(data)
-
-    def _create(self) -> int:
-        """Begin a file: TensorBoard reads those of a folder in the order of their names."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        now = time.time()
-        name = f"events.out.tfevents.{now:017.6f}.{socket.gethostname()}.{os.getpid()}.{OURS}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        out = os.open(self._folder / name, flags, 0o644)
-        self._unwritten.insert(0, _version(now))
-        return out
 
     def close(self) -> None:
         """Close its file; the next event would begin another one."""

@@ -16,13 +16,7 @@ from stepwatch.system.terminal import Say
 
 
 def evidence(config: Path, run: str, out: Path | None, place: State, say: Say) -> int:
-    """Collect evidence about a run, even if parts of the stack do not answer, and print the archive's path.
-
-    ``out`` is the folder of archives; by default ``evidence`` in the state folder, ``place``.
-
-    Raises:
-        Refused: The run does not exist, or the archive cannot be written.
-    """
+    """Collect evidence about a run, though parts of the stack are silent; print the path. Raises Refused."""
     settings = load(config)
     paths = place.log_folders(settings.runs.path, say)
     where = dict(exporters.evidence(settings, OnThisMachine(settings)))

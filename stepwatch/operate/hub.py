@@ -1,7 +1,4 @@
-"""A hub's agents: who may write (``python -m stepwatch agent``), and what `status` shows of them.
-
-Their state is from the credentials, the metrics of the door, and the hub's Prometheus.
-"""
+"""A hub's agents: who may write (``python -m stepwatch agent``), and what `status` shows of them."""
 
 from __future__ import annotations
 
@@ -31,16 +28,12 @@ _REFUSED = re.compile(
 )
 _TAKES = "stepwatch_agent_refused_total{"
 """Every door has it on its page, and no other server."""
-_EXPIRY = "stepwatch_agent_certificate_expiry_timestamp_seconds"
 _RUNS = 'count by (node, state) (max by (cluster, run, node, state) (rl_run_state{node!=""}) == 1)'
 _LOST = 'group by (alertname, node) (ALERTS{alertname="NodeLost",alertstate="firing"})'
 
 
 def credential(config: Path, folder: Path, node: str | None, *, renew: bool, revoke: bool) -> int:
-    """Make, renew or revoke the credential of a node, or list the nodes.
-
-    Only the token goes to standard output. Raises ``Refused``.
-    """
+    """Make, renew, revoke or list credentials of nodes; only the token goes to stdout. Raises ``Refused``."""
     if node is None:
         if renew or revoke:
             raise Refused("NODE: missing. Expected the name of a node. Fix: `make agent NODE=node-7 ...`.")
@@ -183,7 +176,7 @@ def _certificate(config: Config, door: str, say: Say) -> bool:
     file = config.agents.cert_file
     if not file:
         return True
-    expiry = metric(door, _EXPIRY)
+    expiry = metric(door, "stepwatch_agent_certificate_expiry_timestamp_seconds")
     left = None if expiry is None else expiry - time.time()
     if left is None:
         say(f"Agents cannot connect: {file} or its key cannot be used; the log of the door says why.")

@@ -30,10 +30,7 @@ MOST_SOURCES = 6  # keys listed for one signal: a validation score may be the me
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What one log or page holds: ``runs`` by what it calls them, or the ``problem`` if there are none.
-
-    ``place`` is the log below the watched folder, or the page; ``origin`` says which files were read.
-    """
+    """What one log or page holds: ``runs`` by what it calls them, or the ``problem`` if there are none."""
 
     place: str
     origin: str = ""
@@ -75,11 +72,7 @@ class Summary(NamedTuple):
 
 
 def inspect(places: Sequence[str], config: Config, say: Say, *, markdown: bool) -> int:
-    """Report what is read from logs, folders of logs and Prometheus pages.
-
-    People get each run as the stack names it; with ``markdown`` each file is a row of a table.
-    Returns 0 if runs were found, 1 if none were.
-    """
+    """Report what is read from logs, folders of logs and pages. Returns 0 if runs were found, else 1."""
     options = Options(keys=config.signals, raw=RawRule(limit=EVERYTHING))
     paths = [place for place in places if "://" not in place]
     logs = find.files(paths) if markdown else logfiles.logs(paths, config.runs.path)[0]

@@ -27,10 +27,7 @@ HEADINGS = ("alert", "severity", "limit", "value", "unit", "from")
 
 
 def unmatched(config: Config) -> list[str]:
-    """A remark on each override that matches no run; none while not all runs are known.
-
-    Those of the demo are in effect even when it does not run.
-    """
+    """A remark on each override that matches no run; none while not all runs are known."""
     page = http_client.read(f"http://{config.address('exporter')}/metrics") or ""
     known = health_report.read_runs(page)
     if not known or http_client.metric(page, "stepwatch_unread_bytes"):
@@ -63,11 +60,7 @@ class Alert:
 
 
 def alerts(config: Path, run: str | None, form: str, say: Say) -> int:
-    """Print the limits in effect for a run, or, without a name, those without overrides.
-
-    An unknown run is reported as such; alerts that are not about runs are omitted for a run. ``form`` is
-    `table` or `json`. Returns 0; raises ``Refused`` for a wrong configuration.
-    """
+    """Print the limits in effect for a run, or those without overrides. Returns 0. Raises ``Refused``."""
     settings = load(config)
     found = list(effective(settings, run, config.name))
     names = None if run is None else health_report.known_runs(settings.address("exporter"))
@@ -102,10 +95,7 @@ def effective(config: Config, run: str | None, file: str) -> Iterator[Alert]:
 
 
 def _in_force(alert: Entry, block: Block, file: str, origins: dict[KeyPath, str]) -> Alert:
-    """The alert with its limits, or with the key that switches it off.
-
-    What the file says as the default has it counts as the default.
-    """
+    """The alert with its limits, or with the key that switches it off."""
     name, values, defaults = alert.block.__name__, _leaves(block.plain()), _leaves(alert.block().plain())
     if values["enabled",]:
         off = next(((key,) for key in alert.switches if values.get((key,), "") is None), None)

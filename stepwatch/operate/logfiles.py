@@ -45,11 +45,7 @@ class NoRunError(UnreadError):
 
 
 def logs(places: Sequence[str], watched: Path) -> tuple[list[Found], list[str]]:
-    """The logs in folders, files and globs, and the places that hold none.
-
-    Those below the watched folder are known by their path there. In a folder, files that make up one log
-    are one, as for the stack. A file that is named is meant alone.
-    """
+    """The logs in folders, files and globs (a file that is named is meant alone), and places without any."""
     root = watched.absolute()
     named: dict[Path, Found] = {}
     others: dict[Path, Found] = {}
@@ -69,10 +65,7 @@ def logs(places: Sequence[str], watched: Path) -> tuple[list[Found], list[str]]:
 
 
 def read(found: Found, options: Options, run_sets: RunSets = RunSet) -> RunSet:
-    """Read a log to its end, as one that no one writes to any more.
-
-    Raises ``NoRunError`` or ``UnreadError``.
-    """
+    """Read a log to its end, as one no one writes to any more. Raises ``NoRunError`` or ``UnreadError``."""
     log = Log(found, StateFolder(None), Health(), options, run_sets)
     try:
         while log.more:

@@ -1,8 +1,4 @@
-"""Commands to parts of the running stack: about a run, the GPUs, and actions of the circuit breaker.
-
-Each takes the configuration file, which has the addresses, and returns 0. Each raises ``Refused`` for an
-unknown run, a wrong argument, or a part that does not answer or refuses.
-"""
+"""Commands to parts of the running stack; each returns 0, or raises ``Refused``."""
 
 from __future__ import annotations
 
@@ -27,7 +23,6 @@ LONGEST_SILENCE = Duration.parse("365d")
 """For longer, `overrides` in config.yaml switches the alerts off."""
 _LONGEST_RELEASE = Duration.parse(f"{LONGEST_RELEASE_SECONDS}s")
 _RELEASE_ANSWER_SECONDS = 15  # A driver that hangs may hold the devices for a while
-_HEADINGS = ("id", "opened", "run", "alert", "steps", "state")
 _IN_CONTAINER = "docker compose --profile actions exec actions rm -f /actions/off"
 
 
@@ -153,7 +148,7 @@ def actions(config: Path, say: Say) -> int:
         )
         for each in known["actions"]
     ]
-    for line in table([_HEADINGS, *rows]):
+    for line in table([("id", "opened", "run", "alert", "steps", "state"), *rows]):
         say(line)
     return 0
 

@@ -1,7 +1,4 @@
-"""``python -m stepwatch tensorboard``: every run as a folder of TensorBoard's event files, live if wanted.
-
-The onsets of alerts are texts beside the scalars, as Prometheus recorded them.
-"""
+"""``python -m stepwatch tensorboard``: every run as a folder of TensorBoard's event files, live if wanted."""
 
 from __future__ import annotations
 
@@ -46,7 +43,6 @@ POLL_SECONDS = 0.5
 TARGET_SECONDS = 10.0  # in which a page or a server has answered that is polled
 MOST_RUNS = 10_000
 FOREVER = 100 * 365 * 86400.0
-_FORMAT = "tensorboard"
 PAST_SECONDS = 14 * 86400.0  # longer, Prometheus keeps nothing by default (storage.retention)
 MOST_POINTS = 5000
 RECENT_SECONDS = 120.0
@@ -154,19 +150,16 @@ class Export:
                             self._folders[view.name] = RunFolder(self._to / folder_of(view.name))
                         self._folders[view.name].add(point)
             if self._alerts is not None:
-                self._write_alerts(self._alerts)
+                if self._alerts.problem:
+                    self._once(f"Alerts are missing while Prometheus does not answer: {self._alerts.problem}")
+                for onset in self._alerts.onsets():
+                    if onset.run in self._folders:
+                        tag = f"{ALERTS}{onset.alert}"
+                        self._folders[onset.run].add_text(onset.at, onset.step, tag, onset.words)
             for folder in self._folders.values():
                 folder.write()
         except OSError as problem:
             raise unwritable(self._to, problem) from None
-
-    def _write_alerts(self, alerts: Alerts) -> None:
-        if alerts.problem:
-            self._once(f"Alerts are missing while Prometheus does not answer: {alerts.problem}")
-        for onset in alerts.onsets():
-            if onset.run in self._folders:
-                tag = f"{ALERTS}{onset.alert}"
-                self._folders[onset.run].add_text(onset.at, onset.step, tag, onset.words)
 
     @property
     def written(self) -> dict[str, int]:
@@ -178,7 +171,7 @@ class Export:
         new = self._recorder.of(view.run)
         for other in view.duplicates:  # the same numbers in another log
             self._recorder.of(other)
-        if any(run.source == _FORMAT for run in (view.run, *view.duplicates)):
+        if any(run.source == "tensorboard" for run in (view.run, *view.duplicates)):
             self._once(f"{view.name}: logged to TensorBoard already, so its own keys are not exported.")
             return map(_signals, new)
         return new

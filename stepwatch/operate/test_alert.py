@@ -33,15 +33,12 @@ if TYPE_CHECKING:
 
 _SETTINGS = PurePosixPath("alertmanager/generated/alertmanager.yml")
 _SAMPLE = re.compile(r"^alertmanager_notification(\w+)\{(.*)\} (\S+)$", re.MULTILINE)
-_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-_PAIR = re.compile(r'([\w.]+)=("(?:[^"\\]|\\.)*"|\S*)')
 _GAVE_UP = re.compile(r": notify retry canceled( due to unrecoverable error)? after \d+ attempts: (.*)", re.S)
 _BETWEEN_LOOKS, _BETWEEN_NEWS = 0.2, 5.0
 _SILENT = 2.0
 """Seconds without an attempt after which a message counts as blocked."""
 _ROUND = 12.0
 """Seconds until Alertmanager has either delivered a message or logged that it gave up: 10, and some."""
-_WAITS = (0.0, 0.5, 1.0, 2.0)
 """Seconds before each try: Alertmanager answers 8 GETs at a time (`--web.get-concurrency`), others 503."""
 
 # Labels of receivers (http: of all that speak it), a sign in the error, and what to do; the first that fits.
@@ -99,13 +96,7 @@ _ROBOT_FIXES: Mapping[str, str] = {
 
 
 def send_test(config: Path, name: str, stack: Stack, say: Say, *, patience: float = 60) -> int:
-    """Send one marked message to a receiver through the running Alertmanager, and report what became of it.
-
-    ``patience`` is in seconds. Returns 0 when the receiver took the message, 1 when not.
-
-    Raises:
-        Refused: There is no such receiver, or Alertmanager does not run what config.yaml says.
-    """
+    """Send one marked message to a receiver by Alertmanager. Returns 0 when it took it, 1 when not."""
     settings = load(config)
     known = {receiver.name: receiver for receiver in settings.receivers}
     if not known:
@@ -133,13 +124,9 @@ def send_test(config: Path, name: str, stack: Stack, say: Say, *, patience: floa
 
 
 def page(alertmanager: str, path: str) -> str:
-    """A page of Alertmanager, which may take a minute on a machine that is busy.
-
-    Raises:
-        Refused: It does not answer.
-    """
+    """A page of Alertmanager, which may take a minute on a machine that is busy. Raises Refused."""
     end = time.monotonic() + 60
-    for seconds in _WAITS:
+    for seconds in (0.0, 0.5, 1.0, 2.0):
         time.sleep(seconds)
         left = max(1.0, end - time.monotonic())
         if (text := http_client.read(alertmanager + path, timeout=left)) is not None:
@@ -148,12 +135,9 @@ def page(alertmanager: str, path: str) -> str:
 
 
 def sent(alertmanager: str, integration: str, route: str) -> tuple[Counter[str], bool]:
-    """Alertmanager's counters of this kind of receiver by name, without ``notification`` and labels.
-
-    It counts by receiver only where it is so configured: then they are of this one, and exact (the second).
-    """
+    """Alertmanager's counters of this kind of receiver by name; whether they are of this receiver alone."""
     samples = [
-        (name, dict(_LABEL.findall(labels)), float(value))
+        (name, dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', labels)), float(value))
         for name, labels, value in _SAMPLE.findall(page(alertmanager, "/metrics"))
     ]
     mine = [each for each in samples if each[1].get("integration") == integration]
@@ -166,12 +150,7 @@ def sent(alertmanager: str, integration: str, route: str) -> tuple[Counter[str],
 
 
 class LogResult(NamedTuple):
-    """The fate of a message by the log, which has no entry for a first attempt that succeeds.
-
-    ``error`` is what the last failed attempt got. ``gave_up``: there will be no more attempts;
-    ``final``: since the error is one that does not pass. ``failures``: the log reports messages that
-    failed, this one or others.
-    """
+    """A message's fate by the log; ``final``: the error does not pass, ``failures``: some failed."""
 
     error: str = ""
     delivered: bool = False
@@ -187,7 +166,7 @@ def log_result(text: str, route: str, mark: str) -> LogResult:
         if "Notify " not in line:
             continue
         entry = {}
-        for name, value in _PAIR.findall(line):
+        for name, value in re.findall(r'([\w.]+)=("(?:[^"\\]|\\.)*"|\S*)', line):
             entry[name] = value.removeprefix('"').removesuffix('"')
             with suppress(ValueError):  # Go escapes a few characters that JSON does not know
                 entry[name] = str(json.loads(value)) if value.startswith('"') else value
@@ -225,11 +204,7 @@ def notes(receiver: str, translate: Catalogue) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Probe:
-    """A test of one receiver; its mark sets it apart from every other test, so that it is always sent.
-
-    ``journal`` reads Alertmanager's log since the start, called ``where`` in messages. Verdicts are whether
-    the message was delivered, and words for the user.
-    """
+    """A test of one receiver by a mark of its own; ``journal`` reads Alertmanager's log since the start."""
 
     receiver: Receiver
     alertmanager: str
@@ -245,11 +220,7 @@ class Probe:
         return f"(test) {self.receiver.name}"
 
     def run(self, say: Say, patience: float) -> tuple[bool, str]:
-        """Send the test, wait until its end is known or patience is, and take the test back.
-
-        Raises:
-            Refused: Alertmanager does not answer.
-        """
+        """Send the test, wait until its end is known or patience is, and take the test back."""
         way = self.receiver.integration
         (before, _), begun = sent(self.alertmanager, way.label, self.route), time.monotonic()
         news, fires, delivered = _BETWEEN_NEWS, True, False

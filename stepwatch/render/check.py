@@ -28,7 +28,6 @@ class Tool:
 
 
 _CONFIG = ("check", "config", "--syntax-only")
-_AGENT = ("--agent",)
 TOOLS = (
     Tool(
         "promtool",
@@ -44,12 +43,9 @@ TOOLS = (
 
 
 def check(folders: Mapping[str, Path], *, agent: bool = False) -> tuple[str, ...]:
-    """Have each tool that is there judge the rendered files; return what was done, a line each.
-
-    Raises ``CheckError``.
-    """
+    """Have each tool that is here judge the rendered files; return a line each. Raises ``CheckError``."""
     present = (tool for tool in TOOLS if tool.service in folders)
-    return tuple(_judge(tool, folders[tool.service], _AGENT if agent else ()) for tool in present)
+    return tuple(_judge(tool, folders[tool.service], ("--agent",) if agent else ()) for tool in present)
 
 
 def _judge(tool: Tool, folder: Path, more: tuple[str, ...]) -> str:

@@ -1,9 +1,4 @@
-"""Dashboards as their templates write them, turned into the classic JSON that Grafana 10 to 13 loads.
-
-A template says what a panel asks and how it looks. What follows from that is worked out here:
-panel ids, places on the grid, datasources, query letters, threshold steps, table columns. The limits of the
-signals that a panel shows come from the table of alerts.
-"""
+"""Dashboards of templates as the classic JSON of Grafana 10 to 13; limits come from the alerts."""
 
 from __future__ import annotations
 
@@ -34,12 +29,10 @@ CURVE_COLOURS = (
 )
 """Of the curves of a panel, in their order. `tests/grafana/test_colours.py` measures that they are readable
 on both themes; that the first five differ, and all from the colours of severities, for the colour-blind."""
-_GREY = CURVE_COLOURS[3]
 CURVE_DASHES = ((), (10, 4), (3, 4))
 """Of the curves beyond as many as there are colours, which these have again."""
 LIMIT_DASHES = ((8, 8), (20, 6), (2, 4), (14, 4, 2, 4), (4, 12), (20, 4, 2, 4, 2, 4))
 """Of the limits of a panel that have one severity, and with it one colour: lengths of dashes and gaps."""
-_INSTANT = ("stat", "table")
 _FORMATS = {"table": "table", "trend": "table", "heatmap": "heatmap"}
 _NUMBERED = {"GPU {{gpu}}": r"/^GPU \d*{}\b/", "{{machine}}": r"/{}\D*$/"}
 """Legends of many curves, with the pattern of those whose number ends in a digit."""
@@ -55,12 +48,7 @@ _DASHBOARD_WORDS = {"rows", "variables", "annotations", "scraped"}
 
 
 def assemble(document: Json, lines: Sequence[Line] = (), translate: Catalogue | None = None) -> Json:
-    """Return the classic JSON of a dashboard template. Raises ``Refused``.
-
-    It has Grafana's own keys, and `rows` of `panels`, `variables` and `annotations` in short form. A query
-    with a `curve` shows the `signal` that this names. Rates are taken over four times `scraped`, the
-    interval of targets that are not scraped as often as runs.
-    """
+    """Return the classic JSON of a dashboard template, rates over four times ``scraped``. Raises Refused."""
     _demand(document, ("uid", "title", "rows"), "a dashboard")
     uid = document["uid"]
     known = [line for line in lines if line.dashboard == uid or line.number is not None]
@@ -111,10 +99,7 @@ def _variable(short: Json) -> Json:
 
 
 def _annotation(short: Json) -> Json:
-    """Return marks, each at the time that its series has as value, in milliseconds.
-
-    Grafana 10 reads `expr`, later ones `target`.
-    """
+    """Return marks at the time (ms) that their series has; Grafana 10 reads `expr`, later ones `target`."""
     severity = short.get("severity")
     query = {"expr": short["expr"].strip(), "refId": "Anno"}
     return {
@@ -133,10 +118,7 @@ def _annotation(short: Json) -> Json:
 
 
 def _panels(dashboard: str, rows: list[Json], lines: Sequence[Line], translate: Catalogue) -> Iterator[Json]:
-    """Yield the panels; a row with a `title` has a line above it, by which a `collapsed` one is opened.
-
-    Panels that are `stacked` share a place in the row, one below the other.
-    """
+    """Yield the panels; a row with a `title` has a line above it, by which a `collapsed` one is opened."""
     numbers, y = itertools.count(1), 0
     for row in rows:
         head: Json = {}
@@ -204,10 +186,10 @@ def _panel(dashboard: str, panel: Json, lines: Sequence[Line], translate: Catalo
     # A query without an expression shows a limit that is off.
     asking = [query for query in asked if query["expr"].strip()]
     queries = list(zip(string.ascii_uppercase, asking, strict=False))
-    instant = look["type"] in _INSTANT and look["options"].get("graphMode", "none") == "none"
+    instant = look["type"] in ("stat", "table") and look["options"].get("graphMode", "none") == "none"
     styles = list(_colours(queries)) if look["type"] == "timeseries" else []
     if by_step:
-        dashed = {"color": _fixed(_GREY), "custom.lineStyle": {"fill": "dash", "dash": [10, 4]}}
+        dashed = {"color": _fixed(CURVE_COLOURS[3]), "custom.lineStyle": {"fill": "dash", "dash": [10, 4]}}
         styles.append(_override("byName", BY_STEP, {"unit": "none"}))
         styles.append(_override("byRegexp", f"/ {re.escape(BASELINE)}$/", dashed))
     styles += [_override("byFrameRefID", letter, query["as"]) for letter, query in queries if "as" in query]
@@ -260,11 +242,7 @@ def _coloured(query: Json, limits: list[Json]) -> Iterator[Json]:
 
 
 def _colours(queries: Sequence[tuple[str, Json]]) -> Iterator[Json]:
-    """Yield the colour of each curve.
-
-    Of several of one query by `names`, or by the last digit of the GPU or machine. A legend that is read at a
-    glance has no machines, and the first eight GPUs where there is nothing else; tooltips have all.
-    """
+    """Yield each curve's colour: of several of a query by names, or the last digit of the GPU or machine."""
     styles = _curve_styles()
     for letter, query in queries:
         legend = query.get("legend", "")
@@ -369,10 +347,7 @@ def _override(matcher: str, which: str, properties: Json) -> Json:
 
 
 def _by_step(translate: Catalogue) -> list[Json]:
-    """Turn two queries, of a signal (A) and the step (B) by run, into a column for each run, over steps.
-
-    Tooltips show the name of the steps, which is given here, as those of columns are.
-    """
+    """Turn two queries, of a signal (A) and the step (B) by run, into a column for each run, over steps."""
     matrix = {"columnField": "run", "rowField": "Value #B", "valueField": "Value #A", "emptyValue": "null"}
     number = {"targetField": BY_STEP, "destinationType": "number"}
     return [

@@ -15,15 +15,11 @@ _TEXTS = ("title", "description", "label", "legend", "noValue", "displayName", "
 _VALUE = re.compile(r"\{\{.*?\}\}")
 """What Grafana replaces by a label."""
 
-_NUMBERED = re.compile(r"(\d+: )(.+)")
 """A text after its code, which is translated without that."""
 
 
 def translated(document: Json, translate: Catalogue) -> Json:
-    """Return a dashboard's template with its texts in another language.
-
-    Names of fields stay, since queries, links, sorting and overrides use them; a column gets another heading.
-    """
+    """Return a dashboard's template with its texts in another language; names of fields stay."""
     if not translate.texts:
         return document
     result: Json = _Texts(translate).of(document)
@@ -67,5 +63,5 @@ class _Texts:
         text = text.strip()
         if not re.search("[A-Za-z]", _VALUE.sub("", text)):
             return text
-        code, text = found.groups() if (found := _NUMBERED.fullmatch(text)) else ("", text)
+        code, text = found.groups() if (found := re.fullmatch(r"(\d+: )(.+)", text)) else ("", text)
         return code + self._translate(text)

@@ -32,7 +32,7 @@ def documents(config: Config, deployment: Deployment) -> dict[PurePosixPath, byt
     parts = (*config.optional_parts, *(("door",) if config.is_hub else ()))
     servers = {**_SERVERS, **{part: optional[part] for part in parts}}
     if config.is_agent:
-        servers = {name: _SERVERS[name] for name in _AGENT_SERVERS}
+        servers = {name: _SERVERS[name] for name in ("runs", "gpu", "evidence")}
     every = {name: {"__generated": _MARK, **log, **of(config, deployment)} for name, of in servers.items()}
     return {
         FOLDER / f"{name}.json": f"{json.dumps(each, indent=1)}\n".encode() for name, each in every.items()
@@ -228,4 +228,3 @@ _SERVERS: Mapping[str, Callable[[Config, Deployment], Settings]] = {
     "watchdog": _watchdog,
     "evidence": evidence,
 }
-_AGENT_SERVERS = ("runs", "gpu", "evidence")

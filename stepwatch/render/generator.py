@@ -44,10 +44,7 @@ _AGENT_TARGETS = ("runs", "gpu", "node", "prometheus")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was generated: the number of files, what changed, a line of each tool that checked it.
-
-    ``warning`` is what will work, but hardly as intended.
-    """
+    """What was generated: the number of files, what changed, a line of each tool that checked it."""
 
     config: Config
     files: int
@@ -64,10 +61,7 @@ def containers(config: Config) -> Deployment:
 
 
 def generate(config: Path, out: Path, *, templates: Path = RESOURCES, place: Place = containers) -> Outcome:
-    """Render a configuration, have it checked, and replace what is generated below a folder.
-
-    Raises ``Refused``: then no file was touched.
-    """
+    """Render a configuration, check it, replace what is generated. Raises Refused: nothing was touched."""
     output.recover(out)
     settings = load(config)
     context = _context(settings, place)
@@ -96,10 +90,7 @@ def rendered(config: Path, templates: Path, place: Place) -> dict[PurePosixPath,
 def render_all(
     config: Config, templates: Path, place: Place, services: Collection[str] = ALL_SERVICES
 ) -> dict[PurePosixPath, bytes]:
-    """Return every generated file of a configuration, or of these services, by path below the target folder.
-
-    Dashboards of the user's own are left out. Raises ``Refused``.
-    """
+    """Return every generated file but the user's dashboards, by path below the target. Raises ``Refused``."""
     return _rendered(templates, _context(config, place), services)
 
 

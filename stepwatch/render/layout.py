@@ -42,10 +42,7 @@ def config() -> Path:
 
 
 def write_config(say: Say) -> None:
-    """Write the user's config.yaml of an installation if there is none, with run logs in the state folder.
-
-    Raises ``OutputError``.
-    """
+    """Write the user's config.yaml of an installation if there is none. Raises ``OutputError``."""
     if not INSTALLED or CONFIG.exists():
         return
     lines = (RESOURCES / CONFIG.name).read_text(encoding="utf-8").splitlines(keepends=True)

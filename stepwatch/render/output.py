@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
@@ -68,10 +68,7 @@ class Changes:
 
 
 def compare(out: Path, files: Files) -> Changes:
-    """Return what would have to change below a folder for it to hold exactly these files.
-
-    Raises ``OutputError``.
-    """
+    """Return what must change below a folder for it to hold exactly these files. Raises ``OutputError``."""
     with _output_errors(out):
         for folder in sorted({folder for path in files for folder in path.parents} - {PurePosixPath()}):
             _require_folder(out, folder)
@@ -91,10 +88,7 @@ def compare(out: Path, files: Files) -> Changes:
 
 @contextmanager
 def locked(out: Path) -> Iterator[None]:
-    """Make the folder if need be, keep other writers of it waiting, and do what a killed one left to do.
-
-    Raises ``OutputError``.
-    """
+    """Make the folder, keep other writers out, finish what a killed one left. Raises ``OutputError``."""
     with _output_errors(out):
         _make_folder(out)
         descriptor = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
@@ -134,10 +128,7 @@ class Staging:
         return self.folder / "changes.json"
 
     def recorded(self) -> Changes | None:
-        """Return which files change; ``None`` when all is done, and only this folder is left to delete.
-
-        Raises ``OutputError``.
-        """
+        """Return which files change; None: only this folder is left to delete. Raises OutputError."""
         try:
             return Changes.from_json(self.record.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -151,10 +142,7 @@ class Staging:
 
 @contextmanager
 def staged(out: Path, files: Files) -> Iterator[Staging]:
-    """Write the files beside their places; those that are not moved there are gone at the end.
-
-    Raises ``OutputError``.
-    """
+    """Write the files beside their places; what is not moved there is gone at the end. Raises OutputError."""
     for left_by_a_killed_one in out.glob(f"{_STAGING_PREFIX}*"):
         shutil.rmtree(left_by_a_killed_one, ignore_errors=True)
     with _output_errors(out):
@@ -189,14 +177,18 @@ def replace(out: Path, staging: Staging, changes: Changes) -> None:
                 _remove(staging)
                 raise
             _remove(staging)
-        _set_modes(out, services)
+        for service in services:
+            for folder, _, names in os.walk(out / service / GENERATED):
+                files = ((Path(folder, name), FILE_MODE) for name in names if not name.startswith("."))
+                for path, mode in ((Path(folder), FOLDER_MODE), *files):
+                    status = path.lstat()
+                    own = status.st_uid == os.geteuid() and not path.is_symlink()
+                    if own and status.st_mode & 0o777 != mode:
+                        path.chmod(mode)
 
 
 def recover(out: Path) -> None:
-    """Finish, or roll back, what a killed process or a power cut left half done; else touch nothing.
-
-    Raises ``OutputError``.
-    """
+    """Finish, or roll back, what a killed process or a power cut left half done. Raises ``OutputError``."""
     if _half_done(out):
         with locked(out):
             pass
@@ -298,17 +290,6 @@ def _make_folder(folder: Path) -> None:
         _make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
         folder.chmod(FOLDER_MODE)
-
-
-def _set_modes(out: Path, services: Iterable[str]) -> None:
-    for service in services:
-        for folder, _, names in os.walk(out / service / GENERATED):
-            files = ((Path(folder, name), FILE_MODE) for name in names if not name.startswith("."))
-            for path, mode in ((Path(folder), FOLDER_MODE), *files):
-                status = path.lstat()
-                own = status.st_uid == os.geteuid() and not path.is_symlink()
-                if own and status.st_mode & 0o777 != mode:
-                    path.chmod(mode)
 
 
 def _require_folder(out: Path, folder: PurePosixPath) -> None:

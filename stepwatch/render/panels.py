@@ -1,7 +1,4 @@
-"""The panels of the Training dashboard, as the run exporter and backtests draw them.
-
-Their limits are those of the table of alerts.
-"""
+"""The panels of the Training dashboard, as the run exporter and backtests draw them."""
 
 from __future__ import annotations
 
@@ -74,11 +71,7 @@ def file(found: Sequence[Panel], about: Mapping[str, frozenset[str]], notices: M
 
 
 def notices(config: Config, book: Mapping[str, Entry]) -> dict[str, Any]:
-    """Return what the light page says beside alerts.
-
-    The runbook's text of alerts on runs is recorded by Prometheus, for dashboards; that of all others
-    is here.
-    """
+    """Return what the light page says beside alerts."""
     others = (alert.name for alert in TABLE if alert.subject != "run")
     return {
         # On an agent no alerts are shown.

@@ -22,8 +22,6 @@ from stepwatch.render.check import TIMEOUT_SECONDS, find
 from stepwatch.schema.errors import NOTHING, ConfigError, Fault, KeyPath, Problem
 from stepwatch.system import programs
 
-_OF_LINE = re.compile(r"line (\d+): (.*)")
-_UNKNOWN = re.compile(r"field (\S+) not found in type .*")
 _URL_FILES = (0, 26, 0)
 _PAGE = "https://prometheus.io/docs/alerting/latest/configuration"
 
@@ -44,10 +42,7 @@ def pinging(deployment: Deployment, deadman: Deadman) -> dict[str, Any]:
 
 
 def require_known(config: Config, file: Path, deployment: Deployment) -> None:
-    """Check that Alertmanager, and amtool where it is there, are new enough for what receivers use.
-
-    Raises ``ConfigError``.
-    """
+    """Check that Alertmanager and amtool are new enough for the receivers. Raises ``ConfigError``."""
     needs = list(_needs(config))
     names = ("amtool",) if deployment.containers else ("alertmanager", "amtool")
     for name in names if needs else ():
@@ -102,10 +97,7 @@ class _Program:
 
 
 def refused_blocks(config: Config, file: Path, deployment: Deployment) -> ConfigError | None:
-    """Return what amtool refuses of the blocks that are passed through, by their lines in the file.
-
-    Each is judged alone, since amtool names no receiver for most faults. None: it refuses something else.
-    """
+    """Return what amtool refuses of the blocks passed through, each judged alone, by line in the file."""
     tool = find("amtool")
     problems = [
         Problem(written(file).line(fault.at), fault)
@@ -134,10 +126,10 @@ def _refused(tool: Path, index: int, receiver: Receiver, deployment: Deployment)
     output = done.stdout.decode(errors="replace").partition("FAILED:")[2].strip()
     page = f"{_PAGE}/#{key.removesuffix('s')}"
     places = {line: path for path, line in parse(text, "alertmanager.yml").lines.items()}
-    for line, words in _OF_LINE.findall(output) or [("", output)]:
+    for line, words in re.findall(r"line (\d+): (.*)", output) or [("", output)]:
         # receivers, 0, slack_configs, 0, and what is below
         below = places.get(int(line), ())[4:] if line else ()
-        unknown = _UNKNOWN.fullmatch(words)
+        unknown = re.fullmatch(r"field (\S+) not found in type .*", words)
         yield Fault(
             "unknown key" if unknown else f"amtool refuses it: {' '.join(words.split())}",
             expected=f"what Alertmanager's documentation names for {key}",

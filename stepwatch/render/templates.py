@@ -1,9 +1,4 @@
-"""Templates to texts: `<service>/templates/X.j2` becomes `<service>/generated/X`, all in memory.
-
-Names that start with `_` are macros. YAML below `grafana/templates/dashboards` becomes JSON; that of the
-Training dashboard also the file from which the run exporter draws. Jinja gives files their shape; sense
-(expressions, sentences, joins) comes from Python by the context.
-"""
+"""Templates to texts in memory: `<service>/templates/X.j2` is `<service>/generated/X`; `_X` are macros."""
 
 from __future__ import annotations
 
@@ -44,11 +39,7 @@ _EXPORT = (
 
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
-_COMMENTS = {
-    ".yml": "# {}\n",
-    ".yaml": "# {}\n",
-    ".tmpl": "{{{{- /* {} */ -}}}}\n",
-}
+_COMMENTS = {".yml": "# {}\n", ".yaml": "# {}\n", ".tmpl": "{{{{- /* {} */ -}}}}\n"}
 
 
 @dataclass(frozen=True)
@@ -79,10 +70,7 @@ class RenderError(Refused):
 
 
 class _Compiled(jinja2.FileSystemBytecodeCache):
-    """A cache of compiled templates, as Python's of modules: compiling takes most of the time.
-
-    In memory, too: `backtest` renders again and again, and the folder may be read-only.
-    """
+    """A cache of compiled templates, on disk as Python's of modules and in memory; compiling is slow."""
 
     _code: ClassVar[dict[tuple[str, str], bytes]] = {}
 
@@ -104,10 +92,7 @@ class _Compiled(jinja2.FileSystemBytecodeCache):
 def render(
     root: Path, context: Mapping[str, Any], services: Collection[str] = SERVICES
 ) -> dict[PurePosixPath, bytes]:
-    """Return the content of every generated file of some services by its path below the target folder.
-
-    Raises ``RenderError``.
-    """
+    """Return every generated file of some services by path below the target. Raises ``RenderError``."""
     jinja = environment(root, context)
     files: dict[PurePosixPath, bytes] = {}
     for template in _templates(root, services):
@@ -119,16 +104,33 @@ def render(
                 drawn = panels.panels(parsed, context["lines"])
                 files[panels.FILE] = panels.file(drawn, context["subjects"], context["notices"])
         else:
-            content = _with_comment(_render(jinja, template), template).encode()
+            text = _render(jinja, template)
+            suffix = target(template).suffix
+            if suffix not in _COMMENTS:
+                known = ", ".join(_COMMENTS)
+                raise RenderError(
+                    f"{template}: no comment is known for {suffix or 'it'}. Fix: name it {known}."
+                )
+            if not text.endswith("\n"):
+                text += "\n"
+            if suffix in (".yml", ".yaml"):
+                try:
+                    yaml.load(text, Loader=LOADER)  # noqa: S506  LOADER is the safe one
+                except yaml.YAMLError as error:
+                    at = getattr(error, "problem_mark", None)
+                    line = text.splitlines()[at.line : at.line + 1] if at else []
+                    raise RenderError(
+                        f"{template}: what it renders is not valid YAML ({getattr(error, 'problem', error)}"
+                        f"{', in line ' + repr(line[0]) if line else ''}). "
+                        "Fix: correct the template; nothing was written."
+                    ) from error
+            content = (_COMMENTS[suffix].format(_mark(template)) + text).encode()
         files[target(template)] = content
     return files
 
 
 def own_dashboards(folder: Path, ours: Files) -> dict[PurePosixPath, bytes]:
-    """Return each dashboard that a user exported from Grafana to a folder, by path below the target folder.
-
-    Of two with one uid or title, Grafana would no longer update any dashboard: raises ``RenderError``.
-    """
+    """Return the user's own dashboards by path; raises ``RenderError`` for one uid or title twice."""
     files: dict[PurePosixPath, bytes] = {}
     place = target(DASHBOARDS / f"any{DASHBOARD_SUFFIX}").parent
     taken = {
@@ -254,28 +256,6 @@ def block(value: Any) -> str:
     """Return mappings and lists as YAML of a line for each value, without a line end."""
     text = yaml.dump(value, Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=10**6)
     return str(text).rstrip("\n")
-
-
-def _with_comment(text: str, template: PurePosixPath) -> str:
-    """Return what a template rendered, below a comment; YAML is read back first."""
-    suffix = target(template).suffix
-    if suffix not in _COMMENTS:
-        known = ", ".join(_COMMENTS)
-        raise RenderError(f"{template}: no comment is known for {suffix or 'it'}. Fix: name it {known}.")
-    if not text.endswith("\n"):
-        text += "\n"
-    if suffix in (".yml", ".yaml"):
-        try:
-            yaml.load(text, Loader=LOADER)  # noqa: S506  LOADER is the safe one
-        except yaml.YAMLError as error:
-            at = getattr(error, "problem_mark", None)
-            line = text.splitlines()[at.line : at.line + 1] if at else []
-            raise RenderError(
-                f"{template}: what it renders is not valid YAML ({getattr(error, 'problem', error)}"
-                f"{', in line ' + repr(line[0]) if line else ''}). "
-                "Fix: correct the template; nothing was written."
-            ) from error
-    return _COMMENTS[suffix].format(_mark(template)) + text
 
 
 def _render(jinja: jinja2.Environment, template: PurePosixPath) -> str:

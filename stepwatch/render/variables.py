@@ -17,7 +17,6 @@ from stepwatch.render import output
 BEGIN = "# Stepwatch: from config.yaml and this machine, written again by `make up` and `generate`."
 END = "# Stepwatch: end. Other lines are yours, and count more where `docker compose` is run by itself."
 _BLOCK = re.compile(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}\n", re.DOTALL)
-_LINE = re.compile(r"^\s*(?:export\s+)?(\w+)\s*=", re.MULTILINE)
 
 
 def update(file: Path, variables: Mapping[str, str]) -> None:
@@ -27,7 +26,7 @@ def update(file: Path, variables: Mapping[str, str]) -> None:
     theirs = _BLOCK.sub("", text)
     before = dict(line.split("=", 1) for line in ours[0].splitlines()[1:-1]) if ours else {}
     lines = {**before, **{name: _quoted(value) for name, value in variables.items()}}
-    for name in _LINE.findall(theirs):
+    for name in re.findall(r"^\s*(?:export\s+)?(\w+)\s*=", theirs, re.MULTILINE):
         lines.pop(name, None)
     block = "".join(f"{name}={value}\n" for name, value in sorted(lines.items()))
     fresh = f"{theirs}{BEGIN}\n{block}{END}\n"

@@ -1,8 +1,4 @@
-"""The rule files of Prometheus: one for each group of the table of alerts, and what they record.
-
-For each alert there is the rule itself, and how its message finds the limit. Rules record codes, the texts
-of alerts, the GPUs of runs, and GPUs under DCGM's names.
-"""
+"""The rule files of Prometheus, one for each group of the table of alerts, and what they record."""
 
 from __future__ import annotations
 
@@ -37,7 +33,6 @@ from stepwatch.rules.messages import Entry
 from stepwatch.rules.subjects import SUBJECTS
 from stepwatch.schema.scalars import Duration
 
-_KEY = re.compile(r"<(\w+)>")
 _MATCHER = "\0"
 """A placeholder for the matcher of a run while the text around it becomes a format; no PromQL holds it."""
 
@@ -151,7 +146,7 @@ class InForce:
 
     def _with_limits(self, text: str) -> str:
         """Fill in limits that words name: ``older than <age>``."""
-        return _KEY.sub(lambda match: str(getattr(self.limits.settings, match[1])), text)
+        return re.sub(r"<(\w+)>", lambda match: str(getattr(self.limits.settings, match[1])), text)
 
 
 def in_force(config: Config, table: tuple[Alert, ...]) -> Iterator[InForce]:
@@ -173,10 +168,7 @@ def in_force(config: Config, table: tuple[Alert, ...]) -> Iterator[InForce]:
 
 
 def waits(config: Config, table: tuple[Alert, ...]) -> dict[Duration, list[str]]:
-    """Return the names of the alerts whose condition must hold for some time, by that time.
-
-    What Alertmanager calls the start of an alert is when it fired; its onset is by that time earlier.
-    """
+    """Return the names of the alerts whose condition must hold for some time, by that time."""
     found: dict[Duration, list[str]] = {}
     for each in in_force(config, table):
         if each.wait and (wait := Duration.parse(each.wait)).milliseconds:
@@ -205,10 +197,7 @@ def rules(config: Config, deployment: Deployment, table: tuple[Alert, ...]) -> l
 
 
 def _firing(interval: Duration) -> str:
-    """Return what fires for each run by the last two evaluations.
-
-    What a stopped Prometheus wrote last would otherwise count for five minutes after it was started again.
-    """
+    """Return what fires for each run by the last two evaluations, not what a stopped Prometheus wrote."""
     recent, firing = Duration(2 * interval.milliseconds), 'ALERTS{alertstate="firing",run!=""}'
     return (
         f"group by ({written(RUN, 'name')}) (\n"
@@ -283,10 +272,7 @@ and for what never changes."""
 
 
 def files(config: Config, deployment: Deployment, book: Mapping[str, Entry]) -> dict[PurePosixPath, bytes]:
-    """Return the content of every rule file by its path below the target folder.
-
-    ``book`` has the runbook's entries by alert.
-    """
+    """Return the content of every rule file by its path below the target folder."""
     said = translated(TABLE, config)
     usual = str(config.intervals.stack_rules)
     intervals = {"rl": str(config.intervals.rules), "host": _SLOW}
@@ -363,11 +349,7 @@ _NAMED = """label_replace(label_replace(label_replace(
 
 
 def dcgm_rules() -> Iterator[tuple[str, str]]:
-    """Yield name and expression of each rule.
-
-    Each has NVIDIA's labels, and no value where a DCGM exporter reports that GPU: what is scraped has a job,
-    and what is recorded here has none.
-    """
+    """Yield name and expression of each rule, with NVIDIA's labels, without value where DCGM is scraped."""
     for name, ours in SHOWN.items():
         expression = (
             "max by (instance, gpu, UUID, device, modelName, pci_bus_id) (\n"

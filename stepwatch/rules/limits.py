@@ -1,8 +1,4 @@
-"""The limits that config.yaml sets for an alert, for all runs and for those of overrides.
-
-Limits of overrides are not part of the rules, which would grow with each: the run exporter serves them
-beside the run's statistics (``rl_limit_override``), and a rule takes the limit of the run if there is one.
-"""
+"""The limits that config.yaml sets for an alert; those of overrides are served by the run exporter."""
 
 from __future__ import annotations
 
@@ -26,11 +22,7 @@ OFF = 0.0
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one block of config.yaml by key: ``warning.stddevs``.
-
-    A level is a key as well, 0 where it is null; so are ``enabled``, a list of codes (0 where it is empty),
-    and ``retention_time``, which a rule about Prometheus compares with.
-    """
+    """The limits of one block of config.yaml by key (``warning.stddevs``); null is 0."""
 
     config: Config
     block: str

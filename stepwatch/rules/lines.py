@@ -31,10 +31,7 @@ CLUSTER = chosen("cluster")
 
 
 def on_show(config: Config, variable: str) -> str:
-    """Return what selects what a dashboard shows, by the label that chooses it.
-
-    Where there may be several clusters, that of what is on show is chosen beside it.
-    """
+    """Return what selects what a dashboard shows, by the label that chooses it."""
     return f"{CLUSTER},{chosen(variable)}" if config.several_clusters else chosen(variable)
 
 
@@ -61,10 +58,7 @@ class Line:
 
 
 def lines(config: Config, table: tuple[Alert, ...]) -> tuple[Line, ...]:
-    """Return the lines of the alerts that are on for any run, in the order of the table.
-
-    A limit that an alert has twice, with different guards or for both severities, is one line.
-    """
+    """Return the lines of the alerts that are on for any run, in the order of the table."""
     found: dict[tuple[str, str, str], tuple[Line, str]] = {}
     for alert in in_force(config, table):
         for condition in alert.conditions:

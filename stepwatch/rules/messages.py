@@ -87,13 +87,17 @@ def message(
             description = translate("{who}: {compared}, for {wait}.", who=who, compared=compared, wait=wait)
         else:
             description = translate("{who}: {compared}.", who=who, compared=compared)
+    cluster = "{{with or $labels.cluster $externalLabels.cluster}}{{$c = printf `,cluster=%q` .}}{{end}}"
+    matchers = ",".join(filter(None, [f'alertname="{alert.name}"', _matchers(subject.labels)]))
+    printed = f"printf `{{{matchers}%s}}` {_arguments(subject.labels)} $c"
+    form = f"{config.link('alertmanager')}/#/silences/new?filter="
     return {
         "summary": alert.summary,
         "description": description,
         "action": action,
         "runbook_url": runbook_url(config, alert.name),
         "dashboard_url": dashboard_url(config, deployment, alert.subject),
-        "silence_url": _silence_url(config, alert.name, subject),
+        "silence_url": f"{{{{$c := ``}}}}{cluster}{form}{{{{{printed} | {_IN_A_URL}}}}}",
     }
 
 
@@ -122,10 +126,7 @@ def dashboard_url(config: Config, deployment: Deployment, subject: str) -> str:
 
 
 def _page(config: Config, view: View) -> str:
-    """Return a dashboard with what it shows of an alert.
-
-    Messages keep it up to its last variable and add their own time range (``stepwatch.dashboard_url``).
-    """
+    """Return a dashboard with what it shows of an alert."""
     if not view.variable:
         return view.dashboard
     since = _RUN + _each_of_run(_RUN_START, '&from={{printf "%.0f" .Value}}&to=now') if view == RUN else ""
@@ -156,10 +157,7 @@ _RUN = '{{$r:=printf "run=%q,cluster=%q" $labels.run $labels.cluster}}'
 
 
 def _about_run(alert: Alert, severity: str, translate: Catalogue) -> str:
-    """Return the measured value, the limit of the first condition that holds, and the other facts.
-
-    Every notification names the run.
-    """
+    """Return the measured value, the limit of the first condition that holds, and the other facts."""
     said = "".join(_each_of_run(fact.query, _in_words(fact.text, translate)) for fact in alert.facts)
     measured = alert.conditions[0].measured
     if alert.style:
@@ -291,18 +289,6 @@ def _written(style: str, value: float) -> str:
     return number(value)
 
 
-def _silence_url(config: Config, alert: str, subject: Subject) -> str:
-    """Return the link to Alertmanager's form for a new silence of this alert about its subject.
-
-    The cluster is named where there is one, be it a label of series or Prometheus' own (`external_labels`).
-    """
-    cluster = "{{with or $labels.cluster $externalLabels.cluster}}{{$c = printf `,cluster=%q` .}}{{end}}"
-    matchers = ",".join(filter(None, [f'alertname="{alert}"', _matchers(subject.labels)]))
-    printed = f"printf `{{{matchers}%s}}` {_arguments(subject.labels)} $c"
-    form = f"{config.link('alertmanager')}/#/silences/new?filter="
-    return f"{{{{$c := ``}}}}{cluster}{form}{{{{{printed} | {_IN_A_URL}}}}}"
-
-
 _ENTRY = re.compile(r"^### (\w+)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
 _MARKUP = re.compile(r"`|\*\*|\[([^]]*)\]\([^)]*\)")
 
@@ -319,10 +305,7 @@ _BEGINS = Entry("**Meaning.** ", "Known causes: ", "**Mitigation.** ")
 
 
 def entries(page: Path) -> Mapping[str, Entry]:
-    """Return the entries of the runbook by alert or pattern; what an entry lacks is empty.
-
-    Raises ``OSError``.
-    """
+    """Return the runbook's entries by alert or pattern; what one lacks is empty. Raises ``OSError``."""
     text = page.read_text(encoding="utf-8")
     return {
         name: Entry(*(_paragraph(body, begin) for begin in _BEGINS)) for name, body in _ENTRY.findall(text)

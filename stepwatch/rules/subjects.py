@@ -29,10 +29,7 @@ _STACK = View("stepwatch-stack")
 
 
 class Subject(NamedTuple):
-    """What alerts are about: the labels that identify one, its name in descriptions, its dashboard.
-
-    ``unique`` identifies its recorded limit, if ``identity`` does not.
-    """
+    """What alerts are about: the labels that identify one (or its limit), its name, its dashboard."""
 
     identity: Labels
     who: str

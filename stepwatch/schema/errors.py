@@ -16,7 +16,6 @@ SHOWN_CHARACTERS = 60
 SHOWN_PROBLEMS = 20
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")
-_UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _OPEN_RECEIVER_KEYS = {
     *("name", "severities", "send_resolved", "to", "from", "tls"),
     *("topics", "runs", "matchers", "when", "active_time_intervals", "mute_time_intervals"),
@@ -42,15 +41,7 @@ class Refused(Exception):  # noqa: N818  a refusal is the user's to correct, not
 
 
 class Fault(ValueError):  # noqa: N818  a fault of the file, not an error of the program
-    """Raised by a check of one value: what is wrong, what was expected, how to correct it.
-
-    Args:
-        says: The fault as the rest of a sentence that starts with the value ("is negative").
-        expected: What would have been accepted.
-        fix: What to do about it, in the imperative.
-        at: Where, as seen from the model that raises.
-        value: The offending value; None where the caller knows it.
-    """
+    """Raised by a check of one value: the fault as the rest of a sentence after it, and how to correct it."""
 
     def __init__(self, says: str, *, expected: str, fix: str, at: KeyPath = (), value: Any = None) -> None:
         super().__init__(says)
@@ -159,7 +150,7 @@ def _may_be_secret(path: KeyPath, value: Any) -> bool:
 def quoted(value: Any) -> str:
     """Return a value as JSON on one line, without characters that YAML or a terminal would act upon."""
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return re.sub("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def clip(text: str) -> str:

@@ -1,8 +1,4 @@
-"""Types of what config.yaml points to: files, files that hold a secret, addresses, URLs.
-
-A relative path is meant from the folder of config.yaml, which the loader gives as validation context;
-models that are built without it keep paths as they were written and do not look at files.
-"""
+"""Types of files, secrets, addresses and URLs; relative paths are from config.yaml's folder, if known."""
 
 from __future__ import annotations
 
@@ -30,11 +26,7 @@ _FILE_GLOB = re.compile(r"[^*]*(\*[^/]*)?\.(json|yml|yaml|JSON|YML|YAML)")
 
 
 def to_path(value: Any, info: ValidationInfo) -> Path:
-    """Return the path that a value names.
-
-    Raises:
-        Fault: It names none.
-    """
+    """Return the path that a value names. Raises Fault if it names none."""
     if isinstance(value, Path):
         value = str(value)
     if not isinstance(value, str) or not value.strip():
@@ -140,9 +132,7 @@ def _open_url(fix: str) -> Callable[[Any], str]:
 
 def _secret_in_url(what: str, fix: str) -> Fault:
     return SecretFault(
-        f"holds {what}, which would be written to generated files",
-        expected="a URL without secrets",
-        fix=fix,
+        f"holds {what}, which would be written to generated files", expected="a URL without secrets", fix=fix
     )
 
 
@@ -151,12 +141,7 @@ MAX_CERTIFICATES = 2**20
 
 
 def read_secret(path: Path) -> str:
-    """Return the secret in a file, without the space around it.
-
-    Raises:
-        OSError: The file cannot be read.
-        UnicodeDecodeError: It holds no text.
-    """
+    """Return the secret in a file, without the space around it. Raises OSError or UnicodeDecodeError."""
     with path.open("rb") as file:
         return file.read(MAX_BYTES + 1).decode().strip()
 
@@ -229,11 +214,7 @@ def _secret_fault(path: Path, *, url: bool) -> str | None:
 
 
 def _pem(path: Path, info: ValidationInfo, what: str, fix: str) -> str:
-    """Return the text of a file of certificates or of a key.
-
-    Raises:
-        Fault: It cannot be read.
-    """
+    """Return the text of a file of certificates or of a key. Raises Fault if it cannot be read."""
     try:
         return path.read_text(encoding="ascii", errors="replace")[:MAX_CERTIFICATES]
     except OSError as error:

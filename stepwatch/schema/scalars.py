@@ -1,8 +1,4 @@
-"""Types of single values in config.yaml: numbers, durations, sizes, words out of a list, names, patterns.
-
-Durations and sizes are spelled as Prometheus spells them. Nothing is converted: a text that looks like a
-number is not a number, a number is not a boolean.
-"""
+"""Types of single values, spelled as Prometheus spells them; nothing is converted from another type."""
 
 from __future__ import annotations
 
@@ -33,7 +29,6 @@ _DURATION = re.compile("".join(rf"(?:([0-9]{{1,9}}){unit}(?![a-z]))?" for unit i
 MAX_SECONDS = 100 * 365 * 86_400
 
 _SIZE_UNITS = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
-_SIZE = re.compile(r"([0-9]{1,6})(KB|MB|GB|TB)")
 
 
 @dataclass(frozen=True, order=True)
@@ -44,11 +39,7 @@ class Duration:
 
     @classmethod
     def parse(cls, text: str) -> Duration:
-        """Return the duration of a text such as `5s`, `1h30m` or `90d`.
-
-        Raises:
-            ValueError: The text is not a duration, or one of more than 100 years.
-        """
+        """Return the duration of a text such as `5s`, `1h30m` or `90d`. Raises ValueError."""
         match = _DURATION.fullmatch(text)
         if not match or not any(match.groups()):
             raise ValueError("is not a duration")
@@ -93,12 +84,8 @@ class Size:
 
     @classmethod
     def parse(cls, text: str) -> Size:
-        """Return the size of a text such as `20GB`.
-
-        Raises:
-            ValueError: The text is not a whole number of KB, MB, GB or TB, or nothing at all.
-        """
-        match = _SIZE.fullmatch(text)
+        """Return the size of a text such as `20GB`. Raises ValueError."""
+        match = re.fullmatch(r"([0-9]{1,6})(KB|MB|GB|TB)", text)
         if not match or not int(match[1]):
             raise ValueError("is not a size")
         return cls(f"{int(match[1])}{match[2]}")
@@ -194,10 +181,7 @@ def one_of(words: Iterable[str]) -> str:
 def instead(
     value: Any, words: Iterable[str], *, usual: Container[str] = (), aliases: Mapping[str, str] | None = None
 ) -> str:
-    """Return the fix for a word that is not among the known ones: the likeliest meant, if any.
-
-    The ``usual`` ones win over others that are not much closer. ``aliases`` are other names of some.
-    """
+    """Return the fix for an unknown word: the likeliest meant, the ``usual`` ones first, if any."""
     known = {word.lower(): word for word in words}
     known |= {alias.lower(): word for alias, word in (aliases or {}).items() if word.lower() in known}
     compare = difflib.SequenceMatcher(b=str(value).lower()[:60])
@@ -256,18 +240,12 @@ _IN_SET = r"[A-Za-z0-9_./:@+=, ]"
 _TOKEN = re.compile(
     rf"(?P<set>\[!?-?(?:{_IN_SET}(?:-{_IN_SET})?)+-?\])|(?P<wild>[*?])|(?P<plain>[^\[\]\"\\^\x00-\x1f])"
 )
-_RANGE = re.compile(rf"({_IN_SET})-({_IN_SET})")
-_WILD = {"*": ".*", "?": "."}
 _SPECIAL = frozenset(".+*?()|{}$")
 
 
 @cache
 def to_re2(glob: str) -> str:
-    """Return a shell pattern (`*`, `?`, `[ab]`, `[!ab]`) as an RE2 expression.
-
-    Raises:
-        ValueError: The pattern holds a character or a set of characters that cannot be written so.
-    """
+    """Return a shell pattern (`*`, `?`, `[ab]`, `[!ab]`) as an RE2 expression. Raises ValueError."""
     expression, end = "", 0
     while end < len(glob):
         token = _TOKEN.match(glob, end)
@@ -275,12 +253,12 @@ def to_re2(glob: str) -> str:
             raise ValueError(f"the pattern is invalid from {glob[end:]!r} on")
         text, end = token[0], token.end()
         if token["set"]:
-            for first, last in _RANGE.findall(text):
+            for first, last in re.findall(rf"({_IN_SET})-({_IN_SET})", text):
                 if first > last:
                     raise ValueError(f"the pattern has an empty range, {first}-{last}")
             expression += text.replace("[!", "[^", 1)
         elif token["wild"]:
-            expression += _WILD[text]
+            expression += {"*": ".*", "?": "."}[text]
         else:
             expression += f"[{text}]" if text in _SPECIAL else text
     return expression
@@ -292,19 +270,12 @@ def fits(glob: str, name: str) -> bool:
 
 
 def alternation(globs: Iterable[str]) -> str:
-    """Return one RE2 expression that matches what any of the shell patterns matches.
-
-    No pattern at all gives the empty expression, which matches only a series without the label.
-    """
+    """Return one RE2 expression that matches what any of the shell patterns does; none: a missing label."""
     return "|".join(map(to_re2, globs))
 
 
-_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NAME = re.compile(r"[^\W_][\w .:/@+-]{0,99}(?<! )")
-
-
 def _name(value: Any) -> str:
-    if isinstance(value, str) and _NAME.fullmatch(value):
+    if isinstance(value, str) and re.fullmatch(r"[^\W_][\w .:/@+-]{0,99}(?<! )", value):
         return value
     raise Fault(
         "is not a valid name",
@@ -326,7 +297,7 @@ def _job(value: Any) -> str:
 
 def _label(value: Any) -> str:
     expected = "a letter or _, then letters, digits and _"
-    if not isinstance(value, str) or not _LABEL.fullmatch(value):
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
         raise Fault("is not a Prometheus label name", expected=expected, fix="rename the label")
     if value.startswith("__"):
         raise Fault("is reserved by Prometheus", expected="a name without leading __", fix="rename the label")

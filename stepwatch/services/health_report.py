@@ -26,7 +26,6 @@ _RANKS = {"critical": 0, "warning": 1, "info": 2}
 # Of what config.yaml names; pages that are registered come and go.
 _DOWN = r'^stepwatch_target_up\{name="([^"]+)",source="(?:mlflow|prometheus_page)"\} 0\.0$'
 _STATE = r'^rl_run_state\{(?=[^}]*run="((?:[^"\\]|\\.)*)")(?=[^}]*state="(\w+)")[^}]*\} 1\.0$'
-_NAME = re.compile(r'^rl_run_info\{run="((?:[^"\\]|\\.)*)"', re.MULTILINE)
 _HUNG = r'^stepwatch_mount_hung_since_timestamp_seconds\{mount="([^"]+)"\} (\S+)$'
 
 _LEFT_OUT = {
@@ -54,11 +53,7 @@ _NEXT_LOOK = 20
 
 @dataclass(frozen=True)
 class HealthReport:
-    """A report on runs and alerts.
-
-    ``exporter``, ``alertmanager`` and ``watchdog`` are host:port, empty if there is no such part; ``shows``
-    says what the exporter reads (`the runs in FOLDER`), ``log`` where people read what it logs.
-    """
+    """A report on runs and alerts; the parts are host:port, empty if there is no such part."""
 
     exporter: str
     alertmanager: str
@@ -167,10 +162,7 @@ class HealthReport:
 
 
 def firing(alerts: str | None, silences: str | None, over: Mapping[str, str] | None = None) -> list[str]:
-    """A text for each alert on these two pages, the worst first, each followed by those it mutes.
-
-    ``over`` has the states of the runs that have ended: alerts about them go on until the run is forgotten.
-    """
+    """A text for each alert on these two pages, the worst first, each followed by those it mutes."""
     found = [alert for alert in json.loads(alerts or "[]") if alert["labels"]["alertname"] != "Watchdog"]
     ends = {silence["id"]: _time(silence["endsAt"]) for silence in json.loads(silences or "[]")}
     names = {alert["fingerprint"]: alert["labels"]["alertname"] for alert in found}
@@ -270,4 +262,4 @@ def known_runs(exporter: str) -> dict[str, set[str]] | None:
 
 def read_runs(page: str) -> list[str]:
     """The names of all runs that an exporter reads, from its metrics page."""
-    return list(map(_unescaped, _NAME.findall(page)))
+    return list(map(_unescaped, re.findall(r'^rl_run_info\{run="((?:[^"\\]|\\.)*)"', page, re.MULTILINE)))

@@ -44,11 +44,7 @@ _REPLAY = re.compile(
 
 @dataclass(frozen=True)
 class Look:
-    """What one look at a part that starts shows.
-
-    ``ends``: how often it has ended so far. ``busy``: what it says it does before it works, in words that
-    change as it gets on; empty for most parts. ``gone``: nothing is left that would start it again.
-    """
+    """What one look at a starting part shows: how often it ended, what keeps it busy, whether it is gone."""
 
     ready: bool
     ends: int = 0
@@ -63,10 +59,7 @@ def wait_for_parts(
     ended: Mapping[str, int],
     pause: float = 0.2,
 ) -> dict[str, str]:
-    """Wait until each part works or is given up; return why, by name, for those that are given up.
-
-    ``looks`` shows the named parts, ``ended`` is how often each had ended before.
-    """
+    """Wait until each part works or is given up; return why, by name, for those that are given up."""
     begun, news = time.monotonic(), _NEWS_SECONDS
     waiting = dict.fromkeys(names, ("", begun))  # what it says it does, and since when
     failed: dict[str, str] = {}
@@ -120,10 +113,7 @@ def replay_progress(lines: Iterable[str]) -> str:
 
 
 def end_demo_alerts(alertmanager: str, gpus: str) -> int:
-    """Resolve the demo's alerts, those about the ``instance`` ``gpus`` too; return how many there were.
-
-    Prometheus would do so only minutes later, if at all: it forgets them when it restarts.
-    """
+    """Resolve the demo's alerts, those about the ``instance`` ``gpus`` too; return how many there were."""
     alerts = json.loads(http_client.read(f"{alertmanager}/api/v2/alerts") or "[]")
     now = datetime.now(timezone.utc).isoformat()
     ended = [

@@ -25,12 +25,7 @@ class SettingsState(Enum):
 
 @dataclass(frozen=True)
 class Settings:
-    """Files that a part reads again on SIGHUP, and the metrics that report the result.
-
-    ``files`` are globs in ``folder``. ``metric`` is the common start of ``<metric>_successful`` and
-    ``<metric>_success_timestamp_seconds``; a part without it starts again with its files, so that its start
-    counts. One that looks after its files ``itself`` needs no SIGHUP.
-    """
+    """Files (globs) that a part reads on SIGHUP, and the metric's start that reports it (or it restarts)."""
 
     folder: str
     files: tuple[str, ...]

@@ -1,7 +1,4 @@
-"""``python -m stepwatch.system.as_owner COMMAND...``: run a command as the owner of the present folder.
-
-For a container that writes into a checkout: what root writes there its owner could not change.
-"""
+"""``python -m stepwatch.system.as_owner COMMAND...``: run a command as the owner of the present folder."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Sets up `.venv` from a lock file.
-
-The Makefile runs this with the system's Python, so it imports nothing that would have to be installed.
-"""
+"""Sets up `.venv` from a lock file, run by the system's Python: imports nothing to be installed."""
 
 from __future__ import annotations
 
@@ -46,12 +43,11 @@ def main(arguments: list[str]) -> int:
 
 
 def install(lock: str) -> None:
-    """Bring `.venv` to what a lock file says.
-
-    Raises:
-        SetupError: Python is too old, cannot make environments, or pip failed.
-    """
-    wanted = _digests(lock)
+    """Bring `.venv` to what a lock file says. Raises SetupError."""
+    # What development needs holds what running needs: `make up` after `make test` has nothing to do.
+    locks = (lock,) if lock == RUNTIME else (lock, RUNTIME)
+    digests = {name: hashlib.sha256((CHECKOUT / name).read_bytes()).hexdigest() for name in locks}
+    wanted = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}", **digests}
     if PYTHON.exists() and wanted.items() <= _installed().items():
         return
     _require_python()
@@ -61,15 +57,10 @@ def install(lock: str) -> None:
         venv.create(VENV, clear=True, with_pip=True)
     _say(f"Installing {lock} in .venv")
     _STAMP.unlink(missing_ok=True)
-    _pip_install(lock)
+    options = ["--quiet", "--disable-pip-version-check", "--require-hashes"]
+    command = [str(PYTHON), "-m", "pip", "install", *options, "-r", str(CHECKOUT / lock)]
+    _run(command, f"pip could not install {lock}")
     _STAMP.write_text(json.dumps(wanted))
-
-
-def _digests(lock: str) -> dict[str, str]:
-    # What development needs holds what running needs: `make up` after `make test` has nothing to do.
-    locks = (lock,) if lock == RUNTIME else (lock, RUNTIME)
-    digests = {name: hashlib.sha256((CHECKOUT / name).read_bytes()).hexdigest() for name in locks}
-    return {"python": f"{sys.version_info[0]}.{sys.version_info[1]}", **digests}
 
 
 def _installed() -> dict[str, str]:
@@ -107,12 +98,6 @@ def _require_venv() -> None:
     _say(f"Installing {package}")
     for command in (["update"], ["install", "-y", "--no-install-recommends", package]):
         _run(["apt-get", "-qq", *command], f"apt-get could not install {package}")
-
-
-def _pip_install(lock: str) -> None:
-    options = ["--quiet", "--disable-pip-version-check", "--require-hashes"]
-    command = [str(PYTHON), "-m", "pip", "install", *options, "-r", str(CHECKOUT / lock)]
-    _run(command, f"pip could not install {lock}")
 
 
 def _run(command: list[str], failure: str) -> None:

@@ -14,14 +14,7 @@ _NO_LOCKS = {errno.EBADF, errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSY
 
 
 def lock(descriptor: int, *, wait: bool = True) -> bool:
-    """Lock an open file or folder until it is closed, or its process ends.
-
-    Returns:
-        Whether other processes are kept out, or cannot be; without ``wait`` false if another one holds it.
-
-    Raises:
-        OSError: It cannot be locked.
-    """
+    """Lock an open file until it is closed (false if it is taken and no ``wait``). Raises OSError."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

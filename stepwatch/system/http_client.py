@@ -77,11 +77,7 @@ def read_all(wanted: Iterable[str]) -> Texts:
 
 
 def require(part: str, base: str, path: str) -> str:
-    """The text of a page of a part of the stack, at this base URL.
-
-    Raises:
-        Refused: The part does not answer.
-    """
+    """The text of a page of a part of the stack, at this base URL. Raises Refused."""
     text = read(base + path)
     if text is None:
         raise Refused(unanswered(part, base))
@@ -96,10 +92,7 @@ class Answer(NamedTuple):
 
 
 def lacks_web_page(page: str | None) -> bool:
-    """Whether an Alertmanager that answers with this text at ``/`` was built without its web page.
-
-    Debian's package answers with a text in its place. The web page itself is a program in scripts.
-    """
+    """Whether Alertmanager's text at ``/`` says that it has no web page, as Debian's package does."""
     return page is not None and "<script" not in page
 
 

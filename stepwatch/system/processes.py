@@ -76,11 +76,7 @@ def free_port(listen: str) -> int:
 
 
 def port_conflict(part: str, listen: str, port: int, ours: Callable[[Owner | None], bool]) -> str | None:
-    """The message if another process holds a part's port, else ``None``.
-
-    ``ours`` judges the owner, who is ``None`` if /proc does not show it to us. Before that is put down
-    to another user, there are two more seconds for the port to be free, or to have an owner.
-    """
+    """The message if another process holds a part's port for two seconds; ``ours`` judges the owner."""
     deadline = time.monotonic() + _SETTLE_SECONDS
     while port_taken(listen, port) and not ours(holder := port_owner(port)):
         if holder or time.monotonic() > deadline:

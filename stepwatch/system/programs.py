@@ -1,8 +1,4 @@
-"""The programs that the stack runs: where they are found, and how they are had if they are not.
-
-First what the user names, then PATH, then what was downloaded before, then the official release, then
-the distribution's package.
-"""
+"""The programs of the stack: named by the user, on PATH, downloaded before, released, or packaged."""
 
 from __future__ import annotations
 
@@ -54,11 +50,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Tool:
-    """A project whose programs come together.
-
-    ``least`` is the oldest version that will do, ``release`` the official one that is taken if there
-    is none, ``package`` the distribution's.
-    """
+    """A project whose programs come together: ``least`` and ``release`` are versions, ``package`` apt's."""
 
     name: str
     least: Version
@@ -102,14 +94,7 @@ WANTED = {
 
 
 def find(name: str) -> Program | None:
-    """The program from its variable, from PATH or from the cache; nothing is downloaded.
-
-    A server's command-line tool is taken from where its server is: another version would judge by
-    other rules.
-
-    Raises:
-        ProgramError: the variable names another program, or one that is too old.
-    """
+    """The program from its variable, PATH or the cache, a tool beside its server. Raises ProgramError."""
     wanted = WANTED[name]
     if named := os.environ.get(wanted.variable):
         version = read_version(Path(named))
@@ -128,11 +113,7 @@ def find(name: str) -> Program | None:
 
 
 def obtain(name: str, say: Say) -> Program:
-    """The program, downloaded if it is not here; says which one it is, and why.
-
-    Raises:
-        ProgramError: it is neither installed nor available.
-    """
+    """The program, downloaded if it is not here; says which one it is, and why. Raises ProgramError."""
     wanted = WANTED[name]
     program = find(name) or _from_release(wanted, say) or _from_package(name)
     origin = program.source.value.format(variable=wanted.variable)
@@ -143,11 +124,7 @@ def obtain(name: str, say: Say) -> Program:
 
 
 def packaged(name: str) -> Program:
-    """The program of the distribution's package, whatever its version and whatever else is here.
-
-    Raises:
-        PackageError: there is no apt here, or it does not have the package.
-    """
+    """The program of the distribution's package, whatever its version and whatever else is here."""
     wanted = WANTED[name]
     tool, package = wanted.tool.name, wanted.tool.package
     root = unpacked_package(tool, package)
@@ -263,10 +240,7 @@ class PackageError(Exception):
 
 
 def unpacked_package(tool: str, package: str) -> Path | None:
-    """The root (it holds ``usr/bin``) of the package in the version that apt would install, if it is here.
-
-    A home folder may be shared with machines of other distributions, whose packages are of no use here.
-    """
+    """The root (it holds ``usr/bin``) of the package in the version that apt would install, if it is here."""
     if next(tools_folder().glob(f"{tool}-[0-9]*/usr/bin"), None) is None or not shutil.which("apt-cache"):
         return None
     with suppress(PackageError):
@@ -277,11 +251,7 @@ def unpacked_package(tool: str, package: str) -> Path | None:
 
 
 def unpack_package(tool: str, package: str) -> Path:
-    """Download a package with its web pages and unpack it; return the root folder.
-
-    Raises:
-        PackageError: there is no apt here, or it does not have the package.
-    """
+    """Download a package with its web pages and unpack it; return the root folder. Raises PackageError."""
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
         raise PackageError("this machine has no apt-get to install it")
     tools = tools_folder()
@@ -304,21 +274,13 @@ def unpack_package(tool: str, package: str) -> Path:
 
 
 def missing_files(root: Path) -> list[tuple[Path, Path]]:
-    """Files that a package's programs read at a fixed place: where they are, where they must be.
-
-    The distribution's Alertmanager reads its default message templates below /usr/share, whatever
-    its options say, and does not start without them.
-    """
+    """Files that Debian's Alertmanager reads below /usr/share: where they are, where they must be."""
     files = [(file, Path("/") / file.relative_to(root)) for file in root.glob(_FIXED_FILES)]
     return [(file, place) for file, place in files if not place.exists()]
 
 
 def place_files(files: list[tuple[Path, Path]]) -> None:
-    """Copy files to their places.
-
-    Raises:
-        PackageError: only root may write there.
-    """
+    """Copy files to their places. Raises PackageError if only root may write there."""
     try:
         for file, place in files:
             place.parent.mkdir(parents=True, exist_ok=True)

@@ -53,16 +53,7 @@ class ReleaseError(Exception):
 
 @dataclass(frozen=True)
 class Release:
-    """A release of a project: ``prometheus`` ``3.13.2``.
-
-    Args:
-        name: The project, and its main program.
-        version: Without the ``v`` of its tag.
-        owner: Of the project's repository.
-        file: The published file if that is the program itself, with ``{machine}`` in its name
-            (``x86_64``, ``aarch64``); by default the program lies in an archive named after the stem.
-        sums: The file with the checksums.
-    """
+    """A release of a project, without the ``v`` of its tag; ``file``: the program itself, no archive."""
 
     name: str
     version: str
@@ -72,11 +63,7 @@ class Release:
 
     @property
     def stem(self) -> str:
-        """Name of the folder with its programs, for this machine.
-
-        Raises:
-            ReleaseError: no release is known for this machine.
-        """
+        """Name of the folder with its programs, for this machine. Raises ReleaseError."""
         system, machine = platform.system().lower(), platform.machine().lower()
         if system != "linux" or machine not in _ARCHITECTURES:
             fix = f"build {self.name} and put it on PATH"
@@ -85,11 +72,7 @@ class Release:
 
     @property
     def download(self) -> str:
-        """Name of the published file for this machine.
-
-        Raises:
-            ReleaseError: no release is known for this machine.
-        """
+        """Name of the published file for this machine. Raises ReleaseError."""
         stem = self.stem  # raises where there is none, whatever the file is called
         return self.file.format(machine=platform.machine()) if self.file else f"{stem}.tar.gz"
 
@@ -120,11 +103,7 @@ def kept(release: Release) -> Path | None:
 
 
 def obtain(release: Release, say: Say) -> Path:
-    """Download a release and check it; return the folder with its programs.
-
-    Raises:
-        ReleaseError: it is not available, or differs from what was published; nothing of it is left.
-    """
+    """Download a release and check it; return the folder with its programs. Raises ReleaseError."""
     tools = tools_folder()
     try:
         tools.mkdir(parents=True, exist_ok=True)
@@ -140,17 +119,7 @@ def obtain(release: Release, say: Say) -> Path:
 
 
 def unpack_archive(archive: Path, folder: Path, top: str) -> None:
-    """Unpack a .tar.gz of plain files, all of them below one folder.
-
-    Args:
-        archive: The file.
-        folder: Gets the folder ``top``; what was unpacked before a fault stays in it.
-        top: The one folder that the archive may hold.
-
-    Raises:
-        ArchiveError: it is broken, or holds links, devices, or paths that lead elsewhere.
-        OSError: a file cannot be written.
-    """
+    """Unpack a .tar.gz of plain files below the one folder ``top``. Raises ArchiveError or OSError."""
     try:
         with tarfile.open(archive, "r:gz") as members:
             for member in members:
@@ -238,12 +207,7 @@ class _NoAnswerError(_DownloadError):
 
 
 def _page(url: str) -> str:
-    """The text of a small page (at most 1 MB), which has `_ANSWER_SECONDS`, its name service included.
-
-    Raises:
-        _NoAnswerError: no one answers in that time.
-        _DownloadError: the answer is a refusal.
-    """
+    """The text of a small page (at most 1 MB), which has `_ANSWER_SECONDS`, its name service included."""
     answers: queue.Queue[str | _DownloadError] = queue.Queue()
 
     def ask() -> None:
@@ -264,12 +228,7 @@ def _page(url: str) -> str:
 
 
 def _download(url: str, target: Path, say: Say) -> str:
-    """Download a file; return its SHA-256. ``say`` gets a line every few seconds.
-
-    Raises:
-        _DownloadError: it did not come, or not the whole of it.
-        OSError: the target cannot be written.
-    """
+    """Download a file; return its SHA-256. ``say`` gets a line every few seconds."""
     digest, done, reported = hashlib.sha256(), 0, time.monotonic()
     with _faults():
         answer = urllib.request.urlopen(url, timeout=_STALL_SECONDS)  # noqa: S310 - the caller names it

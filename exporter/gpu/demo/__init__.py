@@ -1,8 +1,4 @@
-"""Simulated GPUs that train a model together, for dashboards and alerts where there is no real one.
-
-A sick one gets hot and reports errors of its memory. All values follow from the seed and the clock, so two
-readings at one time agree.
-"""
+"""Simulated GPUs that train a model together; all values follow from the seed and the clock."""
 
 from __future__ import annotations
 

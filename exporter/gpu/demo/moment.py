@@ -1,7 +1,4 @@
-"""What a simulated card is doing at one time: training in steps of the same phases, or failing.
-
-The sick card has errors of its memory, too little cooling, and a bad link.
-"""
+"""What a simulated card is doing at one time: training in steps of the same phases, or failing."""
 
 from __future__ import annotations
 

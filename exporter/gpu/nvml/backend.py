@@ -153,22 +153,14 @@ class XidEvents:
         self._uuids: dict[int, str] = {}
 
     def register(self, handle: Any, uuid: str) -> None:
-        """Listen for this GPU's errors from now on; earlier ones are lost.
-
-        Raises:
-            library.Error: the GPU or its driver reports none.
-        """
+        """Listen for this GPU's errors from now on; earlier ones are lost. Raises Error."""
         if self._set is None:
             self._set = library.call("EventSetCreate")
         library.ask(handle, "RegisterEvents", _CRITICAL, self._set)
         self._uuids[_address(handle)] = uuid
 
     def wait(self, seconds: float) -> list[Event]:
-        """The next error, its UUID empty if unknown; nothing if none came in time.
-
-        Raises:
-            ReadError: the driver does not answer.
-        """
+        """The next error, its UUID empty if unknown; nothing if none came in time. Raises ReadError."""
         if self._set is None:
             time.sleep(seconds)
             return []
@@ -219,11 +211,7 @@ class Opening:
             self._problem = problem
 
     def card(self, seconds: float) -> Closable:
-        """The GPU itself if it is open within that time, else what may still become it.
-
-        Raises:
-            BackendError: only a new worker helps.
-        """
+        """The GPU itself if it is open within that time, else what may still become it."""
         self._thread.join(seconds)
         if self._problem is not None:
             raise self._problem

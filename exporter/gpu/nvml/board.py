@@ -1,7 +1,4 @@
-"""A GPU's own values: what it is, its clocks, power, memory, modes, activity and heat.
-
-Why clocks are held down is here, too, now and since the driver was loaded.
-"""
+"""A GPU's own values: what it is, its clocks, power, memory, modes, activity and heat."""
 
 from __future__ import annotations
 
@@ -113,8 +110,6 @@ POWER = (
     one("GetEnforcedPowerLimit", Tier.SLOW, "gpu_power_limit_watts", {"limit": "enforced"}, per=_MILLI),
 )
 
-_ENGINES = {"encoder": "Encoder", "decoder": "Decoder", "jpeg": "Jpg", "ofa": "Ofa"}
-
 
 def _ratio(percent: float) -> float:
     """A share. Drivers have answered 808334905 %."""
@@ -130,7 +125,7 @@ def _utilization(handle: Any) -> Iterator[Reading]:
 # Percent, and the microseconds that they were measured over.
 _ENGINE_PROBES: dict[str, Probe] = {
     label: lambda handle, name=name: _ratio(library.ask(handle, f"Get{name}Utilization")[0])  # type: ignore[misc]
-    for label, name in _ENGINES.items()
+    for label, name in {"encoder": "Encoder", "decoder": "Decoder", "jpeg": "Jpg", "ofa": "Ofa"}.items()
 }
 
 ACTIVITY = (

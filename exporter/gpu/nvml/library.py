@@ -128,10 +128,7 @@ def ask(handle: Any, name: str, *arguments: Any) -> Any:
 
 
 def fill(handle: Any, name: str, *arguments: Any) -> None:
-    """Call ``nvmlDevice<name>``, which writes its answer into an argument, even if the wheel lacks it.
-
-    ``arguments`` are those of NVML's own header, as ``ctypes`` takes them. Raises ``Error``.
-    """
+    """Call ``nvmlDevice<name>``, which fills an argument, even if the wheel lacks it. Raises ``Error``."""
     try:
         function = getattr(_loaded(), f"nvmlDevice{name}")
     except AttributeError:
@@ -158,11 +155,7 @@ _NO_NUMBERS = frozenset((0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF))
 
 
 class Call(NamedTuple):
-    """A call for one GPU; ``name`` is NVML's, without ``nvmlDevice``.
-
-    ``close`` ends what goes on beside the readings. It is false while the driver holds a thread of it.
-    ``forget`` releases what is kept from one reading to the next.
-    """
+    """A call for one GPU, without ``nvmlDevice``; ``close`` is false while the driver holds its thread."""
 
     name: str
     tier: Tier
@@ -172,11 +165,7 @@ class Call(NamedTuple):
 
 
 def number(value: float | None, most: float = float("inf")) -> float:
-    """A number of the driver's, at most ``most``.
-
-    Raises:
-        ReadError: there cannot be such a value, "garbage".
-    """
+    """A number of the driver's, at most ``most``. Raises ReadError."""
     if value is None or value in _NO_NUMBERS or not 0 <= value <= most:
         raise ReadError("garbage")
     return value
@@ -216,11 +205,7 @@ def either(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callabl
 
 
 def parts(handle: Any, call: str, metric: str, label: str, probes: Mapping[str, Probe]) -> list[Found]:
-    """A reading for each value of the label and its probe, as far as the GPU has it.
-
-    Raises:
-        library.Error: it has none of them.
-    """
+    """A reading for each value of the label and its probe, as far as the GPU has it. Raises Error."""
     found: list[Found] = []
     lacking: list[Exception] = []
     for value, probe in probes.items():
@@ -300,11 +285,7 @@ def decode(kind: int, raw: bytes) -> float | None:
 
 
 class Field(NamedTuple):
-    """A series: the first of its numbers that the driver answers.
-
-    What has the same ``part`` and is missing altogether is listed in one line; without a ``part`` it
-    is not listed. ``wide``: useless unless it is counted in 64 bits.
-    """
+    """A series: the first of its numbers that answers; ``wide``: useless unless it is counted in 64 bits."""
 
     part: str
     metric: str
@@ -314,10 +295,7 @@ class Field(NamedTuple):
 
 
 class Fields:
-    """Fields of one GPU that are read together. For one thread.
-
-    ``latency``: seconds that the driver took for the slowest of them when last read.
-    """
+    """Fields of one GPU that one thread reads together; ``latency``: seconds for the slowest of them."""
 
     def __init__(self, fields: Iterable[Field]) -> None:
         self.latency = 0.0
@@ -326,12 +304,7 @@ class Fields:
         self._batch = Batch(each for field in self._fields for each in field.ids)
 
     def read(self, handle: Any) -> list[Found]:
-        """What the driver says of each; one name for all of a part that is missing altogether.
-
-        Raises:
-            library.Error: it says nothing at all.
-            ReadError: the whole GPU or driver is gone.
-        """
+        """What the driver says of each; one name for all of a part that is missing altogether."""
         answers = self._batch.ask(handle) if self._fields else []
         self.latency = max((answer.latency for answer in answers), default=0.0)
         rest = iter(answers)

@@ -1,7 +1,4 @@
-"""What connects a GPU: NVLink and PCIe, what they carry, and what goes wrong on them.
-
-Of NVLink either all links together or, on request, each by itself: never both, so that a sum is a sum.
-"""
+"""What connects a GPU: NVLink and PCIe, what they carry, and what goes wrong on them."""
 
 from __future__ import annotations
 
@@ -14,10 +11,7 @@ from exporter.gpu.nvml import library
 from exporter.gpu.nvml.library import ALL, Batch, Call, Field, FieldId, Fields, Found, asked, number, one
 
 _COUNT = 91
-_BYTES = {
-    "gpu_nvlink_transmit_bytes_total": (202, 138),
-    "gpu_nvlink_receive_bytes_total": (204, 139),
-}
+_BYTES = {"gpu_nvlink_transmit_bytes_total": (202, 138), "gpu_nvlink_receive_bytes_total": (204, 139)}
 """NVLink 5 counts bytes; the older ones KiB. A GPU answers one of them."""
 
 _SUMS = {"crc_flit": 38, "crc_data": 45, "replay": 52, "recovery": 59, "ecc": 160}
@@ -123,10 +117,7 @@ _END_SECONDS = 0.4
 
 
 class Throughput:
-    """What PCIe carries, measured in a thread of its own: NVML takes 20 ms for each direction.
-
-    A reading gives what was measured since the one before, and has it measured again.
-    """
+    """What PCIe carries, measured in a thread of its own: NVML takes 20 ms for each direction."""
 
     def __init__(self) -> None:
         self._handle: Any = None

@@ -16,7 +16,6 @@ from exporter.gpu.nvml.library import Call, Found, either, parts
 from exporter.gpu.nvml.windows import Mark
 from exporter.process import pid_namespace
 
-_CONTAINER = re.compile(r"[/:-]([0-9a-f]{12})[0-9a-f]{52}(?:\.scope)?(?:/|$)", re.MULTILINE)
 """Docker, podman, containerd and CRI-O name a cgroup after the container, some with words before it."""
 
 
@@ -38,7 +37,7 @@ class Proc:
         if not self._ours and os.path.exists(f"/proc/{pid}"):  # noqa: PTH110  (pathlib weighs 1 MB)
             return {"name": "", "container": ""}
         name, groups = _text(f"{self._root}/{pid}/comm"), _text(f"{self._root}/{pid}/cgroup")
-        found = _CONTAINER.search(groups)
+        found = re.search(r"[/:-]([0-9a-f]{12})[0-9a-f]{52}(?:\.scope)?(?:/|$)", groups, re.MULTILINE)
         return {"name": name.removesuffix("\n"), "container": found[1] if found else ""}
 
 

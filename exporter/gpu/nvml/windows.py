@@ -169,10 +169,7 @@ class Mark:
         self._last = 0
 
     def new(self, ask: Callable[[int], Iterable[tuple[int, T]]]) -> list[T]:
-        """Samples since the last reading, in order. The first reading only finds the starting point.
-
-        ``ask`` gives times and samples; its argument is the time after which.
-        """
+        """Samples since the last reading, in order; ``ask`` gives times and samples after a time."""
         # after the clock was set back, all new samples would seem old
         since = self._last if self._last <= (time.time() + CLOCK_SECONDS) * 1e6 else 0
         found = sorted((each for each in ask(since) if each[0] > since), key=lambda each: each[0])

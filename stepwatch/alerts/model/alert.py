@@ -55,21 +55,7 @@ def hold(span: str, why: str, evidence: str) -> Any:
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition on which an alert fires: a value is beyond its limit.
-
-    Attributes:
-        measured: What the value is, as a message says it: ``reward, mean of 20 steps``.
-        comparison: Value and limit, in the same unit: ``over("mean", REWARD, 20) < Limit("warning.below")``.
-        baseline: What the limit follows from, as a message says it: ``from its best``; empty for a number.
-        given: What must hold as well.
-        signal: The signal in whose panel the limit is drawn; empty for none.
-        line: How the signal compares with what is drawn when the alert fires, and that, where the value is
-            not the signal; operator and limit if left out.
-        sparing: Where it does not fire.
-        unset: The key of a limit that replaces this condition where it is set.
-        legend: What the limit follows from in the legend of a chart, where the alert has several; the
-            baseline if empty, which may be too long for a third of a screen.
-    """
+    """One condition on which an alert fires: a value is beyond its limit, in the same unit."""
 
     measured: str
     comparison: Binary
@@ -127,12 +113,7 @@ def limit_keys(*expressions: Expression) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Fact:
-    """What a message says beside value and limit, where Prometheus knows it.
-
-    Attributes:
-        query: PromQL; ``%s`` selects the run.
-        text: What is said of each series of the answer: a template in which ``.`` is the series.
-    """
+    """What a message says beside value and limit: a template for each series of the query (``%s``: run)."""
 
     query: str
     text: str
@@ -157,19 +138,7 @@ class Explanation(NamedTuple):
 
 @dataclass(frozen=True)
 class Codes:
-    """The texts of an alert that depend on a code of the driver, which its condition names as ``{}``.
-
-    Each is recorded as a constant series (``alert_code_info``), which a message looks up: a template that
-    holds them all cannot be read, and a rule for each code evaluates one expression dozens of times.
-
-    Attributes:
-        label: The label that holds the code, in that series and in the alert or ``source``; no other
-            alert has it.
-        texts: By code.
-        by_value: Whether the code is the value of the alert.
-        source: PromQL of what has the code in its label, ``{}`` for the matchers of the alert's subject,
-            where the alert has not: a code may change while the alert lasts, and would begin another one.
-    """
+    """The texts of an alert by a driver's code, each recorded as a constant series (``alert_code_info``)."""
 
     label: str
     texts: Mapping[Any, Explanation]

@@ -1,8 +1,4 @@
-"""PromQL as objects: the table of alerts has each formula once, and each user renders it.
-
-Operands about runs, GPUs or servers are aggregated to the labels of their subject, so plain vector matching
-joins them, even if a second exporter sees the same run.
-"""
+"""PromQL as objects: operands are aggregated to the labels of their subject, so plain matching joins them."""
 
 from __future__ import annotations
 
@@ -28,12 +24,7 @@ _LIMIT = re.compile(r"<([\w.]+)>(s?)")
 
 @dataclass(frozen=True)
 class Scope:
-    """Whose series an expression is rendered for, and what its limits are.
-
-    Attributes:
-        matcher: Selects the series of the subject, ``run="a"``; empty for all.
-        limit: The PromQL of a limit of config.yaml by its key within its block.
-    """
+    """Whose series an expression is rendered for, and what its limits are: PromQL by key within the block."""
 
     matcher: str = ""
     limit: Callable[[str], str] = lambda key: f"<{key}>"
@@ -131,14 +122,7 @@ class Limit(Expression):
 
 @dataclass(frozen=True, eq=False)
 class Series(Expression):
-    """The series of a metric, one for each subject.
-
-    Attributes:
-        metric: Its name.
-        labels: What selects among its series.
-        over: A function of a range, ``last_over_time``, and the range, ``10m``; none for the value now.
-        by: The labels that are kept, ``instance, gpu``: those of the subject; empty for one value of all.
-    """
+    """The series of a metric, one for each subject; ``over`` is a function and the range that it is over."""
 
     metric: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -237,11 +221,7 @@ class Extreme(Expression):
 
 @dataclass(frozen=True, eq=False)
 class Formula(Expression):
-    """PromQL as text; no scope selects its series.
-
-    A limit is part of it by its key in angle brackets, ``max_over_time(up[<within>s])``: with an ``s`` behind
-    it a limit in seconds is a duration.
-    """
+    """PromQL as text, with limits by their keys in angle brackets: ``max_over_time(up[<within>s])``."""
 
     text: str
 

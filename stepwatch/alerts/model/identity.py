@@ -1,8 +1,4 @@
-"""Which labels identify what alerts are about, in rules, inhibition, silences and links alike.
-
-The label ``cluster`` is empty if one Prometheus monitors one cluster, and then part of no label set. Two
-machines with the same name in two clusters are never treated as one.
-"""
+"""Which labels identify what alerts are about; ``cluster`` is none where one Prometheus monitors one."""
 
 from __future__ import annotations
 

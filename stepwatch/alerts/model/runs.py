@@ -124,10 +124,7 @@ _GPU = written(RUN, "instance", "gpu", "uuid")
 
 
 def _used(labels: str) -> str:
-    """Return the GPUs on which processes of runs hold memory.
-
-    A process for which two run exporters name different runs is of neither: Prometheus refuses such a join.
-    """
+    """Return the GPUs on which runs hold memory; a process of two runs is of neither (no such join)."""
     processes = f"group by ({_RUN}, pid_namespace, pid) (rl_run_gpu_process_info)"
     return (
         f"group by ({labels}) (\n"
@@ -172,10 +169,7 @@ def highest(value: str, memory: str, in_use: float) -> Expression:
 
 
 def recording_rule() -> dict[str, str]:
-    """Return the rule that records the GPUs of each run: by its processes, or else those of its machine.
-
-    Of its machine's, those that another run is known to use are left out.
-    """
+    """Return the rule that records the GPUs of each run: by its processes, or else those of its machine."""
     used = _used(_GPU)
     listed = f"group by ({_RUN}, uuid) (rl_run_node_gpu_info)\nunless on (uuid) {used}"
     node = bracketed(
@@ -234,10 +228,7 @@ POWER = "rl_run_power_watts"
 
 
 def power_rule() -> dict[str, str]:
-    """Return the rule that records the power of each run, by its GPUs' counters of energy or their power.
-
-    A GPU that several runs share counts for each. It stands behind that which records the GPUs.
-    """
+    """Return the rule that records the power of each run, by its GPUs' counters of energy or their power."""
     power = "max by (uuid) (rate(gpu_energy_joules_total[2m]))\nor max by (uuid) (gpu_power_watts)"
     used = f"group by ({_RUN}, uuid) ({RECORDED})"
     return {
@@ -275,11 +266,7 @@ SHOWN_STATES = ("failed", "vanished", "stopped", "stalled", "finished", "running
 
 
 def state_rule() -> dict[str, str]:
-    """Return the rule that records the state of each run as one number, from 1.
-
-    A stalled run still shows signs of life, but Stalled fires. As a recorded number, a week of 100 runs is
-    one series per run instead of seven.
-    """
+    """Return the rule that records the state of each run as one number, from 1; Stalled goes before it."""
     stalls = f'and on ({_RUN}) ALERTS{{alertname="Stalled",alertstate="firing"}}'
     codes = []
     for code, name in enumerate(SHOWN_STATES, 1):
@@ -293,12 +280,7 @@ _SHOWN = written(("alertname", "severity", "topic", *ABOUT))
 
 
 def onset_rules() -> list[dict[str, str]]:
-    """Return the rules that record the onset of each alert, and its step.
-
-    Each continues itself while the alert is pending or fires. So a restarted Prometheus, which treats every
-    alert as new (``ALERTS_FOR_STATE``), keeps the earlier onset. The rules follow the alerts on runs in their
-    group, so the step is that of the same evaluation.
-    """
+    """Return the rules that record the onset of each alert, which outlives a restart, and its step."""
     labels = written(("alertname", "severity", *RUN))
     active = f'max by ({labels}) (ALERTS{{run!=""}})'
     others = 'alertname!="Watchdog"'
@@ -317,13 +299,7 @@ def onset_rules() -> list[dict[str, str]]:
 
 
 def checkpoint_rules() -> list[dict[str, str]]:
-    """Return the rules that record the checkpoint to resume from, so messages need only a short query.
-
-    A warning that ended counts, too: KL may return to its limit before it explodes, and the weights that were
-    saved meanwhile are no better. Blips that never fired do not count, nor do warnings about steps that
-    another attempt repeats. While nothing fires it is the last checkpoint, so it is available when the first
-    alert is sent.
-    """
+    """Return the rules that record the checkpoint to resume from, before any warning, ended ones too."""
     run, of_alert = written(RUN), written(("alertname", "severity", *RUN))
     before = f"on ({run}) group_left ()"
     sick = f'{ONSET_STEP}{{alertname=~"{_SICK}"}}'

@@ -109,15 +109,7 @@ gpu_alert = partial(Alert, topic="gpu", about="gpu")
 def gone(
     measured: str, answers: Expression, was_listed: Expression, listed: Expression, silent: Expression
 ) -> tuple[Condition, Condition]:
-    """Return the conditions of a server that is missing while a run is running.
-
-    Args:
-        measured: The text for a server that does not answer.
-        answers: 0 for a server that does not answer.
-        was_listed: 1 for each server that was recently a target.
-        listed: The targets.
-        silent: The targets of agents that do not write: for these NodeLost fires.
-    """
+    """Return the conditions of a server that is missing while a run is running."""
     return (
         Condition(measured, answers.equals(0), given=RUN_LAST_IN_PROGRESS),
         Condition(

@@ -37,10 +37,7 @@ _RELOAD_SECONDS = 15
 
 @dataclass(frozen=True)
 class Processes:
-    """The stack in one state folder, ``place``; ``config`` is the configuration file.
-
-    ``as_service``: whether ``up`` and ``down`` are about its systemd unit as well.
-    """
+    """The stack in one state folder, ``place``; ``config`` is the configuration file."""
 
     config: Path
     place: State
@@ -48,11 +45,7 @@ class Processes:
     as_service: bool = False
 
     def up(self, runs: Path | None, *, demo: bool) -> int:
-        """Render the configuration and run the stack with it; return 1 if some part is not ready, else 0.
-
-        ``runs`` replaces the file's `runs.path`. Without ``demo``, simulated runs of an earlier time go. A
-        refusal leaves a running stack as it is.
-        """
+        """Render the configuration and run the stack with it; return 1 if some part is not ready, else 0."""
         place, say = self.place, self.say
         place.create()
         with place.lock("`make up`", say):
@@ -124,10 +117,7 @@ class Processes:
         return status.status(self.place, self.say)
 
     def demo_reset(self) -> int:
-        """Restart the simulated runs and GPUs, and end their alerts. The caller holds the lock.
-
-        Prometheus restarts too, with its history: otherwise it would keep those alerts.
-        """
+        """Restart the simulated runs and GPUs, and Prometheus with its history, and end their alerts."""
         place, say = self.place, self.say
         parts = {each.name: each for each in stack.load(place.parts)}
         with supervisord.connected(place) as server:
@@ -227,10 +217,7 @@ def _parts(planned: Stack, say: Say) -> tuple[list[Part], frozenset[str]]:
 
 
 def start(parts: Sequence[Part], place: State, say: Say, *, as_service: bool = False) -> set[str]:
-    """Start what does not run and restart what changed; return those names. The caller holds the lock.
-
-    Before anything is touched, a port in use or a systemd that does not answer raises StackError.
-    """
+    """Start what does not run, restart what changed; return those names. May refuse beforehand."""
     require_ports(parts, place)
     if as_service:
         service.install(place, say)
@@ -250,10 +237,7 @@ def start(parts: Sequence[Part], place: State, say: Say, *, as_service: bool = F
 
 
 def settle(parts: Sequence[Part], fresh: set[str], place: State, say: Say) -> int:
-    """Wait until the parts are ready, and reload the others' settings; return 1 if some are not well, else 0.
-
-    `make down` may end this, so the lock must not be held.
-    """
+    """Wait until the parts are ready, reload the others' settings; return 1 if some are not well, else 0."""
     failed = wait_ready(parts, place, say)
     if not place.parts.exists():
         say("`make down` took the stack down meanwhile.")

@@ -102,11 +102,7 @@ def load(path: Path) -> list[Part]:
 
 @dataclass(frozen=True)
 class Stack:
-    """What the parts are made from.
-
-    ``runs`` is the folder or glob that the exporter reads. ``demo``: with simulated runs, and simulated
-    GPUs in place of this machine's own. ``file``: the one that ``config`` was read from.
-    """
+    """What the parts are made from; ``runs`` is a folder or glob, ``file`` is where ``config`` was read."""
 
     config: Config
     place: State

@@ -148,11 +148,7 @@ class State:
             raise StackError(f"{self.folder}: {problem.strerror}. {expected}") from None
 
     def make_password(self) -> None:
-        """Create the credentials of Prometheus, Alertmanager and Grafana, unless they exist.
-
-        Raises:
-            StackError: it cannot be written.
-        """
+        """Create the credentials of Prometheus, Alertmanager and Grafana, unless they exist."""
         try:
             make(self.password, self.credentials, mode=0o600)
         except OSError as problem:

@@ -1,8 +1,4 @@
-"""supervisord: starts the parts, restarts those that die, and rotates their logs.
-
-A part dies with supervisord (``launcher``). So the stack runs exactly if the supervisord of its state folder
-does, by its pid file, which may be stale: its working directory is that folder.
-"""
+"""supervisord starts the parts and restarts those that die; the stack runs exactly if it does."""
 
 from __future__ import annotations
 
