@@ -211,23 +211,6 @@ def test_a_log_that_is_saved_by_rename_at_each_step_is_one_run(
 # links
 
 
-def test_links_in_circles_lead_to_each_run_once(folder: Path, start: Start) -> None:
-    append(folder / "a.jsonl", *steps(1, 3))
-    (folder / "below").mkdir()
-    append(folder / "below/b.log", *(console(step, measured(step, reward=2.0)) for step in range(1, 4)))
-    (folder / "below/up").symlink_to("..")
-    (folder / "self").symlink_to("self")
-    (folder / "there").symlink_to("back")
-    (folder / "back").symlink_to("there")
-    (folder / "latest.log").symlink_to("below/b.log")
-    exporter = start("--path", folder)
-    found = exporter.until(lambda found: len(found.runs()) == 2)
-
-    assert found.runs() == {"a", "below/b"}
-    assert found.value("stepwatch_files", kind="log") == 2
-    assert found.value("stepwatch_files", kind="unreadable") == 0
-
-
 # two files of one run
 
 

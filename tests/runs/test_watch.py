@@ -38,15 +38,6 @@ def test_a_log_that_appears_later_becomes_a_run(folder: Path, watched: Watching)
     assert page.discover().runs() == {"a"}
 
 
-def test_a_folder_that_is_missing_at_the_start_is_waited_for(folder: Path, watched: Watching) -> None:
-    page = watched(paths=(str(folder / "later"),))
-    assert page.look().runs() == set()
-    (folder / "later").mkdir()
-    append(folder / "later/a.jsonl", *json_steps(1, 3))
-
-    assert page.discover().runs() == {"a"}
-
-
 def test_each_format_becomes_a_run_with_its_framework(folder: Path, watched: Watching) -> None:
     append(folder / "a.txt", *json_steps(1, 3))
     append(folder / "b.txt", *console_steps(1, 3))
@@ -173,15 +164,6 @@ def test_a_first_record_behind_blocks_of_other_text_is_found_at_once(
 
 
 # growing, restarting, vanishing
-
-
-def test_every_appended_step_is_on_the_next_page(folder: Path, watched: Watching) -> None:
-    page, log = watched(), folder / "a.jsonl"
-    append(log, *json_steps(1, 1))
-    page.look()
-    for step in range(2, 10):
-        append(log, *json_steps(step, step))
-        assert page.look(1.0).value("rl_step", run="a") == step
 
 
 def test_a_line_that_is_not_a_record_is_counted_and_costs_no_other(folder: Path, watched: Watching) -> None:
@@ -356,16 +338,6 @@ def test_a_run_is_finished_when_its_log_says_so(folder: Path, watched: Watching)
     assert page.look(HOUR).state("a") == "finished"
 
 
-def test_a_run_is_finished_when_it_reached_its_total_and_fell_silent(folder: Path, watched: Watching) -> None:
-    page, log = watched(), folder / "a.log"
-    append(log, "Total training steps: 5\n", *console_steps(1, 4))
-    assert page.look().state("a") == "running"
-    append(log, *console_steps(5, 5))
-
-    assert page.look(1.0).state("a") == "running"
-    assert page.look(70.0).state("a") == "finished"
-
-
 def test_a_run_that_goes_on_after_its_end_is_running(folder: Path, watched: Watching) -> None:
     page, log = watched(), folder / "a.log"
     append(log, *console_steps(1, 3), "Job 'raysubmit_x1' failed\n")
@@ -532,23 +504,6 @@ def logged_and_killed(page: Watched, log: Path, writer: Writer, *start: str, end
         page.look(1.5)
     process.kill()
     process.wait()
-
-
-@pytest.mark.parametrize(
-    ("start", "state"),
-    [(["Total training steps: 100\n"], "vanished"), ([], "stopped")],
-    ids=["total", "no total"],
-)
-def test_a_killed_writer_vanished_if_the_total_is_known_and_stopped_if_not(
-    folder: Path, watched: Watching, writer: Writer, start: list[str], state: str
-) -> None:
-    page, log = watched(proc=Path("/proc")), folder / "a.log"
-    logged_and_killed(page, log, writer, *start)
-    page.look(1.5)
-
-    assert page.scrape().value("rl_run_writer_present", run="a") == 0
-    assert page.look(5.0).state("a") == "running"
-    assert page.look(6.0).state("a") == state
 
 
 def test_a_vanished_run_is_vanished_at_once_after_a_restart_of_the_exporter(

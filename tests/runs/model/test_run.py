@@ -45,13 +45,6 @@ def test_steps_logged_again_after_a_resume_are_ignored_until_past_the_old_highes
     assert not any(value == -9.0 for value in run.statistics["reward"].values)
 
 
-def test_step_and_time_move_with_steps_that_are_logged_again() -> None:
-    run = fed(*steps(1, 100), *steps(81, 90))
-
-    assert run.progress.step == 90
-    assert run.times.last == NOW + 30.0 * 109
-
-
 def test_start_best_peak_and_noise_stay_over_a_resume_and_windows_do_not() -> None:
     before, after = fed(*steps(1, 100)), fed(*steps(1, 100), *steps(81, 100))
     stays = {"start", "best", "peak", "noise", "ewma", "drawdown", "steps_since_best", "records_since_best"}
@@ -64,12 +57,6 @@ def test_start_best_peak_and_noise_stay_over_a_resume_and_windows_do_not() -> No
             assert left == right, statistic
     assert shown(before, "min_over_steps", "kl", 3) is not None
     assert shown(after, "min_over_steps", "kl", 3) is None
-
-
-def test_what_was_held_is_dropped_by_a_resume() -> None:
-    run = fed(*steps(1, 100), *steps(81, 82))
-
-    assert not run.held
 
 
 def test_a_start_from_scratch_forgets_everything_but_the_resumes() -> None:
@@ -93,13 +80,6 @@ def test_restarts_are_counted_wherever_they_begin_and_the_lost_steps_are_those_o
     assert (resumed.resumes, resumed.restarts, resumed.lost) == (2, 2, 30)
     assert (over.resumes, over.restarts, over.lost) == (1, 3, None)
     assert fed(*steps(1, 100)).lost is None
-
-
-def test_a_restarted_exporter_knows_the_restarts() -> None:
-    before, after = fed(*steps(1, 100), *steps(81, 90)), Run("verl_jsonl", "verl", Options())
-    after.restore(before.snapshot())
-
-    assert (after.resumes, after.restarts, after.lost) == (1, 1, 20)
 
 
 # records of one step
@@ -133,19 +113,6 @@ def test_unchanged_records_are_no_measurements_and_still_move_step_and_time() ->
     assert run.times.last == NOW + 270.0
 
 
-def test_parts_of_a_trainer_merge_into_one_run_and_count_each_step_once() -> None:
-    run = Run("scoped_jsonl", "scoped", Options(hold=15.0))
-    for step in range(1, 8):
-        for scope, values in (
-            ("rollout", {"reward_mean": step / 10}),
-            ("update", {"kl_div": step / 100, "lr": step}),
-        ):
-            run.take(Record(step, values, stream=scope), Clock(NOW + step, step, live=True))
-
-    assert (run.records, run.progress.step) == (7, 7)
-    assert len(run.statistics["reward"].values) == len(run.statistics["kl"].values) == 7
-
-
 def test_a_validation_record_without_signals_moves_no_statistic() -> None:
     run = fed(Record(0, {"val-core/gsm8k/acc": 0.1}), *steps(1, 5))
 
@@ -161,10 +128,6 @@ def test_a_missing_value_leaves_the_streak_as_it_is() -> None:
 
 
 # what the log says
-
-
-def test_total_steps_are_the_last_that_the_log_says() -> None:
-    assert fed(TotalSteps(100), TotalSteps(200), *steps(1, 2)).total == 200
 
 
 def test_a_step_above_the_total_drops_it() -> None:
@@ -224,16 +187,6 @@ def test_a_total_from_before_a_restart_counts_until_the_log_says_one() -> None:
     assert (restored, next_one.total) == (100, 200)
 
 
-def test_a_record_takes_back_an_end() -> None:
-    assert fed(*steps(1, 2), Ended("failed"), *steps(3, 3)).ended is None
-
-
-def test_a_traceback_at_exit_takes_nothing_back_from_a_finished_run() -> None:
-    run = fed(*steps(1, 2), Ended("finished"), Ended("failed", certain=False))
-
-    assert run.ended == Ended("finished")
-
-
 def test_a_certain_failure_takes_back_a_finish_and_a_doubt() -> None:
     assert fed(*steps(1, 2), Ended("finished"), Ended("failed")).ended == Ended("failed")
     assert fed(*steps(1, 2), Ended("failed", certain=False), Ended("failed")).ended == Ended("failed")
@@ -263,14 +216,6 @@ def test_the_pace_goes_on_while_steps_are_logged_again() -> None:
     run = fed(*steps(1, 10), *steps(5, 20), every=30.0)
 
     assert list(run.times.pace.intervals) == [30.0] * 25
-
-
-def test_the_pace_of_live_steps_goes_on_from_the_end_of_a_replayed_log() -> None:
-    run = fed(*steps(1, 3), live=False)
-    run.times.caught_up(NOW - 50)
-    run.take(Record(4, measured(4)), Clock(NOW, 0.0, live=True))
-
-    assert list(run.times.pace.intervals) == [50.0]
 
 
 def test_a_records_own_time_is_believed_unless_it_is_ahead_of_ours() -> None:
@@ -306,8 +251,3 @@ def test_step_times_that_are_none_move_no_clock(seconds: float) -> None:
     run.times.caught_up(NOW - 100)
 
     assert (run.times.start, run.times.pace.typical()) == (NOW - 100, None)
-
-
-def test_a_step_arriving_before_our_eyes_makes_a_run_watched_and_a_replayed_one_does_not() -> None:
-    assert fed(*steps(1, 3), live=True).watched
-    assert not fed(*steps(1, 3), live=False).watched

@@ -219,14 +219,6 @@ def test_the_end_of_a_run_comes_after_its_last_step_and_once(experiment: Experim
     assert watch.poll() == []
 
 
-@pytest.mark.parametrize("status", ["FAILED", "KILLED"])
-def test_a_run_that_failed_or_was_killed_has_failed(experiment: Experiment, status: str) -> None:
-    run = experiment.run()
-    experiment.client("status", run, status)
-
-    assert experiment.watch().poll() == [Ended("failed", run=f"{experiment.name}/ppo")]
-
-
 def test_a_resume_logs_steps_again_and_the_records_go_back(experiment: Experiment) -> None:
     run = experiment.run()
     experiment.log(run, 1, 2, 3, 4, reward=0.5, kl=0.1)
@@ -330,18 +322,6 @@ def test_an_experiment_or_run_that_is_missing_hides_no_other(experiment: Experim
     found = {(event.run, event.step) for event in watch.poll() if isinstance(event, Record)}
     assert found == {(f"{experiment.name}/ppo", 2), (f"{later}/ppo", 1), (f"{later}/ppo", 2)}
     assert len(watch.lacking) == 1
-
-
-def test_a_page_shows_the_runs_of_one_experiment_while_the_other_is_missing(
-    experiment: Experiment, folder: Path, start: Callable[..., Exporter]
-) -> None:
-    run, shown = experiment.run("ppo"), f"{experiment.name}/ppo"
-    experiment.log(run, 1, at=int(time.time() * 1000), critic__score__mean=0.5)
-    server = {"url": experiment.server, "experiments": ["missing", experiment.name]}
-    exporter = start("--path", folder, "--mlflow", json.dumps([server]), "--poll", "0.2")
-
-    found = exporter.until(has(shown))
-    assert found.value("stepwatch_target_up", source="mlflow") == 1
 
 
 def test_a_poll_that_fails_half_way_loses_nothing(

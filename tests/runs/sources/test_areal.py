@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from exporter.runs.signals import Reading
-from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
+from exporter.runs.signals.record import Event, Record, TotalSteps, number
 from exporter.runs.sources.block_consoles import Areal
 
 LOGGER = "(AReaL) 20260521-10:11:12.345 StatsLogger INFO: "
@@ -117,23 +115,9 @@ def test_a_table_without_a_step_is_someone_elses() -> None:
     assert read(*TABLE) == []
 
 
-def test_texts_in_a_table_are_no_numbers() -> None:
-    assert read(HEADER, "│ Model │ Qwen │ Layers │ all │") == [TotalSteps(500)]
-
-
 @pytest.mark.parametrize("cut", range(1, len(TABLE[3])))
 def test_a_row_cut_anywhere_holds_no_cut_number(cut: int) -> None:
     whole = {"ppo_actor/task_reward/avg": "5.3125e-01", "timeperf/rollout": "5.5200e+01"}
     found = records(HEADER, TABLE[3][:cut])
 
     assert all(whole[key] == value for record in found for key, value in record.values.items())
-
-
-def test_a_traceback_may_be_the_end() -> None:
-    assert read("Traceback (most recent call last):") == [Ended("failed", certain=False)]
-
-
-@given(st.lists(st.binary(max_size=80), max_size=6))
-def test_random_bytes_never_raise(lines: list[bytes]) -> None:
-    read(HEADER, *lines, *("│ a │".encode() + line + "│".encode() for line in lines))
-    assert not any(Areal.recognises(line) for line in lines)

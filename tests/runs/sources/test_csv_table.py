@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from contextlib import suppress
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from exporter.runs.signals import Reading
 from exporter.runs.signals.record import Record
 from exporter.runs.sources.csv_table import CsvTable
 
@@ -24,13 +18,6 @@ def records(lines: list[bytes]) -> list[Record]:
     found = [event for line in lines for event in source.parse(line)]
     assert not list(source.flush())
     return [event for event in found if isinstance(event, Record)]
-
-
-def test_a_row_is_a_record_of_its_step() -> None:
-    (found,) = read("step,reward_mean,entropy", "12,0.5,0.25")
-
-    assert (found.step, found.time, found.stream, found.run) == (12, None, "", "")
-    assert found.values == {"reward_mean": "0.5", "entropy": "0.25"}
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
@@ -62,13 +49,6 @@ def test_blank_cells_are_missing_and_never_zero() -> None:
     assert (second.step, second.values) == (3, {"reward_mean": "0.5"})
 
 
-def test_nan_is_not_blank() -> None:
-    (found,) = read("step,reward_mean", "1,NaN")
-    (value,) = Reading("").signals(found.values).values()
-
-    assert math.isnan(value)
-
-
 @pytest.mark.parametrize(
     "name", ["step", "Step", "global_step", "training/global_step", "_step", "iteration"]
 )
@@ -98,10 +78,6 @@ def test_steps_whose_reward_is_blank_are_steps() -> None:
 
 def test_rows_are_counted_where_no_step_is_reported() -> None:
     assert [found.step for found in read("reward_mean,entropy", "0.5,0.1", "0.5,0.1")] == [1, 2]
-
-
-def test_a_step_may_be_written_as_a_float() -> None:
-    assert [found.step for found in read("step,reward_mean", "7.0,0.5")] == [7]
 
 
 @pytest.mark.parametrize(
@@ -192,33 +168,3 @@ def test_ranges_tell_w_and_b_s_columns_without_the_word_name() -> None:
 
 
 # anything
-
-
-@given(st.lists(st.binary(max_size=60), max_size=6))
-def test_random_lines_are_records_or_value_errors(lines: list[bytes]) -> None:
-    source = CsvTable()
-    for line in (b"step,reward_mean", *lines):
-        CsvTable.recognises(line)
-        with suppress(ValueError):
-            assert all(event.step >= 0 for event in source.parse(line) if isinstance(event, Record))
-
-
-@given(st.text(st.sampled_from('step,;\t"reward_mean\r\ufeff'), max_size=60))
-def test_random_headers_never_raise(line: str) -> None:
-    CsvTable.recognises(line.encode())
-
-
-def test_a_count_of_updates_is_the_step_beside_one_of_samples() -> None:
-    """As open-instruct's runs are exported: W&B's step and the global one count episodes."""
-    source = CsvTable()
-    lines = [
-        "rl_update_index,wandb_step,global_step,objective/verifiable_reward",
-        "1,256,256,4.3",
-        "2,512,512,4.1",
-    ]
-    found = [event for line in lines for event in source.parse(line.encode())]
-
-    assert [(event.step, event.values) for event in found if isinstance(event, Record)] == [
-        (1, {"wandb_step": "256", "objective/verifiable_reward": "4.3"}),
-        (2, {"wandb_step": "512", "objective/verifiable_reward": "4.1"}),
-    ]

@@ -191,18 +191,6 @@ def test_bullets_of_other_sections_are_no_metrics(line: str) -> None:
     assert read("⏱️  Timing:", header(1, 5), line) == []
 
 
-@given(st.lists(st.binary(max_size=80), max_size=6))
-def test_random_bytes_never_raise(lines: list[bytes]) -> None:
-    read(
-        b"=== Step 1/2 ===",
-        "📊 Training Results:".encode(),
-        *lines,
-        *(b"  \xe2\x80\xa2 a: " + x for x in lines),
-    )
-    for line in lines:
-        NemoRl.recognises(line)
-
-
 @given(st.integers(min_value=0))
 def test_a_line_cut_anywhere_costs_only_that_line(cut: int) -> None:
     line = "  • Avg Reward: 0.5312"

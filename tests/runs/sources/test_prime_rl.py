@@ -138,12 +138,6 @@ def test_any_step_and_number_come_back_as_printed(step: int, entropy: float) -> 
     assert repr(record.values["entropy/all/mean"]) == repr(float(f"{entropy:.4f}"))
 
 
-@given(st.text(max_size=200))
-def test_random_text_is_not_a_step(text: str) -> None:
-    if "Step" not in text:
-        assert not [event for event in read(text) if isinstance(event, Record)]
-
-
 def test_both_parts_in_one_growing_log_are_one_run(folder: Path, watched: Watching) -> None:
     page, log = watched(), folder / "prime/rl.log"
     log.parent.mkdir()

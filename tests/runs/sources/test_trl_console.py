@@ -351,14 +351,6 @@ def test_an_evaluation_after_the_end_does_not_undo_it() -> None:
     assert events(f"{logged()}\n{SUMMARY}\n{evaluated(0.5)}")[-1] == Ended("finished")
 
 
-@given(st.lists(st.binary(max_size=120), max_size=8))
-def test_random_bytes_never_raise(lines: list[bytes]) -> None:
-    source = TrlConsole()
-    for line in lines:
-        list(source.parse(line))
-        TrlConsole.recognises(line)
-
-
 parts = st.sampled_from(
     [
         start(20),
