@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,11 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watching
 from tests.runs.fake_proc import pretend
 from tests.runs.lines import append, console, measured, scoped, verl_json
-
-Watching = Callable[..., Watched]
 
 ERRORS = (
     errno.EIO,

@@ -15,14 +15,11 @@ from exporter.runs.collector import Collector, Settings
 from exporter.runs.logs.processes import Writers
 from exporter.runs.readers import follow as follow_module
 from tests.real.waiting import HANG_SECONDS, in_time
-from tests.runs.conftest import Clock, Watched
+from tests.runs.conftest import Clock, Watching
 from tests.runs.lines import append, console, measured, verl_json
 from tests.runs.logs.test_unreadable import _other, _runs  # noqa: F401  (fixtures)
 from tests.runs.speaking import Speaking
-from tests.runs.test_main import Exporter, _start, has  # noqa: F401  (a fixture)
-
-Watching = Callable[..., Watched]
-Start = Callable[..., Exporter]
+from tests.runs.test_main import Exporter, Start, _start, has  # noqa: F401  (a fixture)
 
 
 def steps(first: int, last: int, **more: float) -> Iterator[str]:

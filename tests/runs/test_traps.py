@@ -7,7 +7,6 @@ reference (failure-modes.md, section 0; log-formats.md, 2.6). What is here goes 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from math import isnan, sqrt
 from pathlib import Path
 from random import Random
@@ -16,10 +15,8 @@ import pytest
 
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.signals.record import Event, Record, ResponseLimit
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watching
 from tests.runs.lines import append, console, measured, verl_json
-
-Watching = Callable[..., Watched]
 
 
 def run_of(source: str, framework: str, *events: Event) -> Run:
@@ -211,17 +208,6 @@ def test_three_points_of_trl_are_twenty_one_steps_and_three_records(folder: Path
     assert found.value("rl_step", run="out") == 30
     assert found.value("rl_steps_seen", run="out") == 21
     assert found.value("rl_records_total", run="out") == 3
-
-
-def test_steps_since_the_best_count_by_the_step_number() -> None:
-    records = [
-        Record(10 * number, {"reward": 0.9 if number == 10 else 0.1, "loss": float(number)})
-        for number in range(1, 31)
-    ]
-    run = run_of("trl_console", "trl", *records)
-
-    assert shown(run, "steps_since_best", "reward") == 200
-    assert shown(run, "records_since_best", "reward") == 20
 
 
 # warm-up hides the fastest collapse

@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.model.run_source import Silence
 from exporter.runs.signals.keys import FRAMEWORKS
-from tests.runs.conftest import Clock, Watched
+from tests.runs.conftest import Clock, Watched, Watching
 from tests.runs.lines import append, console, measured, scoped, verl_json
 
-Watching = Callable[..., Watched]
 HOUR = 3600.0
 
 
@@ -174,14 +172,6 @@ def test_a_line_that_is_not_a_record_is_counted_and_costs_no_other(folder: Path,
     assert page.value("stepwatch_lines_dropped_total", reason="malformed") == 2
 
 
-def test_a_line_too_long_is_counted(folder: Path, watched: Watching) -> None:
-    append(folder / "a.jsonl", *json_steps(1, 2), "x" * 9_000_000 + "\n", *json_steps(3, 4))
-    page = watched().look()
-
-    assert page.value("rl_records_total", run="a") == 4
-    assert page.value("stepwatch_lines_dropped_total", reason="too_long") == 1
-
-
 def test_an_emptied_log_that_resumes_goes_on_as_one_run(folder: Path, watched: Watching) -> None:
     page, log = watched(), folder / "a.jsonl"
     append(log, *json_steps(1, 100))
@@ -225,49 +215,6 @@ def test_what_stands_in_a_replaced_log_is_history_and_raises_nothing(folder: Pat
     assert after.value("rl_step", run="a") == 102
     assert after.value("rl_last_step_timestamp_seconds", run="a") == written
     assert (after.value("rl_min_over_steps", run="a", signal="kl") or 0.0) < 0.1
-
-
-def test_a_log_that_vanished_is_counted_once_and_its_run_stays_for_now(
-    folder: Path, watched: Watching
-) -> None:
-    page, log = watched(), folder / "a.jsonl"
-    append(log, *json_steps(1, 3))
-    page.look()
-    append(log, *json_steps(4, 4))
-    page.look(1.0)
-    log.unlink()
-    for _ in range(20):
-        after = page.look(1.0)
-
-    assert after.value("stepwatch_file_errors_total", reason="vanished") == 1
-    assert after.value("rl_step", run="a") == 4
-
-
-def test_a_log_that_vanished_and_came_back_goes_on(folder: Path, watched: Watching) -> None:
-    page, log = watched(), folder / "a.jsonl"
-    append(log, *json_steps(1, 50))
-    page.look()
-    log.unlink()
-    page.look(10.0)
-    append(log, *json_steps(41, 60))
-
-    assert page.look(10.0).value("rl_records_total", run="a") == 60
-
-
-def test_a_log_that_cannot_be_read_is_counted_and_the_others_are_read(
-    folder: Path, watched: Watching
-) -> None:
-    page = watched()
-    for name in ("a.jsonl", "b.jsonl"):
-        append(folder / name, *json_steps(1, 3))
-    page.look()
-    (folder / "a.jsonl").unlink()
-    (folder / "a.jsonl").mkdir()
-    append(folder / "b.jsonl", *json_steps(4, 4))
-    after = page.look(1.0)
-
-    assert after.value("stepwatch_file_errors_total", reason="unreadable") == 1
-    assert after.value("rl_step", run="b") == 4
 
 
 # replay
@@ -375,16 +322,6 @@ def test_a_silent_run_stopped_and_one_that_logs_again_runs(folder: Path, watched
     append(log, *json_steps(5, 5))
 
     assert page.look(1.0).state("a") == "running"
-
-
-def test_silence_is_what_the_settings_say(folder: Path, watched: Watching) -> None:
-    page, log = watched(silence=Silence(60.0, 2.0)), folder / "a.jsonl"
-    append(log, *json_steps(1, 3))
-    page.look()
-    append(log, *json_steps(4, 4))
-    page.look(1.0)
-
-    assert page.look(61.0).state("a") == "stopped"
 
 
 @pytest.mark.parametrize("end", ["", "Job 'raysubmit_x1' failed\n"])

@@ -15,9 +15,8 @@ from tests.real.hung_mount import Mount, mounted
 from tests.real.waiting import in_time
 from tests.runs.lines import append, measured, verl_json
 from tests.runs.scrape import Scrape
-from tests.runs.test_main import Exporter, _start  # noqa: F401  (a fixture)
+from tests.runs.test_main import Exporter, Start, _start  # noqa: F401  (a fixture)
 
-Start = Callable[..., Exporter]
 HUNG = "stepwatch_mount_hung_since_timestamp_seconds"
 UNREAD = "rl_run_unread_since_timestamp_seconds"
 

@@ -11,14 +11,12 @@ from pathlib import Path
 import pytest
 
 from exporter.runs.logs.processes import Writers
-from tests.runs.conftest import Clock, Watched
+from tests.runs.conftest import Clock, Watched, Watching
 from tests.runs.fake_proc import pretend
 from tests.runs.lines import append, console, measured, verl_json
 from tests.runs.logs.test_unstarted import WAITS
 from tests.runs.scrape import Scrape
 from tests.runs.sources.test_ends import SHELLS, Job, Start, _start, until  # noqa: F401  (a fixture)
-
-Watching = Callable[..., Watched]
 
 TRACEBACK = """Traceback (most recent call last):
   File "train.py", line 3, in <module>

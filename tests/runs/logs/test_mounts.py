@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.real.tools import unavailable
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watching
 from tests.runs.lines import append, measured, verl_json
 from tests.runs.scrape import Scrape
-from tests.runs.test_main import Exporter, _start  # noqa: F401  (a fixture)
+from tests.runs.test_main import Exporter, Start, _start  # noqa: F401  (a fixture)
 from tests.runs.test_watch import Writer, _writer, write  # noqa: F401  (a fixture)
 
-Watching = Callable[..., Watched]
 HOUR = 3600.0
 
 
@@ -121,7 +120,7 @@ def test_a_real_mount_goes_and_comes_under_a_real_exporter(
     folder: Path,
     tmp_path: Path,
     mounted: Callable[..., subprocess.CompletedProcess[str]],
-    start: Callable[..., Exporter],
+    start: Start,
 ) -> None:
     log = tmp_path / "disk/a.jsonl"
     append(log, *steps(1, 5))
@@ -144,7 +143,7 @@ def test_a_disk_can_be_unmounted_while_its_runs_are_followed(
     folder: Path,
     tmp_path: Path,
     mounted: Callable[..., subprocess.CompletedProcess[str]],
-    start: Callable[..., Exporter],
+    start: Start,
 ) -> None:
     append(tmp_path / "disk/a.jsonl", *steps(1, 5))
     exporter = start("--path", folder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,13 +14,10 @@ from exporter.runs.model import history
 from exporter.runs.remote.polled import Feed
 from exporter.runs.signals.record import Ended, Event, Record
 from tests.real.waiting import eventually
-from tests.runs.conftest import Clock, Watched
+from tests.runs.conftest import Clock, Watched, Watching
 from tests.runs.lines import append, console, measured, verl_json
 from tests.runs.polled import FakeTarget
 from tests.runs.scrape import Scrape
-
-Watching = Callable[..., Watched]
-DAY = 24 * 3600.0
 
 
 @pytest.fixture(name="page")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watching
 from tests.runs.lines import append, measured, verl_json
 from tests.runs.scrape import Scrape
 
-Watching = Callable[..., Watched]
 WAITS = "stepwatch_log_without_step_timestamp_seconds"
 
 

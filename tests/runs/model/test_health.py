@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from exporter import __version__
 from exporter.http import exposition
 from exporter.runs.model.exporter_health import LOOK_SECONDS, Health
 from exporter.runs.serve.metrics import page
@@ -31,12 +30,6 @@ def test_a_fresh_exporter_has_all_its_counters_at_zero() -> None:
         "unreadable",
     }
     assert found.value("stepwatch_files", kind="unreadable") == 0
-
-
-def test_the_version_is_that_of_the_package() -> None:
-    (labels,) = scrape(Health()).all("stepwatch_exporter_build_info")
-
-    assert dict(labels)["version"] == __version__
 
 
 def test_the_process_metrics_are_those_of_this_process() -> None:

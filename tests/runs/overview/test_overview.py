@@ -225,31 +225,6 @@ def test_the_curve_breaks_where_the_run_was_resumed_and_restarts_with_the_run(
     assert [(piece[0][0], piece[-1][0]) for piece in again.charts[0].curves[0].pieces] == [(1, 3)]
 
 
-def test_other_limits_are_asked_for_as_soon_as_the_file_has_them(
-    watched: Watched, panel_file: Path, panels: PanelFile
-):
-    log(watched.folder / "ppo.jsonl", exploding_kl())
-    reported = story(watched, panels)
-    before = {limit.promql for limit in reported._charted() if limit.name == "KLHigh"}
-    fresh = panel_file.with_name("fresh")
-    fresh.write_text(panel_file.read_text().replace("0.5", "7.5"))
-    fresh.replace(panel_file)
-    panels.poll()
-
-    assert {text.replace("0.5", "7.5") for text in before} == {
-        limit.promql for limit in reported._charted() if limit.name == "KLHigh"
-    }
-
-
-def test_of_all_runs_only_the_limits_of_core_signals_are_asked_for(watched: Watched, panels: PanelFile):
-    reported = story(watched, panels)
-
-    assert {asked.signal for asked in reported._judged()} == {
-        "reward", "kl", "response_length", "entropy", "grad_norm",
-        "gpu_utilization_ratio", "gpu_memory_used_bytes",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     "content",
     [

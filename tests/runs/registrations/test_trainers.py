@@ -113,21 +113,6 @@ def _cluster(clock: Clock) -> Iterator[Cluster]:
     cluster.has()
 
 
-def test_the_next_job_on_the_same_address_is_a_new_run_and_the_old_one_is_gone(
-    cluster: Cluster, clock: Clock
-) -> None:
-    (page,) = cluster.has("10.0.0.7:9092")
-    page.tells("maths/ppo", 1, 2, 3)
-    cluster.read()
-    page.tells("maths/sft", 1)
-    cluster.read()
-    assert cluster.states() == {"maths/ppo": "running", "maths/sft": "running"}
-    clock.ahead += AWAY_SECONDS + 1
-    cluster.read()
-
-    assert cluster.states() == {"maths/ppo": "stopped", "maths/sft": "running"}
-
-
 def test_a_page_that_is_gone_stops_its_run_whether_or_not_it_is_still_registered(
     cluster: Cluster, clock: Clock
 ) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from exporter.runs.remote.web import Answer, PollError
 from exporter.runs.signals.record import Ended, Event, Record, is_step, number
 from tests.real.mlflow import MlflowClient, MlflowServer
 from tests.runs.speaking import Speaking, says
-from tests.runs.test_main import Exporter, _start, has  # noqa: F401  (a fixture)
+from tests.runs.test_main import Exporter, Start, _start, has  # noqa: F401  (a fixture)
 
 NOW = int(time.time() * 1000) - 600_000
 """When the tests' trainers log their first step, in ms: ten minutes ago."""
@@ -96,7 +96,7 @@ def test_a_record_has_all_metrics_of_a_step_its_time_and_the_runs_name(experimen
 
 
 def test_a_run_is_on_the_page_of_a_real_exporter_from_its_history_to_its_end(
-    experiment: Experiment, folder: Path, start: Callable[..., Exporter]
+    experiment: Experiment, folder: Path, start: Start
 ) -> None:
     run, shown = experiment.run("ppo"), f"{experiment.name}/ppo"
     recently = int(time.time() * 1000) - 30_000
@@ -117,7 +117,7 @@ def test_a_run_is_on_the_page_of_a_real_exporter_from_its_history_to_its_end(
 
 @pytest.mark.parametrize(("status", "state"), [("FAILED", "failed"), ("KILLED", "failed"), (None, "stopped")])
 def test_a_run_ends_as_the_server_says_and_one_whose_client_was_killed_by_its_silence(
-    experiment: Experiment, folder: Path, start: Callable[..., Exporter], status: str | None, state: str
+    experiment: Experiment, folder: Path, start: Start, status: str | None, state: str
 ) -> None:
     """Of a client that was killed the server says that its run goes on."""
     server = {"url": experiment.server, "experiments": [experiment.name]}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,12 @@ from hypothesis import strategies as st
 
 from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Clock, Options, Run
-from exporter.runs.serve.metrics import FAMILIES, RunText, page
+from exporter.runs.serve.metrics import RunText, page
 from exporter.runs.serve.views import View
 from exporter.runs.signals.record import Ended, Record, TotalSteps
-from exporter.runs.stats.catalogue import STATISTICS
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watching
 from tests.runs.lines import KEYS, append, console, measured
 from tests.runs.scrape import Scrape
-
-Watching = Callable[..., Watched]
 
 
 def view(name: str = "a", steps: int = 70, state: str = "running") -> View:
@@ -34,45 +30,6 @@ def view(name: str = "a", steps: int = 70, state: str = "running") -> View:
 
 def scrape(*views: View) -> Scrape:
     return Scrape(page([RunText().chunks(shown, 1000.0) for shown in views], Health().samples()))
-
-
-def test_every_metric_has_one_help_and_one_type_line_before_its_samples() -> None:
-    text = scrape(view("a"), view("b")).text
-    seen: list[str] = []
-    for line in text.splitlines():
-        if line.startswith("# HELP "):
-            seen.append(line.split()[2])
-        elif line.startswith("# TYPE "):
-            assert line.split()[2] == seen[-1]
-        else:
-            assert line.split("{")[0].split(" ")[0] == seen[-1]
-
-    assert len(seen) == len(set(seen))
-
-
-def test_counters_end_in_total_and_gauges_do_not() -> None:
-    for family in FAMILIES:
-        assert (family.type == "counter") == family.name.endswith("_total"), family.name
-
-
-def test_the_labels_of_a_statistic_are_those_of_the_contract() -> None:
-    found = scrape(view())
-    allowed = {(s.metric, frozenset({"run": "a", **s.labels}.items())) for s in STATISTICS}
-    names = {s.metric for s in STATISTICS}
-
-    shown = {key for key in found.samples if key[0] in names}
-
-    assert shown <= allowed
-    assert len(shown) > 25
-    assert ("rl_ewma", frozenset({("run", "a"), ("signal", "reward"), ("alpha", "0.1")})) in shown
-
-
-def test_what_is_not_known_is_absent() -> None:
-    found = scrape(view(steps=1))
-
-    for name in ("rl_total_steps", "rl_run_writer_present", "rl_step_interval_typical_seconds"):
-        assert found.value(name) is None
-    assert found.all("rl_nonfinite_steps_total") == {}
 
 
 @pytest.mark.parametrize(

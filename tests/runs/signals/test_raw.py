@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from hypothesis import given
@@ -12,11 +11,9 @@ from exporter.runs.collector import Collector, Settings
 from exporter.runs.model.run import Options
 from exporter.runs.signals import Reading
 from exporter.runs.signals.unmapped import RawKeys, RawRule
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watching
 from tests.runs.lines import append, measured, verl_json
 from tests.runs.scrape import Scrape
-
-Watching = Callable[..., Watched]
 
 
 def shown(rule: RawRule, *records: dict[str, object]) -> tuple[dict[str, float], int]:

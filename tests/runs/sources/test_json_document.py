@@ -67,37 +67,12 @@ def test_the_summary_is_the_end_and_no_record() -> None:
     assert found[-1] == Ended("finished")
 
 
-def test_only_what_is_new_is_reported_when_the_state_is_written_again() -> None:
-    source = TrainerState()
-    read(source, state(entry(10), max_steps=200))
-
-    assert read(source, state(entry(10), max_steps=200)) == []
-    assert steps(read(source, state(entry(10), entry(20), max_steps=200))) == [20]
-    assert read(source, state(entry(10), entry(20), max_steps=300)) == [TotalSteps(300)]
-
-
-def test_a_history_that_changed_is_distinguished_from_the_first_difference() -> None:
-    source = TrainerState()
-    read(source, state(entry(10), entry(20), entry(30)))
-
-    assert steps(read(source, state(entry(10), entry(20, reward=0.75), entry(30)))) == [20, 30]
-
-
 def test_a_history_that_became_shorter_reports_nothing_until_it_grows() -> None:
     source = TrainerState()
     read(source, state(entry(10), entry(20), entry(30)))
 
     assert read(source, state(entry(10), entry(20))) == []
     assert steps(read(source, state(entry(10), entry(20), entry(25)))) == [25]
-
-
-def test_a_state_that_is_half_written_is_a_value_error_and_forgets_nothing() -> None:
-    source = TrainerState()
-    read(source, state(entry(10)))
-    with pytest.raises(ValueError, match="history"):
-        read(source, state(entry(10), entry(20))[:-40])
-
-    assert steps(read(source, state(entry(10), entry(20)))) == [20]
 
 
 def test_an_entry_that_is_broken_does_not_hide_the_others() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,8 @@ from exporter.runs.signals import Reading
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
 from exporter.runs.sources import recognise
 from exporter.runs.sources.line_consoles import PrimeRl
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watching
 from tests.runs.lines import append
-
-Watching = Callable[..., Watched]
 
 BEFORE = "\x1b[2m10:11:12\x1b[0m\x1b[32m\x1b[1m SUCCESS\x1b[0m\x1b[32m\x1b[1m \x1b[22m"
 AFTER = "\x1b[0m"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,9 +14,6 @@ from exporter.runs.signals import Reading
 from exporter.runs.signals.record import Ended, Event, Record, number
 from exporter.runs.sources import recognise
 from exporter.runs.sources.line_consoles import Roll
-from tests.runs.conftest import Watched
-
-Watching = Callable[..., Watched]
 
 LOGGER = "[2026-10-02 10:11:12] [tracking.py (112)] [INFO] [PIPELINE 0 / 1][PID 4711] "
 RAY = "\x1b[36m(RLVRPipeline pid=4711)\x1b[0m "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,9 +24,7 @@ from exporter.runs.signals.record import Ended, Event, Record
 from exporter.runs.sources import recognise_first
 from exporter.runs.sources.protobuf import EIGHT_BYTES, SIZED, VARINT, coded, key
 from exporter.runs.sources.trackers import SwanLab
-from tests.runs.conftest import Watched
-
-Watching = Callable[..., Watched]
+from tests.runs.conftest import Watching
 
 MADE = Path(__file__).parents[2] / "logs" / "swanlab" / "run.swanlab"
 HEADER = b":SWL" + struct.pack("<HB", 0xE1D6, 2)

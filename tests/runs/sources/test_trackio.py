@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from exporter.runs.readers.content import content, reader_of
 from exporter.runs.signals.record import Event, Record
 from exporter.runs.sources.trackers import Trackio
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watching
 
-Watching = Callable[..., Watched]
 TABLES = """
 CREATE TABLE metrics (id INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT NOT NULL, timestamp TEXT NOT NULL,
     run_name TEXT NOT NULL, step INTEGER NOT NULL, metrics TEXT NOT NULL, log_id TEXT, space_id TEXT);

@@ -135,25 +135,6 @@ def test_a_record_that_a_terminal_broke_is_one() -> None:
 # steps
 
 
-def test_the_step_is_that_of_the_bar_that_was_cleared() -> None:
-    text = start(200) + "".join(
-        bar(step, 200) if step % 10 else above(bar(step, 200), logged()) for step in range(1, 51)
-    )
-
-    assert steps(text) == [10, 20, 30, 40, 50]
-    assert steps(text.replace("\r", "\n")) == [10, 20, 30, 40, 50]
-
-
-def test_records_that_come_long_after_their_bars_have_the_steps_of_those_bars() -> None:
-    """The trainer's stdout is a file: its records wait in a buffer, while bars are written at once."""
-    written = "".join(
-        bar(step, 60) + (f"\r{BLANK}\r\r{bar(step, 60)}" if step % 10 == 0 else "") for step in range(1, 61)
-    )
-    printed = "".join(f"{logged(step / 100)}\n" for step in range(10, 61, 10))
-
-    assert steps(start(60) + written + printed) == [10, 20, 30, 40, 50, 60]
-
-
 def test_bars_that_a_log_lost_leave_the_steps_regular() -> None:
     def flushed(marks: list[int], count: int) -> str:
         return (
@@ -280,32 +261,6 @@ def test_a_counter_that_falls_starts_another_attempt() -> None:
         "\n".join([*lines, logged(num_tokens=1558.0, epoch=0.03), logged(num_tokens=2000.0, epoch=0.06)])
     ) == [1, 2, 1, 2]
     assert steps("\n".join([logged(epoch=0.5), logged(epoch=0.5), logged(epoch=0.01)])) == [1, 2, 1]
-
-
-def test_a_bar_that_begins_again_goes_on_where_it_says() -> None:
-    """A resumed training draws its bar at 0 and then at the step of the checkpoint."""
-    before = start(50) + above(bar(5, 50), logged()) + above(bar(10, 50), logged())
-    after = start(50) + bar(5, 50) + above(bar(10, 50), logged()) + above(bar(15, 50), logged())
-
-    assert steps(before + "\n" + after) == [5, 10, 10, 15]
-
-
-def test_records_that_a_killed_trainer_never_wrote_leave_no_step() -> None:
-    lost = bar(15, 50) + f"\r{BLANK}\r\r"
-    text = start(50) + above(bar(10, 50), logged()) + lost + start(50) + above(bar(5, 50), logged())
-
-    assert steps(text) == [10, 5]
-
-
-def test_two_trainings_of_one_program_have_their_own_bars() -> None:
-    first = start(20) + above(bar(10, 20), logged()) + above(bar(20, 20), f"{logged()}\n{SUMMARY}")
-    second = start(30) + above(bar(10, 30), logged())
-
-    assert steps(first + "\n" + second) == [10, 20, 10]
-    assert [event for event in events(first + "\n" + second) if isinstance(event, TotalSteps)] == [
-        TotalSteps(20),
-        TotalSteps(30),
-    ]
 
 
 # what the log says about the run

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
@@ -16,10 +15,8 @@ from hypothesis import strategies as st
 from exporter.runs.remote.page import by_run
 from tests.own_logs import CONSOLES, LOGS, QUIET, RESUMED
 from tests.real import prometheus
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watched, Watching
 from tests.runs.lines import append, console, measured
-
-Watching = Callable[..., Watched]
 
 
 def live(page: Watched, log: Path, step: int) -> Watched:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,11 @@ from exporter.runs.readers.frames import LevelDbRecords
 from exporter.runs.signals.record import Ended, Event, Record, Servers, TotalSteps, number
 from exporter.runs.sources import recognise_first
 from exporter.runs.sources.trackers import WandbFile
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watching
 from tests.runs.lines import append, console, measured
 from tests.runs.scrape import Scrape
 from tests.runs.wandb_files import BLOCK, HEADER, exited, framed, history, printed, summary
 
-Watching = Callable[..., Watched]
 FOLDER = "wandb/offline-run-20261122_152314-1qwmtbtl"
 FILE = f"{FOLDER}/run-1qwmtbtl.wandb"
 RUN = "offline-run-20261122_152314-1qwmtbtl"
