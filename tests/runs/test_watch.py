@@ -12,7 +12,7 @@ import pytest
 
 from exporter.runs.signals.keys import FRAMEWORKS
 from tests.runs.conftest import Clock, Watched, Watching
-from tests.runs.lines import append, console, measured, scoped, verl_json
+from tests.runs.lines import append, console, measured, verl_json
 
 HOUR = 3600.0
 
@@ -26,26 +26,6 @@ def console_steps(first: int, last: int, **more: float) -> list[str]:
 
 
 # finding and naming runs
-
-
-def test_a_log_that_appears_later_becomes_a_run(folder: Path, watched: Watching) -> None:
-    page = watched()
-    assert page.look().runs() == set()
-    append(folder / "a.jsonl", *json_steps(1, 3))
-
-    assert page.discover().runs() == {"a"}
-
-
-def test_each_format_becomes_a_run_with_its_framework(folder: Path, watched: Watching) -> None:
-    append(folder / "a.txt", *json_steps(1, 3))
-    append(folder / "b.txt", *console_steps(1, 3))
-    append(folder / "c.txt", *(scoped(step, {"reward_mean": step / 10}) for step in range(1, 4)))
-    page = watched().look()
-
-    found = {dict(labels)["source"]: dict(labels)["framework"] for labels in page.all("rl_run_info")}
-
-    assert found == {"verl_jsonl": "verl", "verl_console": "verl", "scoped_jsonl": "scoped"}
-    assert [page.value("rl_step", run=run) for run in "abc"] == [3, 3, 3]
 
 
 def test_runs_of_one_name_get_distinct_names_and_are_counted(folder: Path, watched: Watching) -> None:
@@ -492,29 +472,6 @@ def test_a_log_that_grows_after_its_writer_left_has_another_one_that_cannot_be_s
     assert page.scrape().value("rl_run_writer_present", run="a") is None
 
 
-def test_a_writer_that_holds_a_silent_log_is_running(folder: Path, watched: Watching, writer: Writer) -> None:
-    page, log = watched(proc=Path("/proc")), folder / "a.log"
-    append(log, *console_steps(1, 3))
-    process = writer(log)
-    for line in console_steps(4, 14):
-        write(process, line)
-        page.look(1.5)
-    after = page.look(HOUR)
-
-    assert after.state("a") == "running"
-    assert after.value("rl_run_writer_present", run="a") == 1
-
-
-def test_a_finished_run_whose_writer_leaves_stays_finished(
-    folder: Path, watched: Watching, writer: Writer
-) -> None:
-    page, log = watched(proc=Path("/proc")), folder / "a.log"
-    logged_and_killed(page, log, writer, "Total training steps: 14\n")
-    page.look(1.5)
-
-    assert page.look(60.0).state("a") == "finished"
-
-
 def test_a_traceback_of_a_writer_that_is_gone_is_a_failure(
     folder: Path, watched: Watching, writer: Writer
 ) -> None:
@@ -523,20 +480,6 @@ def test_a_traceback_of_a_writer_that_is_gone_is_a_failure(
     page.look(1.5)
 
     assert page.look(11.0).state("a") == "failed"
-
-
-def test_a_run_that_a_wrapper_starts_again_is_running(
-    folder: Path, watched: Watching, writer: Writer
-) -> None:
-    page, log = watched(proc=Path("/proc")), folder / "a.log"
-    logged_and_killed(page, log, writer, "Total training steps: 100\n")
-    page.look(1.5)
-    page.look(15.0)
-    write(writer(log), *console_steps(11, 11))
-    after = page.look(6.0)
-
-    assert after.state("a") == "running"
-    assert after.value("rl_run_writer_present", run="a") == 1
 
 
 def test_a_writer_that_opens_appends_and_closes_never_counts_as_gone(folder: Path, watched: Watching) -> None:

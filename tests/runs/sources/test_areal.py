@@ -57,12 +57,6 @@ def test_the_line_of_the_step_is_what_a_log_is_known_by() -> None:
     assert not any(Areal.recognises(line.encode()) for line in TABLE)
 
 
-def test_prefix_and_colours_do_no_harm() -> None:
-    lines = [f"\x1b[36m(MasterWorker pid=9)\x1b[0m \x1b[1;34m{line}\x1b[0m" for line in (HEADER, *TABLE)]
-
-    assert records(*lines) == records(HEADER, *TABLE)
-
-
 def test_the_steps_of_the_run_count_over_its_epochs() -> None:
     second = HEADER.replace("Epoch 1/5 Step 12/100 Train step 12", "Epoch 2/5 Step 3/100 Train step 103")
 
