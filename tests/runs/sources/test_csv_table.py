@@ -51,7 +51,7 @@ TWO = [Record(1, {"reward_mean": "0.5"}), Record(2, {"reward_mean": "0.75"})]
         # W&B's exports
         ([WANDB, '"1","0.5","0","1","0.25","0.125"'], [OF_A, OF_B]),
         ([WANDB, '"1","","","","0.25",""'], [OF_B]),
-        (["Step,a - x/y,a - x/y__MIN,a - x/y__MAX", "1,0.5,0,1"], [Record(1, {"x/y": "0.5"}, run="a")]),
+        (["Step,a - kl,a - kl__MIN,a - kl__MAX", "1,0.5,0,1"], [Record(1, {"kl": "0.5"}, run="a")]),
     ],
 )  # fmt: skip
 def test_rows_are_records_of_their_steps(lines: list[str], expected: list[Record]) -> None:
