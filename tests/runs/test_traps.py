@@ -53,21 +53,22 @@ def test_kinds_of_kl_in_one_record_never_meet_in_one_statistic() -> None:
 # non-finite values hide
 
 
-def test_a_run_that_skips_its_updates_stays_alive_and_its_streak_grows(
-    folder: Path, watched: Watching
+@pytest.mark.parametrize("signal", ["grad_norm", "reward"], ids=["updates skipped", "samples aborted"])
+def test_a_run_whose_value_is_not_finite_stays_alive_and_its_streak_grows(
+    folder: Path, watched: Watching, signal: str
 ) -> None:
     page, log = watched(), folder / "a.jsonl"
     append(log, verl_json(1, measured(1)))
     page.look()
     for step in range(2, 6):
-        append(log, verl_json(step, measured(step, grad_norm=float("nan"))))
+        append(log, verl_json(step, measured(step, **{signal: float("nan")})))
         found = page.look(10.0)
 
     assert found.state("a") == "running"
-    assert isnan(found.value("rl_grad_norm", run="a") or 0.0)
-    assert found.value("rl_nonfinite_streak_steps", run="a", signal="grad_norm") == 4
-    assert found.value("rl_nonfinite_steps_total", run="a", signal="grad_norm") == 4
-    assert found.value("rl_nonfinite_streak_steps", run="a", signal="reward") == 0
+    assert isnan(found.value(f"rl_{signal}", run="a") or 0.0)
+    assert found.value("rl_nonfinite_streak_steps", run="a", signal=signal) == 4
+    assert found.value("rl_nonfinite_steps_total", run="a", signal=signal) == 4
+    assert found.value("rl_nonfinite_streak_steps", run="a", signal="kl") == 0
 
 
 def test_a_loss_that_transformers_mended_does_not_hide_the_gradient(folder: Path, watched: Watching) -> None:
@@ -224,20 +225,3 @@ def test_a_collapse_within_ten_steps_shows_in_the_floors_at_once() -> None:
     assert shown(run, "start", "response_length") == 1750.0
     assert shown(run, "max_over_steps", "entropy", 10) == 0.37
     assert shown(run, "min_over_steps", "entropy", 3) == 0.002
-
-
-# all samples aborted
-
-
-def test_a_step_whose_samples_were_all_aborted_is_not_a_reward_of_zero(
-    folder: Path, watched: Watching
-) -> None:
-    page, log = watched(), folder / "a.jsonl"
-    append(log, verl_json(1, measured(1)))
-    page.look()
-    for step in (2, 3, 4):
-        append(log, verl_json(step, measured(step, reward=float("nan"))))
-        found = page.look(10.0)
-
-    assert isnan(found.value("rl_reward", run="a") or 0.0)
-    assert found.value("rl_nonfinite_streak_steps", run="a", signal="reward") == 3

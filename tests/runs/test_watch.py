@@ -12,13 +12,9 @@ import pytest
 
 from exporter.runs.signals.keys import FRAMEWORKS
 from tests.runs.conftest import Clock, Watched, Watching
-from tests.runs.lines import append, console, measured, verl_json
+from tests.runs.lines import append, console, json_steps, measured, verl_json
 
 HOUR = 3600.0
-
-
-def json_steps(first: int, last: int, **more: float) -> list[str]:
-    return [verl_json(step, measured(step, **more)) for step in range(first, last + 1)]
 
 
 def console_steps(first: int, last: int, **more: float) -> list[str]:

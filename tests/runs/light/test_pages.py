@@ -336,6 +336,11 @@ def test_slashes_that_were_not_escaped_lead_to_the_page_all_the_same(path: str) 
     assert ask(reported, there.removeprefix("http://host/base")).code == "200"
 
 
+@pytest.mark.parametrize(("age", "shown"), [(0.4, "0 s"), (59.9, "59 s"), (3599.0, "59 min"), (2e5, "2 d")])
+def test_ages_are_in_the_largest_unit_that_fits(age: float, shown: str) -> None:
+    assert f"{shown} ago" in page(Reported([summary(age_seconds=age)])).words
+
+
 def fires(name: str, severity: str, topic: str) -> Firing:
     words = f"{name} in words; Others fires; Another fires."
     return replace(EXPLOSION, name=name, severity=severity, topic=topic, summary="", description=words)

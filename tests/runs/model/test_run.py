@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 
@@ -130,52 +131,37 @@ def test_a_missing_value_leaves_the_streak_as_it_is() -> None:
 # what the log says
 
 
-def test_a_step_above_the_total_drops_it() -> None:
-    assert fed(TotalSteps(10), *steps(1, 10)).total == 10
-    assert fed(TotalSteps(10), *steps(1, 11)).total is None
-    repeated = [event for step in steps(1, 119) for event in (step, TotalSteps(10))]
-    assert fed(*repeated).total is None
+def each(count: int, *totals: Callable[[int], TotalSteps]) -> list[Event]:
+    """So many steps, each followed by what is said of the total then."""
+    return [event for step in steps(1, count) for event in (step, *(total(step.step) for total in totals))]
 
 
-def test_a_total_of_the_next_attempt_may_be_below_the_steps_of_the_last() -> None:
-    assert fed(TotalSteps(50), *steps(1, 50), TotalSteps(20), *steps(1, 5)).total == 20
-    assert fed(TotalSteps(300), *steps(1, 250), TotalSteps(200), *steps(101, 120)).total == 200
+def fixed(total: int, key: str = "") -> Callable[[int], TotalSteps]:
+    return lambda _: TotalSteps(total, key=key)
 
 
-@pytest.mark.parametrize("times", [1, 8])
-def test_a_total_that_moves_with_the_step_is_none(times: int) -> None:
-    grown = [event for step in steps(1, 40) for event in (step, TotalSteps(times * step.step))]
-
-    assert fed(*grown).total is None
-    assert fed(*grown, *steps(41, 60), TotalSteps(times * 61)).total is None
-
-
-def test_a_total_that_is_first_that_of_another_bar_is_right_in_the_end() -> None:
-    found = fed(TotalSteps(1), *steps(1, 1), TotalSteps(5), *steps(2, 6), TotalSteps(500), *steps(7, 90))
-
-    assert found.total == 500
-
-
-def test_trainings_of_other_lengths_in_one_log_do_not_make_the_total_one_that_moves() -> None:
-    attempts = [event for total in (20, 50, 80, 120, 200) for event in (TotalSteps(total), *steps(1, total))]
-
-    assert fed(*attempts).total == 200
-
-
-def test_of_two_numbers_that_may_be_the_total_the_one_counts_that_no_step_refutes() -> None:
-    both = [
-        event
-        for step in steps(1, 119)
-        for event in (step, TotalSteps(10, key="max_steps"), TotalSteps(200, key="total_steps"))
-    ]
-    moving = [
-        event
-        for step in steps(1, 119)
-        for event in (step, TotalSteps(200, key="max_steps"), TotalSteps(8 * step.step, key="total_steps"))
-    ]
-
-    assert fed(*both).total == 200
-    assert fed(*moving).total == 200
+@pytest.mark.parametrize(
+    ("logged", "total"),
+    [
+        # a step above the total drops it, unless it is one of the attempt before
+        ([TotalSteps(10), *steps(1, 10)], 10),
+        ([TotalSteps(10), *steps(1, 11)], None),
+        (each(119, fixed(10)), None),
+        ([TotalSteps(50), *steps(1, 50), TotalSteps(20), *steps(1, 5)], 20),
+        ([TotalSteps(300), *steps(1, 250), TotalSteps(200), *steps(101, 120)], 200),
+        # one that moves with the step is none
+        (each(40, TotalSteps), None),
+        ([*each(40, lambda step: TotalSteps(8 * step)), *steps(41, 60), TotalSteps(8 * 61)], None),
+        # first that of another bar, or of shorter trainings in one log
+        ([TotalSteps(1), *steps(1, 1), TotalSteps(5), *steps(2, 6), TotalSteps(500), *steps(7, 90)], 500),
+        ([event for total in (20, 50, 80, 120, 200) for event in (TotalSteps(total), *steps(1, total))], 200),
+        # of two, the one that no step refutes
+        (each(119, fixed(10, "max_steps"), fixed(200, "total_steps")), 200),
+        (each(119, fixed(200, "max_steps"), lambda step: TotalSteps(8 * step, key="total_steps")), 200),
+    ],
+)
+def test_the_total_is_the_last_that_no_step_refutes(logged: list[Event], total: int | None) -> None:
+    assert fed(*logged).total == total
 
 
 def test_a_total_from_before_a_restart_counts_until_the_log_says_one() -> None:

@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from exporter.runs.overview import charts
 from exporter.runs.overview.charts import MOST_POINTS, Curve, curve, thinned
 
 
@@ -37,6 +38,23 @@ def test_a_short_curve_keeps_every_point() -> None:
 def test_what_is_not_finite_or_nearly_so_is_not_drawn() -> None:
     found = curve("a", {1: 1.0, 2: math.inf, 3: 2.0, 4: -1e301, 5: 3.0}, range(1, 6))
     assert found.pieces == (((1, 1.0),), ((3, 2.0),), ((5, 3.0),))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "unit", "expected"),
+    [
+        (-0.0425, 0.0425, "short", "-0.04 -0.02 0 0.02 0.04"),
+        (0, 435, "short", "0 100 200 300 400"),
+        (0.1, 0.305, "percentunit", "10 % 15 % 20 % 25 % 30 %"),
+        (0, 90 * 2**30, "bytes", "0 B 20 GiB 40 GiB 60 GiB 80 GiB"),
+        (12345, 36000, "s", "15k s 20k s 25k s 30k s 35k s"),
+        (1e7, 4e7, "none", "10M 20M 30M 40M"),
+        (1e-9, 3e-9, "short", "1e-09 1.5e-09 2e-09 2.5e-09 3e-09"),
+    ],
+)
+def test_ticks_are_round_and_written_as_people_do(low: float, high: float, unit: str, expected: str) -> None:
+    ticks = charts.round_values(low, high, unit, 3)
+    assert " ".join(charts.format_number(tick, unit) for tick in ticks) == expected
 
 
 def test_thinning_again_keeps_what_stands_out_and_where_the_curve_is_broken() -> None:
