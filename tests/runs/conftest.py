@@ -68,6 +68,10 @@ class Watched:
         return Scrape(self.watch.metrics())
 
 
+Watching = Callable[..., Watched]
+"""Makes a watch over the folder; keyword arguments are settings."""
+
+
 @pytest.fixture(name="clock")
 def _clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
@@ -83,6 +87,5 @@ def _folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(name="watched")
-def _watched(clock: Clock, folder: Path) -> Callable[..., Watched]:
-    """Make a watch over the folder; keyword arguments are settings."""
+def _watched(clock: Clock, folder: Path) -> Watching:
     return lambda **more: Watched(clock, folder, **more)

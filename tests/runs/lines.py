@@ -40,6 +40,11 @@ def measured(step: int, **more: Any) -> dict[str, Any]:
     return {KEYS[signal]: value for signal, value in usual.items() if value is not None}
 
 
+def json_steps(first: int, last: int, **more: float) -> list[str]:
+    """Lines of verl's file logger for these steps."""
+    return [verl_json(step, measured(step, **more)) for step in range(first, last + 1)]
+
+
 KEYS = {
     "reward": "critic/score/mean",
     "reward_max": "critic/score/max",

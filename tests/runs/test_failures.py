@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,11 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watching
 from tests.runs.fake_proc import pretend
-from tests.runs.lines import append, console, measured, scoped, verl_json
-
-Watching = Callable[..., Watched]
+from tests.runs.lines import append, console, json_steps, measured, scoped, verl_json
 
 ERRORS = (
     errno.EIO,
@@ -79,10 +76,6 @@ def _faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
     return faults
 
 
-def steps(first: int, last: int) -> Iterator[str]:
-    return (verl_json(step, measured(step)) for step in range(first, last + 1))
-
-
 @pytest.mark.parametrize(
     "fault",
     [{what: number} for what in PLACES for number in (errno.EIO, errno.EACCES, errno.ENOENT)],
@@ -92,13 +85,13 @@ def test_a_call_that_fails_for_a_while_never_ends_the_exporter_and_costs_no_step
     watched: Watching, folder: Path, tmp_path: Path, faults: Faults, fault: dict[str, int]
 ) -> None:
     log = folder / "a.jsonl"
-    append(log, *steps(1, 3))
+    append(log, *json_steps(1, 3))
     pretend(tmp_path / "proc", 7, log, "0100001")
     page = watched(state_folder=tmp_path / "state", proc=tmp_path / "proc")
     page.look()
     faults.failing = fault
     for step in range(4, 8):
-        append_raw(log, "".join(steps(step, step)))
+        append_raw(log, "".join(json_steps(step, step)))
         page.look(6.0)
     faults.failing = {}
     after = page.discover()
@@ -111,16 +104,16 @@ def test_a_call_that_fails_for_a_while_never_ends_the_exporter_and_costs_no_step
 def test_a_log_that_cannot_be_read_is_counted_once_for_as_long_as_it_lasts(
     watched: Watching, folder: Path, faults: Faults, what: str
 ) -> None:
-    append(folder / "a.jsonl", *steps(1, 3))
+    append(folder / "a.jsonl", *json_steps(1, 3))
     page = watched()
     page.look()
-    append(folder / "a.jsonl", *steps(4, 4))
+    append(folder / "a.jsonl", *json_steps(4, 4))
     faults.failing = {what: errno.EIO}
     for _ in range(5):
         page.look(1.0)
     faults.failing = {}
     assert page.look(1.0).value("stepwatch_file_errors_total", reason="unreadable") == 1
-    append(folder / "a.jsonl", *steps(5, 5))
+    append(folder / "a.jsonl", *json_steps(5, 5))
     faults.failing = {what: errno.EIO}
     page.look(1.0)
     faults.failing = {}
@@ -132,7 +125,7 @@ def test_a_log_that_cannot_be_read_is_counted_once_for_as_long_as_it_lasts(
 def test_a_state_that_cannot_be_written_is_counted_and_written_once_it_can_be(
     watched: Watching, folder: Path, tmp_path: Path, faults: Faults, what: str
 ) -> None:
-    append(folder / "a.jsonl", *steps(1, 3))
+    append(folder / "a.jsonl", *json_steps(1, 3))
     page = watched(state_folder=tmp_path / "state")
     faults.failing = {what: errno.ENOSPC}
     assert page.look().value("stepwatch_state_errors_total") == 1
@@ -146,7 +139,7 @@ def test_a_state_that_cannot_be_written_is_counted_and_written_once_it_can_be(
 def test_a_state_that_cannot_be_read_counts_as_none(
     watched: Watching, folder: Path, tmp_path: Path, faults: Faults, number: int
 ) -> None:
-    append(folder / "a.jsonl", *steps(1, 3))
+    append(folder / "a.jsonl", *json_steps(1, 3))
     page = watched(state_folder=tmp_path / "state")
     page.look()
     page.watch.save()
@@ -158,7 +151,7 @@ def test_a_state_that_cannot_be_read_counts_as_none(
 def test_a_state_that_cannot_be_deleted_is_counted(
     watched: Watching, folder: Path, tmp_path: Path, faults: Faults
 ) -> None:
-    append(folder / "a.jsonl", *steps(1, 3))
+    append(folder / "a.jsonl", *json_steps(1, 3))
     page = watched(state_folder=tmp_path / "state", forget_after=10.0)
     page.look()
     (folder / "a.jsonl").unlink()

@@ -17,7 +17,7 @@ from stepwatch.system import http_client
 from tests.real import free_port
 from tests.real.waiting import HANG_SECONDS, in_time
 from tests.records import refusal, split
-from tests.runs.lines import append, console, measured, verl_json
+from tests.runs.lines import append, measured, verl_json
 from tests.runs.scrape import Scrape, until
 
 ROOT = Path(__file__).parents[2]
@@ -59,8 +59,11 @@ class Exporter:
         return self.process.returncode, *split(log)
 
 
+Start = Callable[..., Exporter]
+
+
 @pytest.fixture(name="start")
-def _start() -> Iterator[Callable[..., Exporter]]:
+def _start() -> Iterator[Start]:
     started: list[Exporter] = []
 
     def start(*flags: str | Path, port: int | None = None) -> Exporter:
@@ -88,7 +91,7 @@ def has(run: str) -> Callable[[Scrape], bool]:
     return lambda found: run in found.runs()
 
 
-def test_flags_say_what_is_read_and_where_it_is_served(folder: Path, start: Callable[..., Exporter]) -> None:
+def test_flags_say_what_is_read_and_where_it_is_served(folder: Path, start: Start) -> None:
     log(folder)
     port = free_port()
     exporter = start("--path", folder, "--port", port, "--listen", "127.0.0.1", port=port)
@@ -97,7 +100,7 @@ def test_flags_say_what_is_read_and_where_it_is_served(folder: Path, start: Call
     assert exporter.end() == (0, f"http://127.0.0.1:{port}/ shows the runs of {folder}\n", "")
 
 
-def test_a_file_sets_what_flags_set(tmp_path: Path, start: Callable[..., Exporter]) -> None:
+def test_a_file_sets_what_flags_set(tmp_path: Path, start: Start) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         log(tmp_path / name, name)
@@ -121,7 +124,7 @@ def test_a_file_sets_what_flags_set(tmp_path: Path, start: Callable[..., Exporte
     assert len(list(states.glob("*.state"))) == 2
 
 
-def test_a_flag_wins_over_the_file(tmp_path: Path, start: Callable[..., Exporter]) -> None:
+def test_a_flag_wins_over_the_file(tmp_path: Path, start: Start) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         log(tmp_path / name, name)
@@ -131,7 +134,7 @@ def test_a_flag_wins_over_the_file(tmp_path: Path, start: Callable[..., Exporter
     assert exporter.until(lambda found: bool(found.runs())).runs() == {"one"}
 
 
-def test_the_short_silence_that_is_set_stops_a_run(folder: Path, start: Callable[..., Exporter]) -> None:
+def test_the_short_silence_that_is_set_stops_a_run(folder: Path, start: Start) -> None:
     path = log(folder)
     exporter = start("--path", folder, "--silence", "5", "--silence-intervals", "1")
     exporter.until(has("a"))
@@ -140,7 +143,7 @@ def test_the_short_silence_that_is_set_stops_a_run(folder: Path, start: Callable
     exporter.until(lambda found: found.state("a") == "stopped")
 
 
-def test_extremes_are_held_for_as_long_as_is_set(folder: Path, start: Callable[..., Exporter]) -> None:
+def test_extremes_are_held_for_as_long_as_is_set(folder: Path, start: Start) -> None:
     path = log(folder, steps=20)
     exporter = start("--path", folder, "--hold", "0.1")
     exporter.until(has("a"))
@@ -151,18 +154,7 @@ def test_extremes_are_held_for_as_long_as_is_set(folder: Path, start: Callable[.
     exporter.until(lambda found: (found.value("rl_min_over_steps", run="a", signal="kl") or 9.0) < 1.0)
 
 
-def test_an_ended_run_leaves_after_the_time_that_is_set(folder: Path, start: Callable[..., Exporter]) -> None:
-    path = folder / "a.log"
-    append(path, console(1, measured(1)))
-    exporter = start("--path", folder, "--forget-after", "3")
-    exporter.until(has("a"))
-    append(path, "Job 'raysubmit_x1' succeeded\n")
-    exporter.until(lambda found: found.state("a") == "finished")
-
-    exporter.until(lambda found: found.runs() == set())
-
-
-def test_a_missing_folder_is_waited_for(folder: Path, start: Callable[..., Exporter]) -> None:
+def test_a_missing_folder_is_waited_for(folder: Path, start: Start) -> None:
     later = folder / "later"
     exporter = start("--path", later)
     assert exporter.until(lambda found: bool(found.samples)).runs() == set()
@@ -173,18 +165,9 @@ def test_a_missing_folder_is_waited_for(folder: Path, start: Callable[..., Expor
     assert exporter.end()[2] == ""
 
 
-def test_steps_are_served_while_the_log_grows(folder: Path, start: Callable[..., Exporter]) -> None:
-    path = log(folder)
-    exporter = start("--path", folder)
-    exporter.until(has("a"))
-    for step in range(4, 7):
-        append(path, verl_json(step, measured(step)))
-        exporter.until(lambda found, step=step: found.value("rl_step", run="a") == step)
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_the_state_and_ends_it_quickly(
-    folder: Path, tmp_path: Path, start: Callable[..., Exporter], number: signal.Signals
+    folder: Path, tmp_path: Path, start: Start, number: signal.Signals
 ) -> None:
     path, states = log(folder), tmp_path / "state"
     exporter = start("--path", folder, "--state-dir", states)
@@ -200,24 +183,7 @@ def test_a_signal_saves_the_state_and_ends_it_quickly(
     assert {file: file.read_bytes() for file in states.iterdir()} != before
 
 
-@pytest.mark.slow
-def test_a_signal_ends_it_quickly_in_the_middle_of_a_large_log(
-    folder: Path, start: Callable[..., Exporter]
-) -> None:
-    line = "".join(verl_json(step, measured(step)) for step in range(1000))
-    (folder / "a.jsonl").write_text(line * (150_000_000 // len(line)))
-    exporter = start("--path", folder)
-    exporter.until(lambda found: (found.value("stepwatch_bytes_read_total") or 0) > 0)
-    started = time.monotonic()
-    code, _, errors = exporter.end()
-
-    assert (code, errors) == (0, "")
-    assert in_time(time.monotonic() - started, 3)
-
-
-def test_a_killed_exporter_goes_on_where_it_was(
-    folder: Path, tmp_path: Path, start: Callable[..., Exporter]
-) -> None:
+def test_a_killed_exporter_goes_on_where_it_was(folder: Path, tmp_path: Path, start: Start) -> None:
     path, states = log(folder, steps=50), tmp_path / "state"
     first = start("--path", folder, "--state-dir", states)
     first.until(lambda _: states.exists() and bool(list(states.glob("*.state"))))

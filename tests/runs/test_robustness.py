@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -15,19 +15,11 @@ from exporter.runs.collector import Collector, Settings
 from exporter.runs.logs.processes import Writers
 from exporter.runs.readers import follow as follow_module
 from tests.real.waiting import HANG_SECONDS, in_time
-from tests.runs.conftest import Clock, Watched
-from tests.runs.lines import append, console, measured, verl_json
+from tests.runs.conftest import Clock, Watching
+from tests.runs.lines import append, console, json_steps, measured, verl_json
 from tests.runs.logs.test_unreadable import _other, _runs  # noqa: F401  (fixtures)
 from tests.runs.speaking import Speaking
-from tests.runs.test_main import Exporter, _start, has  # noqa: F401  (a fixture)
-
-Watching = Callable[..., Watched]
-Start = Callable[..., Exporter]
-
-
-def steps(first: int, last: int, **more: float) -> Iterator[str]:
-    return (verl_json(step, measured(step, **more)) for step in range(first, last + 1))
-
+from tests.runs.test_main import Exporter, Start, _start, has  # noqa: F401  (a fixture)
 
 # signals
 
@@ -61,7 +53,7 @@ def test_a_look_that_is_under_way_reads_no_further_once_it_is_stopped(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follow_module, "BLOCK", 2000)
-    append(folder / "a.jsonl", *steps(1, 100))
+    append(folder / "a.jsonl", *json_steps(1, 100))
     asked = iter([False, False, True, True])
     watch = Collector(Settings((str(folder),)), Writers(folder / "no-proc"), lambda: next(asked))
     watch.look()
@@ -76,12 +68,12 @@ def test_a_page_that_hangs_holds_up_neither_the_runs_nor_the_end(folder: Path, s
         asked.set()
         done.wait(HANG_SECONDS)
 
-    append(folder / "a.jsonl", *steps(1, 3))
+    append(folder / "a.jsonl", *json_steps(1, 3))
     with Speaking(hang) as page:
         exporter = start("--path", folder, "--pages", f'[{{"url": "{page.url}/metrics"}}]')
         assert asked.wait(HANG_SECONDS)
         exporter.until(has("a"))
-        append(folder / "a.jsonl", *steps(4, 4))
+        append(folder / "a.jsonl", *json_steps(4, 4))
         exporter.until(lambda found: found.value("rl_step", run="a") == 4)
         took = seconds_to_end(exporter)
         done.set()
@@ -104,9 +96,9 @@ def test_a_page_is_served_while_a_read_blocks(
         return works(*args)
 
     page, log = watched(), folder / "a.jsonl"
-    append(log, *steps(1, 3))
+    append(log, *json_steps(1, 3))
     page.look()
-    append(log, *steps(4, 4))
+    append(log, *json_steps(4, 4))
     monkeypatch.setattr(follow_module.os, "pread", pread)
     look = Thread(target=page.watch.look)
     look.start()
@@ -125,17 +117,17 @@ def test_a_page_is_served_while_a_read_blocks(
 def test_a_pipe_in_the_place_of_a_log_blocks_no_one(folder: Path, start: Start) -> None:
     log = folder / "a.jsonl"
     for path in (log, folder / "b.jsonl"):
-        append(path, *steps(1, 3, reward=ord(path.stem) / 50))
+        append(path, *json_steps(1, 3, reward=ord(path.stem) / 50))
     exporter = start("--path", folder)
     exporter.until(lambda found: found.runs() == {"a", "b"})
     pipe = folder.with_name("pipe")
     os.mkfifo(pipe)
     pipe.replace(log)
-    append(folder / "b.jsonl", *steps(4, 4))
+    append(folder / "b.jsonl", *json_steps(4, 4))
     found = exporter.until(lambda found: found.value("rl_step", run="b") == 4)
     assert found.value("rl_step", run="a") == 3
     log.unlink()
-    append(log, *steps(1, 5, reward=ord("a") / 50))
+    append(log, *json_steps(1, 5, reward=ord("a") / 50))
 
     assert (
         exporter.until(lambda found: found.value("rl_step", run="a") == 5).value("rl_records_total", run="a")
@@ -150,11 +142,11 @@ def test_a_log_that_is_closed_while_it_is_followed_is_read_on_once_it_is_opened(
     runs: Path, other: Callable[..., Exporter]
 ) -> None:
     log = runs / "a.jsonl"
-    append(log, *steps(1, 3))
+    append(log, *json_steps(1, 3))
     exporter = other(runs)
     exporter.until(has("a"))
     log.chmod(0o600)
-    append(log, *steps(4, 5))
+    append(log, *json_steps(4, 5))
     found = exporter.until(lambda found: found.value("stepwatch_files", kind="unreadable") == 1)
     assert (found.value("rl_step", run="a"), found.state("a")) == (3, "running")
     log.chmod(0o644)
@@ -173,8 +165,8 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_once_and_whole(
 ) -> None:
     monkeypatch.setattr(follow_module, "BLOCK", 2000)
     log, other = folder / "a.jsonl", folder.with_name("other")
-    append(log, *steps(1, 100))
-    append(other, *steps(1, 120))
+    append(log, *json_steps(1, 100))
+    append(other, *json_steps(1, 120))
     pauses: list[float] = []
 
     def sleep(seconds: float) -> None:
@@ -199,7 +191,7 @@ def test_a_log_that_is_saved_by_rename_at_each_step_is_one_run(
     log, other = folder / "a.jsonl", folder.with_name("other")
     page = watched()
     for last in range(10, 10 + times):
-        other.write_text("".join(steps(1, last)))
+        other.write_text("".join(json_steps(1, last)))
         other.replace(log)
         found = page.discover()
 
@@ -209,23 +201,6 @@ def test_a_log_that_is_saved_by_rename_at_each_step_is_one_run(
 
 
 # links
-
-
-def test_links_in_circles_lead_to_each_run_once(folder: Path, start: Start) -> None:
-    append(folder / "a.jsonl", *steps(1, 3))
-    (folder / "below").mkdir()
-    append(folder / "below/b.log", *(console(step, measured(step, reward=2.0)) for step in range(1, 4)))
-    (folder / "below/up").symlink_to("..")
-    (folder / "self").symlink_to("self")
-    (folder / "there").symlink_to("back")
-    (folder / "back").symlink_to("there")
-    (folder / "latest.log").symlink_to("below/b.log")
-    exporter = start("--path", folder)
-    found = exporter.until(lambda found: len(found.runs()) == 2)
-
-    assert found.runs() == {"a", "below/b"}
-    assert found.value("stepwatch_files", kind="log") == 2
-    assert found.value("stepwatch_files", kind="unreadable") == 0
 
 
 # two files of one run

@@ -7,8 +7,6 @@ reference (failure-modes.md, section 0; log-formats.md, 2.6). What is here goes 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable
 from math import isnan, sqrt
 from pathlib import Path
 from random import Random
@@ -16,60 +14,9 @@ from random import Random
 import pytest
 
 from exporter.runs.model.run import Clock, Options, Run
-from exporter.runs.signals import SIGNALS
 from exporter.runs.signals.record import Event, Record, ResponseLimit
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watching
 from tests.runs.lines import append, console, measured, verl_json
-
-Watching = Callable[..., Watched]
-
-ELSEWHERE = {
-    "KL is at least five numbers": "test_signals:test_each_kind_of_kl_is_a_signal_of_its_own",
-    "KL of verl's updates is another one": "test_signals:test_kl_between_updates_is_another_signal",
-    "KL of AReaL has the other sign": "test_signals:test_areal_s_kl_has_the_other_sign",
-    "step 0 may hold validation only": "test_run:test_a_validation_record_without_signals_moves_no_statistic",
-    "entropy_loss was really the entropy": "test_signals:test_entropy_loss_of_old_versions_is_the_entropy",
-    "steps with validation take longer": (
-        "test_verl_logs:test_validation_steps_ten_times_as_long_do_not_make_a_run_silent"
-    ),
-    "actor/pg_loss, actor/kl_loss, critic/vf_loss": (
-        "test_signals:test_losses_that_legacy_workers_add_up_are_passed_on_as_they_are"
-    ),
-    "actor/kl_loss": "test_signals:test_kl_loss_zero_gives_way_to_the_penalty_that_is_in_use",
-    "perf/max_memory_*_gb, perf/cpu_memory_used_gb": (
-        "test_signals:test_memory_is_in_gib_under_its_old_and_its_new_name"
-    ),
-    "perf/time_per_step": "test_signals:test_step_time_leaves_out_validation",
-    "perf/throughput": "test_signals:test_throughput_is_per_gpu_and_tokens_over_time_is_over_all",
-    "perf/mfu/actor_infer": "test_signals:test_mfu_of_inference_is_not_the_update_s",
-    "response_length/clip_ratio": (
-        "test_signals:test_v1_clip_ratio_is_the_truncated_share_only_at_the_known_limit"
-    ),
-    "prompt_length/clip_ratio": "test_signals:test_v1_clip_ratio_of_prompts_says_nothing",
-    "timing_s/gen": "test_signals:test_waiting_of_the_asynchronous_trainer_has_its_own_signal",
-    "timing_s/reward": "test_signals:test_reward_time_that_v1_does_not_log_is_absent",
-    "timing_s/agent_loop counts": "test_signals:test_counts_below_timing_are_no_times",
-    "timing_s/agent_loop -1": "test_signals:test_minus_one_preemption_is_not_reported",
-    "critic/*": "test_signals:test_keys_below_critic_are_there_without_a_critic",
-    "training/rollout_probs_diff_*": (
-        "test_signals:test_differences_of_probabilities_are_none_of_log_probabilities"
-    ),
-    "reward standard deviation": "test_signals:test_verl_logs_no_standard_deviation_of_the_reward",
-    "all samples aborted": (
-        "test_signals:test_a_batch_whose_samples_were_all_aborted_has_a_reward_that_is_not_finite"
-    ),
-    "old policy entropy": (
-        "test_signals:test_entropy_is_one_signal_whether_it_was_measured_before_or_in_the_update"
-    ),
-}
-
-
-@pytest.mark.parametrize("trap", ELSEWHERE)
-def test_the_test_of_each_trap_is_there(trap: str) -> None:
-    module, _, name = ELSEWHERE[trap].partition(":")
-    (path,) = Path(__file__).parent.rglob(f"{module}.py")
-
-    assert re.search(rf"^def {name}\(", path.read_text(), re.MULTILINE)
 
 
 def run_of(source: str, framework: str, *events: Event) -> Run:
@@ -106,21 +53,22 @@ def test_kinds_of_kl_in_one_record_never_meet_in_one_statistic() -> None:
 # non-finite values hide
 
 
-def test_a_run_that_skips_its_updates_stays_alive_and_its_streak_grows(
-    folder: Path, watched: Watching
+@pytest.mark.parametrize("signal", ["grad_norm", "reward"], ids=["updates skipped", "samples aborted"])
+def test_a_run_whose_value_is_not_finite_stays_alive_and_its_streak_grows(
+    folder: Path, watched: Watching, signal: str
 ) -> None:
     page, log = watched(), folder / "a.jsonl"
     append(log, verl_json(1, measured(1)))
     page.look()
     for step in range(2, 6):
-        append(log, verl_json(step, measured(step, grad_norm=float("nan"))))
+        append(log, verl_json(step, measured(step, **{signal: float("nan")})))
         found = page.look(10.0)
 
     assert found.state("a") == "running"
-    assert isnan(found.value("rl_grad_norm", run="a") or 0.0)
-    assert found.value("rl_nonfinite_streak_steps", run="a", signal="grad_norm") == 4
-    assert found.value("rl_nonfinite_steps_total", run="a", signal="grad_norm") == 4
-    assert found.value("rl_nonfinite_streak_steps", run="a", signal="reward") == 0
+    assert isnan(found.value(f"rl_{signal}", run="a") or 0.0)
+    assert found.value("rl_nonfinite_streak_steps", run="a", signal=signal) == 4
+    assert found.value("rl_nonfinite_steps_total", run="a", signal=signal) == 4
+    assert found.value("rl_nonfinite_streak_steps", run="a", signal="kl") == 0
 
 
 def test_a_loss_that_transformers_mended_does_not_hide_the_gradient(folder: Path, watched: Watching) -> None:
@@ -263,17 +211,6 @@ def test_three_points_of_trl_are_twenty_one_steps_and_three_records(folder: Path
     assert found.value("rl_records_total", run="out") == 3
 
 
-def test_steps_since_the_best_count_by_the_step_number() -> None:
-    records = [
-        Record(10 * number, {"reward": 0.9 if number == 10 else 0.1, "loss": float(number)})
-        for number in range(1, 31)
-    ]
-    run = run_of("trl_console", "trl", *records)
-
-    assert shown(run, "steps_since_best", "reward") == 200
-    assert shown(run, "records_since_best", "reward") == 20
-
-
 # warm-up hides the fastest collapse
 
 
@@ -288,26 +225,3 @@ def test_a_collapse_within_ten_steps_shows_in_the_floors_at_once() -> None:
     assert shown(run, "start", "response_length") == 1750.0
     assert shown(run, "max_over_steps", "entropy", 10) == 0.37
     assert shown(run, "min_over_steps", "entropy", 3) == 0.002
-
-
-# all samples aborted
-
-
-def test_a_step_whose_samples_were_all_aborted_is_not_a_reward_of_zero(
-    folder: Path, watched: Watching
-) -> None:
-    page, log = watched(), folder / "a.jsonl"
-    append(log, verl_json(1, measured(1)))
-    page.look()
-    for step in (2, 3, 4):
-        append(log, verl_json(step, measured(step, reward=float("nan"))))
-        found = page.look(10.0)
-
-    assert isnan(found.value("rl_reward", run="a") or 0.0)
-    assert found.value("rl_nonfinite_streak_steps", run="a", signal="reward") == 3
-
-
-def test_every_signal_of_a_trap_is_one_that_is_served() -> None:
-    names = {signal.name for signal in SIGNALS}
-
-    assert {"kl", "policy_kl", "kl_engine", "kl_teacher", "kl_sequence", "truncated_ratio"} <= names

@@ -10,17 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.model.run_source import Silence
 from exporter.runs.signals.keys import FRAMEWORKS
-from tests.runs.conftest import Clock, Watched
-from tests.runs.lines import append, console, measured, scoped, verl_json
+from tests.runs.conftest import Clock, Watched, Watching
+from tests.runs.lines import append, console, json_steps, measured, verl_json
 
-Watching = Callable[..., Watched]
 HOUR = 3600.0
-
-
-def json_steps(first: int, last: int, **more: float) -> list[str]:
-    return [verl_json(step, measured(step, **more)) for step in range(first, last + 1)]
 
 
 def console_steps(first: int, last: int, **more: float) -> list[str]:
@@ -28,35 +22,6 @@ def console_steps(first: int, last: int, **more: float) -> list[str]:
 
 
 # finding and naming runs
-
-
-def test_a_log_that_appears_later_becomes_a_run(folder: Path, watched: Watching) -> None:
-    page = watched()
-    assert page.look().runs() == set()
-    append(folder / "a.jsonl", *json_steps(1, 3))
-
-    assert page.discover().runs() == {"a"}
-
-
-def test_a_folder_that_is_missing_at_the_start_is_waited_for(folder: Path, watched: Watching) -> None:
-    page = watched(paths=(str(folder / "later"),))
-    assert page.look().runs() == set()
-    (folder / "later").mkdir()
-    append(folder / "later/a.jsonl", *json_steps(1, 3))
-
-    assert page.discover().runs() == {"a"}
-
-
-def test_each_format_becomes_a_run_with_its_framework(folder: Path, watched: Watching) -> None:
-    append(folder / "a.txt", *json_steps(1, 3))
-    append(folder / "b.txt", *console_steps(1, 3))
-    append(folder / "c.txt", *(scoped(step, {"reward_mean": step / 10}) for step in range(1, 4)))
-    page = watched().look()
-
-    found = {dict(labels)["source"]: dict(labels)["framework"] for labels in page.all("rl_run_info")}
-
-    assert found == {"verl_jsonl": "verl", "verl_console": "verl", "scoped_jsonl": "scoped"}
-    assert [page.value("rl_step", run=run) for run in "abc"] == [3, 3, 3]
 
 
 def test_runs_of_one_name_get_distinct_names_and_are_counted(folder: Path, watched: Watching) -> None:
@@ -175,29 +140,12 @@ def test_a_first_record_behind_blocks_of_other_text_is_found_at_once(
 # growing, restarting, vanishing
 
 
-def test_every_appended_step_is_on_the_next_page(folder: Path, watched: Watching) -> None:
-    page, log = watched(), folder / "a.jsonl"
-    append(log, *json_steps(1, 1))
-    page.look()
-    for step in range(2, 10):
-        append(log, *json_steps(step, step))
-        assert page.look(1.0).value("rl_step", run="a") == step
-
-
 def test_a_line_that_is_not_a_record_is_counted_and_costs_no_other(folder: Path, watched: Watching) -> None:
     append(folder / "a.jsonl", *json_steps(1, 2), "{torn\n", "\n", "not json\n", *json_steps(3, 4))
     page = watched().look()
 
     assert page.value("rl_records_total", run="a") == 4
     assert page.value("stepwatch_lines_dropped_total", reason="malformed") == 2
-
-
-def test_a_line_too_long_is_counted(folder: Path, watched: Watching) -> None:
-    append(folder / "a.jsonl", *json_steps(1, 2), "x" * 9_000_000 + "\n", *json_steps(3, 4))
-    page = watched().look()
-
-    assert page.value("rl_records_total", run="a") == 4
-    assert page.value("stepwatch_lines_dropped_total", reason="too_long") == 1
 
 
 def test_an_emptied_log_that_resumes_goes_on_as_one_run(folder: Path, watched: Watching) -> None:
@@ -243,49 +191,6 @@ def test_what_stands_in_a_replaced_log_is_history_and_raises_nothing(folder: Pat
     assert after.value("rl_step", run="a") == 102
     assert after.value("rl_last_step_timestamp_seconds", run="a") == written
     assert (after.value("rl_min_over_steps", run="a", signal="kl") or 0.0) < 0.1
-
-
-def test_a_log_that_vanished_is_counted_once_and_its_run_stays_for_now(
-    folder: Path, watched: Watching
-) -> None:
-    page, log = watched(), folder / "a.jsonl"
-    append(log, *json_steps(1, 3))
-    page.look()
-    append(log, *json_steps(4, 4))
-    page.look(1.0)
-    log.unlink()
-    for _ in range(20):
-        after = page.look(1.0)
-
-    assert after.value("stepwatch_file_errors_total", reason="vanished") == 1
-    assert after.value("rl_step", run="a") == 4
-
-
-def test_a_log_that_vanished_and_came_back_goes_on(folder: Path, watched: Watching) -> None:
-    page, log = watched(), folder / "a.jsonl"
-    append(log, *json_steps(1, 50))
-    page.look()
-    log.unlink()
-    page.look(10.0)
-    append(log, *json_steps(41, 60))
-
-    assert page.look(10.0).value("rl_records_total", run="a") == 60
-
-
-def test_a_log_that_cannot_be_read_is_counted_and_the_others_are_read(
-    folder: Path, watched: Watching
-) -> None:
-    page = watched()
-    for name in ("a.jsonl", "b.jsonl"):
-        append(folder / name, *json_steps(1, 3))
-    page.look()
-    (folder / "a.jsonl").unlink()
-    (folder / "a.jsonl").mkdir()
-    append(folder / "b.jsonl", *json_steps(4, 4))
-    after = page.look(1.0)
-
-    assert after.value("stepwatch_file_errors_total", reason="unreadable") == 1
-    assert after.value("rl_step", run="b") == 4
 
 
 # replay
@@ -356,16 +261,6 @@ def test_a_run_is_finished_when_its_log_says_so(folder: Path, watched: Watching)
     assert page.look(HOUR).state("a") == "finished"
 
 
-def test_a_run_is_finished_when_it_reached_its_total_and_fell_silent(folder: Path, watched: Watching) -> None:
-    page, log = watched(), folder / "a.log"
-    append(log, "Total training steps: 5\n", *console_steps(1, 4))
-    assert page.look().state("a") == "running"
-    append(log, *console_steps(5, 5))
-
-    assert page.look(1.0).state("a") == "running"
-    assert page.look(70.0).state("a") == "finished"
-
-
 def test_a_run_that_goes_on_after_its_end_is_running(folder: Path, watched: Watching) -> None:
     page, log = watched(), folder / "a.log"
     append(log, *console_steps(1, 3), "Job 'raysubmit_x1' failed\n")
@@ -403,16 +298,6 @@ def test_a_silent_run_stopped_and_one_that_logs_again_runs(folder: Path, watched
     append(log, *json_steps(5, 5))
 
     assert page.look(1.0).state("a") == "running"
-
-
-def test_silence_is_what_the_settings_say(folder: Path, watched: Watching) -> None:
-    page, log = watched(silence=Silence(60.0, 2.0)), folder / "a.jsonl"
-    append(log, *json_steps(1, 3))
-    page.look()
-    append(log, *json_steps(4, 4))
-    page.look(1.0)
-
-    assert page.look(61.0).state("a") == "stopped"
 
 
 @pytest.mark.parametrize("end", ["", "Job 'raysubmit_x1' failed\n"])
@@ -534,23 +419,6 @@ def logged_and_killed(page: Watched, log: Path, writer: Writer, *start: str, end
     process.wait()
 
 
-@pytest.mark.parametrize(
-    ("start", "state"),
-    [(["Total training steps: 100\n"], "vanished"), ([], "stopped")],
-    ids=["total", "no total"],
-)
-def test_a_killed_writer_vanished_if_the_total_is_known_and_stopped_if_not(
-    folder: Path, watched: Watching, writer: Writer, start: list[str], state: str
-) -> None:
-    page, log = watched(proc=Path("/proc")), folder / "a.log"
-    logged_and_killed(page, log, writer, *start)
-    page.look(1.5)
-
-    assert page.scrape().value("rl_run_writer_present", run="a") == 0
-    assert page.look(5.0).state("a") == "running"
-    assert page.look(6.0).state("a") == state
-
-
 def test_a_vanished_run_is_vanished_at_once_after_a_restart_of_the_exporter(
     folder: Path, tmp_path: Path, watched: Watching, writer: Writer
 ) -> None:
@@ -600,29 +468,6 @@ def test_a_log_that_grows_after_its_writer_left_has_another_one_that_cannot_be_s
     assert page.scrape().value("rl_run_writer_present", run="a") is None
 
 
-def test_a_writer_that_holds_a_silent_log_is_running(folder: Path, watched: Watching, writer: Writer) -> None:
-    page, log = watched(proc=Path("/proc")), folder / "a.log"
-    append(log, *console_steps(1, 3))
-    process = writer(log)
-    for line in console_steps(4, 14):
-        write(process, line)
-        page.look(1.5)
-    after = page.look(HOUR)
-
-    assert after.state("a") == "running"
-    assert after.value("rl_run_writer_present", run="a") == 1
-
-
-def test_a_finished_run_whose_writer_leaves_stays_finished(
-    folder: Path, watched: Watching, writer: Writer
-) -> None:
-    page, log = watched(proc=Path("/proc")), folder / "a.log"
-    logged_and_killed(page, log, writer, "Total training steps: 14\n")
-    page.look(1.5)
-
-    assert page.look(60.0).state("a") == "finished"
-
-
 def test_a_traceback_of_a_writer_that_is_gone_is_a_failure(
     folder: Path, watched: Watching, writer: Writer
 ) -> None:
@@ -631,20 +476,6 @@ def test_a_traceback_of_a_writer_that_is_gone_is_a_failure(
     page.look(1.5)
 
     assert page.look(11.0).state("a") == "failed"
-
-
-def test_a_run_that_a_wrapper_starts_again_is_running(
-    folder: Path, watched: Watching, writer: Writer
-) -> None:
-    page, log = watched(proc=Path("/proc")), folder / "a.log"
-    logged_and_killed(page, log, writer, "Total training steps: 100\n")
-    page.look(1.5)
-    page.look(15.0)
-    write(writer(log), *console_steps(11, 11))
-    after = page.look(6.0)
-
-    assert after.state("a") == "running"
-    assert after.value("rl_run_writer_present", run="a") == 1
 
 
 def test_a_writer_that_opens_appends_and_closes_never_counts_as_gone(folder: Path, watched: Watching) -> None:

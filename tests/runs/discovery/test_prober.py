@@ -8,7 +8,7 @@ import time
 import pytest
 
 from exporter.runs.discovery import targets as module
-from exporter.runs.discovery.targets import PROBE_SECONDS, Outcome, Probe, Prober, Schedule
+from exporter.runs.discovery.targets import Outcome, Probe, Prober, Schedule
 from tests.real.waiting import eventually
 
 
@@ -33,16 +33,6 @@ def outcome(prober, count):
 
 def outcome_now(prober):
     return list(prober.ended(0.1, time.monotonic()))
-
-
-def test_a_server_that_listens_takes_the_connection_and_one_that_does_not_refuses(prober, listener):
-    there, gone = listener(), listener()
-    gone.go()
-    for server in (there, gone):
-        prober.start(server.address, "127.0.0.1", server.port, "", time.monotonic())
-
-    assert outcome(prober, 2) == {there.address: True, gone.address: False}
-    assert prober.room == module.MOST_PROBES
 
 
 def test_a_server_that_says_nothing_is_given_up_after_a_while(prober, monkeypatch):
@@ -136,17 +126,6 @@ def test_a_server_that_takes_a_connection_and_shows_no_page_is_there(prober):
 
         assert list(prober.ended(5, 0.0)) == []
         assert list(prober.ended(0.1, module.TIMEOUT_SECONDS + 1)) == [Outcome("a", True, None)]
-
-
-def test_new_ones_are_probed_at_once_and_all_in_turn(monkeypatch):
-    schedule = Schedule()
-    schedule.set_addresses({"a", "b", "c"}, 0.0)
-
-    assert sorted(schedule.due(0.0, 2)) + list(schedule.due(0.0, 9)) == ["a", "b", "c"]
-    assert list(schedule.due(1.0, 9)) == []
-    schedule.set_addresses({"a", "c", "d"}, 1.0)
-    assert list(schedule.due(1.0, 9)) == ["d"]
-    assert set(schedule.due(2 * PROBE_SECONDS, 9)) == {"a", "c", "d"}
 
 
 def test_when_one_leaves_the_next_is_still_the_one_that_has_waited_longest(monkeypatch):

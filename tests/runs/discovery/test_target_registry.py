@@ -44,24 +44,6 @@ def test_of_one_label_the_later_source_counts_and_of_paths_the_one_that_is_not_u
     assert (entry.labels["run"], entry.path) == ("b", "/engine_metrics")
 
 
-def test_what_no_source_reports_any_more_leaves_and_a_new_one_is_served_at_once(registry, served):
-    registry.update([target()], 0)
-    registry.update([target(address="10.0.0.8:1")], 1)
-
-    assert served(1).keys() == {"10.0.0.8:1"}
-
-
-def test_a_server_that_is_lost_leaves_after_a_time_and_comes_back(registry, served):
-    registry.update([target()], 0)
-    registry.record(Outcome(ADDRESS, True), 100)
-    registry.record(Outcome(ADDRESS, False), 115)
-
-    assert served(100 + FORGET - 1)
-    assert not served(100 + FORGET)
-    registry.record(Outcome(ADDRESS, True), 1000)
-    assert served(1000)
-
-
 def test_one_that_never_took_a_connection_leaves_before_anyone_is_notified(registry, served):
     registry.update([target()], 0)
     registry.record(Outcome(ADDRESS, False), 1)
@@ -70,16 +52,6 @@ def test_one_that_never_took_a_connection_leaves_before_anyone_is_notified(regis
     assert not served(PROVE_SECONDS)
     assert PROVE_SECONDS < Config().alerts.EngineGone.for_.seconds < FORGET
     assert Config().discovery.forget_after.seconds == FORGET
-
-
-@pytest.mark.parametrize("answers", [True, False])
-def test_one_whose_time_is_over_stays_only_while_it_answers(registry, served, answers):
-    registry.update([target()], 0)
-    registry.record(Outcome(ADDRESS, True), 1)
-    registry.update([target(over=True)], 2)
-    registry.record(Outcome(ADDRESS, answers), 3)
-
-    assert bool(served(3)) == answers
 
 
 def test_one_whose_time_is_over_when_it_is_first_reported_has_to_answer_first(registry, served):
@@ -141,9 +113,3 @@ def test_a_page_that_was_there_and_is_not_any_more_is_a_matter_for_alerts(regist
     registry.record(Outcome(ADDRESS, True, 404), 2)
 
     assert served(2)
-
-
-def test_reports_about_a_removed_target_are_ignored(registry, served):
-    registry.record(Outcome(ADDRESS, True), 1)
-
-    assert not served(1)

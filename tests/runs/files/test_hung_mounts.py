@@ -13,24 +13,19 @@ from exporter.runs.files.mounts import HUNG_SECONDS, Mounts
 from stepwatch.system import http_client
 from tests.real.hung_mount import Mount, mounted
 from tests.real.waiting import in_time
-from tests.runs.lines import append, measured, verl_json
+from tests.runs.lines import append, json_steps
 from tests.runs.scrape import Scrape
-from tests.runs.test_main import Exporter, _start  # noqa: F401  (a fixture)
+from tests.runs.test_main import Exporter, Start, _start  # noqa: F401  (a fixture)
 
-Start = Callable[..., Exporter]
 HUNG = "stepwatch_mount_hung_since_timestamp_seconds"
 UNREAD = "rl_run_unread_since_timestamp_seconds"
-
-
-def steps(first: int, last: int) -> Iterator[str]:
-    return (verl_json(step, measured(step)) for step in range(first, last + 1))
 
 
 @pytest.fixture(name="mount")
 def _mount(folder: Path) -> Iterator[Mount]:
     with mounted(folder / "nfs") as mount:
-        append(mount.behind / "far.jsonl", *steps(1, 5))
-        append(folder / "near.jsonl", *steps(1, 5))
+        append(mount.behind / "far.jsonl", *json_steps(1, 5))
+        append(folder / "near.jsonl", *json_steps(1, 5))
         yield mount
 
 
@@ -47,8 +42,8 @@ def begin(start: Start, mount: Mount, *flags: str | Path) -> Exporter:
     folder = mount.folder.parent
     exporter = start("--path", folder, *flags)
     exporter.until(lambda found: found.runs() == {"near", "nfs/far"})
-    append(folder / "near.jsonl", *steps(6, 6))
-    append(mount.behind / "far.jsonl", *steps(6, 6))
+    append(folder / "near.jsonl", *json_steps(6, 6))
+    append(mount.behind / "far.jsonl", *json_steps(6, 6))
     exporter.until(lambda found: at("near", 6)(found) and at("nfs/far", 6)(found))
     return exporter
 
@@ -57,12 +52,12 @@ def test_other_folders_are_read_on_while_one_mount_hangs(mount: Mount, start: St
     exporter = begin(start, mount)
     mount.hang()
     for step in (7, 8, 9):
-        append(mount.folder.parent / "near.jsonl", *steps(step, step))
+        append(mount.folder.parent / "near.jsonl", *json_steps(step, step))
         began = time.monotonic()
         exporter.until(at("near", step))
         assert in_time(time.monotonic() - began, 6)
     found = exporter.until(hangs(mount))
-    append(mount.folder.parent / "new.jsonl", *steps(1, 3))
+    append(mount.folder.parent / "new.jsonl", *json_steps(1, 3))
     found = exporter.until(at("new", 3))
 
     assert found.value("rl_step", run="nfs/far") == 6
@@ -104,8 +99,8 @@ def test_what_was_written_meanwhile_is_read_when_the_mount_comes_back(mount: Mou
     exporter = begin(start, mount)
     mount.hang()
     exporter.until(hangs(mount))
-    append(mount.behind / "far.jsonl", *steps(7, 30))
-    append(mount.behind / "new.jsonl", *steps(1, 4))
+    append(mount.behind / "far.jsonl", *json_steps(7, 30))
+    append(mount.behind / "new.jsonl", *json_steps(1, 4))
     mount.come_back()
     exporter.until(at("nfs/new", 4))
     found = exporter.until(at("nfs/far", 30))
@@ -144,29 +139,29 @@ def test_an_exporter_that_starts_while_a_mount_hangs_watches_the_others(mount: M
 
 def test_a_link_onto_a_mount_that_hangs_holds_up_nothing(mount: Mount, start: Start, tmp_path: Path) -> None:
     (tmp_path / "local").mkdir()
-    append(tmp_path / "local/near.jsonl", *steps(1, 5))
+    append(tmp_path / "local/near.jsonl", *json_steps(1, 5))
     (tmp_path / "local/latest").symlink_to(mount.folder)
     (tmp_path / "local/far.jsonl").symlink_to(mount.folder / "far.jsonl")
     exporter = start("--path", tmp_path / "local", f"{tmp_path}/local/*/far.jsonl")
     exporter.until(lambda found: len(found.runs()) == 2)
     mount.hang()
-    append(tmp_path / "local/near.jsonl", *steps(6, 6))
+    append(tmp_path / "local/near.jsonl", *json_steps(6, 6))
     exporter.until(hangs(mount))
-    append(tmp_path / "local/near.jsonl", *steps(7, 7))
+    append(tmp_path / "local/near.jsonl", *json_steps(7, 7))
 
     exporter.until(at("near", 7))
 
 
 def test_runs_are_shown_on_while_the_state_folder_hangs(folder: Path, tmp_path: Path, start: Start) -> None:
-    append(folder / "near.jsonl", *steps(1, 5))
+    append(folder / "near.jsonl", *json_steps(1, 5))
     with mounted(tmp_path / "own") as own:
         exporter = start("--path", folder, "--state-dir", own.folder)
         exporter.until(at("near", 5))
         own.hang()
-        append(folder / "near.jsonl", *steps(6, 6))
+        append(folder / "near.jsonl", *json_steps(6, 6))
         exporter.until(at("near", 6))
         exporter.until(hangs(own))
-        append(folder / "near.jsonl", *steps(7, 7))
+        append(folder / "near.jsonl", *json_steps(7, 7))
         exporter.until(at("near", 7))
         own.come_back()
         exporter.until(lambda found: found.value(HUNG, mount=str(own.folder)) is None)
@@ -178,7 +173,7 @@ def test_a_mount_that_hangs_for_good_can_be_remounted(mount: Mount, start: Start
     exporter = begin(start, mount)
     mount.hang()
     exporter.until(hangs(mount))
-    append(mount.behind / "far.jsonl", *steps(7, 8))
+    append(mount.behind / "far.jsonl", *json_steps(7, 8))
     mount.unmount()
     mount.mount()
 
@@ -204,7 +199,7 @@ def test_the_state_of_a_log_that_was_deleted_while_the_exporter_was_down_is_clea
     folder: Path, tmp_path: Path, start: Start
 ) -> None:
     for name in ("kept", "gone"):
-        append(folder / f"{name}.jsonl", *steps(1, 5))
+        append(folder / f"{name}.jsonl", *json_steps(1, 5))
     exporter = start("--path", folder, "--state-dir", tmp_path / "state")
     exporter.until(at("gone", 5))
     exporter.until(at("kept", 5))

@@ -114,19 +114,6 @@ def test_words_are_as_large_as_a_phone_can_show_them(
     assert axis >= 10
 
 
-def test_dark_and_light_differ_and_both_have_ink_on_paper(
-    browser: Browser, serve: Serve, reported: Reported
-) -> None:
-    browser.open(serve(reported))
-    colours = {}
-    for scheme in ("light", "dark"):
-        browser.prefer(scheme)
-        style = "getComputedStyle(document.body)"
-        colours[scheme] = browser.tell(f"[{style}.backgroundColor, {style}.color]")
-    assert colours["light"][0] != colours["dark"][0]
-    assert colours["light"][1] != colours["dark"][1]
-
-
 def test_works_without_scripts_and_refreshes_itself_where_it_was_read(
     browser: Browser, serve: Serve, reported: Reported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,9 +147,3 @@ def test_a_band_is_seen_behind_its_curves(browser: Browser, serve: Serve, report
     for kind in ("curve", "limit", "band"):
         box = f"document.querySelector('figure svg .{kind}').getBoundingClientRect()"
         assert browser.tell(f"{box}.width") > 100, kind
-
-
-def test_two_hundred_runs_are_a_page(browser: Browser, serve: Serve) -> None:
-    browser.open(serve(Reported([sick(f"run-{number:03}") for number in range(200)])))
-    assert browser.tell("document.querySelectorAll('.card').length") == 200
-    assert browser.complaints() == []

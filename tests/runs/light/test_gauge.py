@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -33,16 +32,6 @@ def test_what_is_never_negative_gets_no_negative_end() -> None:
     assert found is not None
     assert (found.zones[0].start, found.zones[0].state) == (0, "ok")
     assert found.mark == pytest.approx(WIDTH * 0.02 / 1.245, abs=1)
-
-
-@pytest.mark.parametrize("value", [None, math.nan, math.inf])
-def test_no_value_has_no_band(value: float | None) -> None:
-    assert gauge(health(value, Range(0.3), Range(0.1))) is None
-
-
-def test_no_limit_has_no_band() -> None:
-    assert gauge(health(0.5, Range(), Range())) is None
-    assert gauge(health(0.5, Range(None, math.inf), Range())) is None
 
 
 @given(*[st.none() | st.floats(-1e300, 1e300)] * 4, st.floats(-1e300, 1e300))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -163,15 +162,6 @@ def test_an_alert_is_reported_with_its_text_and_what_leads_on() -> None:
     assert {EXPLOSION.runbook, EXPLOSION.dashboard} <= set(found.attributes("href"))
 
 
-def test_a_silenced_alert_says_until_when_in_full_and_by_name() -> None:
-    end = time.time() + 60
-    low = replace(EXPLOSION, name="RewardLow", severity="warning", silenced_until=end)
-    found = page(Reported([summary(firing=(replace(EXPLOSION, silenced_until=end), low))]))
-    assert f"silenced until {formatting.clock(end)}" in found.words
-    assert "Also firing: RewardLow (silenced)" in found.words
-    assert "silenced" not in page(Reported([sick()])).words
-
-
 def test_what_is_out_of_range_is_reported_once() -> None:
     reported = replace(HEALTHS[1], state="critical", diagnosis=f"{EXPLOSION.summary} More.")
     unreported = replace(HEALTHS[0], state="warning", diagnosis="The reward is low.")
@@ -209,12 +199,6 @@ def test_a_run_without_a_step_has_no_curve_yet() -> None:
     run = summary("new", step=None, age_seconds=None, total=None, healths=(), framework="")
     assert "no step yet" in page(Reported([run])).words
     assert "No curve yet" in page(Reported([run]), "/run/new").words
-
-
-def test_what_keeps_prometheus_from_telling_is_said_on_both_pages() -> None:
-    reported = Reported([summary()], prometheus="http://127.0.0.1:9090 does not answer.")
-    for target in ("/", "/run/ppo%2Fgsm8k"):
-        assert reported.prometheus in page(reported, target).words
 
 
 @pytest.mark.parametrize("target", ["/", "/run/ppo%2Fsick"])
@@ -350,6 +334,11 @@ def test_slashes_that_were_not_escaped_lead_to_the_page_all_the_same(path: str) 
     there = urljoin(f"http://host/base/run/{path}", dict(answer.headers)["Location"])
     assert there.startswith("http://host/base/run/")
     assert ask(reported, there.removeprefix("http://host/base")).code == "200"
+
+
+@pytest.mark.parametrize(("age", "shown"), [(0.4, "0 s"), (59.9, "59 s"), (3599.0, "59 min"), (2e5, "2 d")])
+def test_ages_are_in_the_largest_unit_that_fits(age: float, shown: str) -> None:
+    assert f"{shown} ago" in page(Reported([summary(age_seconds=age)])).words
 
 
 def fires(name: str, severity: str, topic: str) -> Firing:

@@ -18,7 +18,7 @@ from tests import own_logs
 from tests.e2e.stack import MAINLY_NEWEST, Stack
 from tests.e2e.writer import writing
 from tests.real.waiting import eventually
-from tests.runs.light.browser import PHONE, Browser
+from tests.runs.light.browser import Browser
 
 pytestmark = pytest.mark.e2e
 
@@ -101,15 +101,6 @@ def test_a_curve_is_what_the_log_says(stack: Stack) -> None:
         own_logs.SICK.read_bytes(),
     )
     assert series["points"] == [[int(step), pytest.approx(float(value))] for step, value in reported]
-
-
-def test_a_phone_shows_it_without_scrolling_sideways(stack: Stack, browser: Browser) -> None:
-    browser.size(*PHONE)
-    for page in ("", formatting.page(SICK), formatting.page(HEALTHY)):
-        browser.open(f"{address(stack)}/{page}")
-        assert browser.tell("document.documentElement.scrollWidth") == PHONE[0]
-        assert browser.complaints() == []
-    assert {request.split("/")[2] for request in browser.requests()} == {stack.config.address("exporter")}
 
 
 def test_alerts_of_a_silenced_run_say_until_when(stack: Stack, browser: Browser) -> None:

@@ -11,16 +11,12 @@ from pathlib import Path
 import pytest
 
 from exporter.runs.logs.processes import Writers
-from exporter.runs.signals.record import TotalSteps
-from exporter.runs.sources.console import preamble
-from tests.runs.conftest import Clock, Watched
+from tests.runs.conftest import Clock, Watched, Watching
 from tests.runs.fake_proc import pretend
 from tests.runs.lines import append, console, measured, verl_json
 from tests.runs.logs.test_unstarted import WAITS
 from tests.runs.scrape import Scrape
 from tests.runs.sources.test_ends import SHELLS, Job, Start, _start, until  # noqa: F401  (a fixture)
-
-Watching = Callable[..., Watched]
 
 TRACEBACK = """Traceback (most recent call last):
   File "train.py", line 3, in <module>
@@ -347,17 +343,3 @@ def test_a_crash_leaves_with_its_time(folder: Path, tmp_path: Path, watched: Wat
     assert machine.crashes(log, loads(machine, log)).state("a") == "failed"
 
     assert machine.looks(1, seconds=3600.0).runs() == set()
-
-
-@pytest.mark.parametrize(
-    ("line", "total"),
-    [
-        (b"(TaskRunner pid=42) Total training steps: 435", 435),
-        (b"{'trainer': {'total_training_steps': 435, 'nnodes': 1}}", 435),
-        (b"  Total optimization steps = 1,435", 1435),
-        (b"'total_training_steps': None", None),
-        (b"Total training steps: 0", None),
-    ],
-)
-def test_lines_that_say_how_many_steps_there_will_be(line: bytes, total: int | None) -> None:
-    assert list(preamble(line)) == ([] if total is None else [TotalSteps(total)])

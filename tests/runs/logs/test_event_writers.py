@@ -14,10 +14,8 @@ from pathlib import Path
 import pytest
 
 from exporter.runs.logs.processes import CONFIRMATIONS, Writers
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watched, Watching
 from tests.runs.logs.test_writers import looked
-
-Watching = Callable[..., Watched]
 
 WRITERS = {
     "pytorch": """

@@ -23,36 +23,43 @@ def make(folder: Path, *names: str) -> None:
         (folder / name).write_text("x\n")
 
 
-def test_all_files_below_a_folder_are_found_sorted(tmp_path: Path) -> None:
-    make(tmp_path, "b/c/d.log", "a.jsonl", "b/a.log")
+@pytest.mark.parametrize(
+    ("files", "links", "patterns", "expected"),
+    [
+        ("b/c/d.log a.jsonl b/a.log", {}, ".", "a.jsonl b/a.log b/c/d.log"),  # sorted
+        ("a.log .hidden .git/config b/.rsync.X1 b/c.log", {}, ".", "a.log b/c.log"),
+        ("b/c.log", {}, "b/c.log", "c.log"),
+        # globs are named from their fixed part on, and a folder may look like one
+        ("x/one/a.log x/two/a.log x/two/b.txt y/a.log", {}, "x/*/*.log", "one/a.log two/a.log"),
+        ("x/one/a.log x/two/a.log x/two/b.txt", {}, "x/**/b.txt", "two/b.txt"),
+        ("x/one/a.log x/two/a.log x/two/b.txt", {}, "x/t*", "two/a.log two/b.txt"),
+        ("run[1]/a.log run1/b.log", {}, "run[1]", "a.log"),
+        # each once
+        ("b/a.log", {}, ". b b/a.log */*.log", "b/a.log"),
+        ("", {}, "missing *.log", ""),
+        # a file's own name comes before that of links; what only a link leads to has the link's
+        ("runs/run-7.log", {"runs/latest.log": "run-7.log"}, "runs", "run-7.log"),
+        ("elsewhere/a.log runs/b.log", {"runs/l.log": "../elsewhere/a.log"}, "runs", "b.log l.log"),
+        ("elsewhere/a.log", {"runs": "elsewhere"}, "runs", "a.log"),
+        ("disk/ppo/a.log runs/b.log", {"runs/new": "../disk"}, "runs", "b.log new/ppo/a.log"),
+        ("z/a.log", {"latest": "z"}, ".", "z/a.log"),
+        # circles
+        (
+            "disk/one/a.log disk/two/b.log runs/c.log",
+            {"disk/one/x": "../two", "disk/two/x": "../one", "runs/up": "..", "runs/one": "../disk/one"},
+            "runs",
+            "c.log one/a.log one/x/b.log",
+        ),
+    ],
+)
+def test_each_file_is_found_once_under_its_name(
+    tmp_path: Path, files: str, links: dict[str, str], patterns: str, expected: str
+) -> None:
+    make(tmp_path, *files.split())
+    for link, target in links.items():
+        (tmp_path / link).symlink_to(target)
 
-    assert found(tmp_path) == ["a.jsonl", "b/a.log", "b/c/d.log"]
-
-
-def test_hidden_files_and_folders_are_left_alone(tmp_path: Path) -> None:
-    make(tmp_path, "a.log", ".hidden", ".git/config", "b/.rsync.X1", "b/c.log")
-
-    assert found(tmp_path) == ["a.log", "b/c.log"]
-
-
-def test_a_single_file_is_found_under_its_own_name(tmp_path: Path) -> None:
-    make(tmp_path, "b/c.log")
-
-    assert found(tmp_path / "b/c.log") == ["c.log"]
-
-
-def test_globs_are_named_from_their_fixed_part_on(tmp_path: Path) -> None:
-    make(tmp_path, "x/one/a.log", "x/two/a.log", "x/two/b.txt", "y/a.log")
-
-    assert found(tmp_path / "x/*/*.log") == ["one/a.log", "two/a.log"]
-    assert found(tmp_path / "x/**/b.txt") == ["two/b.txt"]
-    assert found(tmp_path / "x/t*") == ["two/a.log", "two/b.txt"]
-
-
-def test_a_folder_whose_name_looks_like_a_glob_is_a_folder(tmp_path: Path) -> None:
-    make(tmp_path, "run[1]/a.log", "run1/b.log")
-
-    assert found(tmp_path / "run[1]") == ["a.log"]
+    assert found(*(tmp_path / pattern for pattern in patterns.split())) == expected.split()
 
 
 def test_relative_patterns_are_relative_to_the_working_folder(
@@ -63,61 +70,6 @@ def test_relative_patterns_are_relative_to_the_working_folder(
 
     assert found("./runs") == found("runs") == found("runs/") == ["a.log", "b/c.log"]
     assert found("runs/*.log") == ["a.log"]
-
-
-def test_a_file_that_several_patterns_lead_to_is_found_once(tmp_path: Path) -> None:
-    make(tmp_path, "b/a.log")
-
-    assert found(tmp_path, tmp_path / "b", tmp_path / "b/a.log", tmp_path / "*/*.log") == ["b/a.log"]
-
-
-def test_a_missing_folder_and_an_empty_glob_find_nothing(tmp_path: Path) -> None:
-    assert found(tmp_path / "missing", tmp_path / "*.log") == []
-
-
-def test_a_file_and_the_links_to_it_are_one_file_under_its_own_name(tmp_path: Path) -> None:
-    make(tmp_path, "runs/run-7.log")
-    (tmp_path / "runs/latest.log").symlink_to("run-7.log")
-
-    assert found(tmp_path / "runs") == ["run-7.log"]
-
-
-def test_a_link_that_leads_out_of_the_folder_is_found_under_the_links_name(tmp_path: Path) -> None:
-    make(tmp_path, "elsewhere/a.log", "runs/b.log")
-    (tmp_path / "runs/link.log").symlink_to(tmp_path / "elsewhere/a.log")
-
-    assert found(tmp_path / "runs") == ["b.log", "link.log"]
-
-
-def test_a_watched_folder_may_itself_be_a_link(tmp_path: Path) -> None:
-    make(tmp_path, "elsewhere/a.log")
-    (tmp_path / "runs").symlink_to(tmp_path / "elsewhere")
-
-    assert found(tmp_path / "runs") == ["a.log"]
-
-
-def test_a_linked_folder_is_looked_into_under_the_links_name(tmp_path: Path) -> None:
-    make(tmp_path, "disk/ppo/a.log", "runs/b.log")
-    (tmp_path / "runs/new").symlink_to(tmp_path / "disk")
-
-    assert found(tmp_path / "runs") == ["b.log", "new/ppo/a.log"]
-
-
-def test_what_is_in_a_linked_folder_that_is_watched_anyway_has_its_own_name(tmp_path: Path) -> None:
-    make(tmp_path, "z/a.log")
-    (tmp_path / "latest").symlink_to("z")
-
-    assert found(tmp_path) == ["z/a.log"]
-
-
-def test_links_that_lead_in_circles_are_gone_round_once(tmp_path: Path) -> None:
-    make(tmp_path, "disk/one/a.log", "disk/two/b.log", "runs/c.log")
-    (tmp_path / "disk/one/other").symlink_to(tmp_path / "disk/two")
-    (tmp_path / "disk/two/other").symlink_to(tmp_path / "disk/one")
-    (tmp_path / "runs/up").symlink_to(tmp_path)
-    (tmp_path / "runs/one").symlink_to(tmp_path / "disk/one")
-
-    assert found(tmp_path / "runs") == ["c.log", "one/a.log", "one/other/b.log"]
 
 
 def test_broken_links_loops_pipes_and_folders_are_no_files(tmp_path: Path) -> None:

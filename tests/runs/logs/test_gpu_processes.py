@@ -6,14 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from exporter.process import pid_namespace
 from exporter.runs.logs.processes import MOST_PROCESSES, GPUProcesses, RunGPUs
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watching
 from tests.runs.fake_proc import pretend
 from tests.runs.lines import console, measured, verl_json
 
@@ -323,7 +322,7 @@ def test_real_processes_of_a_real_trainer_are_found(machine: Machine, tmp_path: 
 
 
 def test_the_page_names_them_while_the_run_is_running(
-    machine: Machine, folder: Path, watched: Callable[..., Watched]
+    machine: Machine, folder: Path, watched: Watching
 ) -> None:
     log = folder / "ppo.jsonl"
     log.write_text(verl_json(1, measured(1)))
@@ -343,7 +342,7 @@ def test_the_page_names_them_while_the_run_is_running(
 
 
 def test_the_writer_of_any_of_a_runs_logs_reports_its_processes(
-    machine: Machine, folder: Path, watched: Callable[..., Watched]
+    machine: Machine, folder: Path, watched: Watching
 ) -> None:
     steps = [(step, measured(step)) for step in range(1, 13)]
     folder.joinpath("ppo.jsonl").write_text("".join(verl_json(*each) for each in steps))

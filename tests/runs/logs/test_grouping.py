@@ -31,33 +31,22 @@ def _make(tmp_path: Path) -> Make:
     return make
 
 
-def test_a_file_that_stands_for_itself_stays_itself(make: Make) -> None:
-    assert logs(make("ppo/gsm8k.jsonl")) == {"ppo/gsm8k": ["ppo/gsm8k.jsonl"]}
+STARTS = "out/runs/{}/events.out.tfevents.{}.node1.1.0"
 
 
-def test_event_files_of_a_folder_are_one_log_in_the_order_they_were_begun(make: Make) -> None:
-    early, late = "tb/ppo/events.out.tfevents.99.host.1.0", "tb/ppo/events.out.tfevents.1700.host.1.0"
-
-    assert logs(make(late, early)) == {"tb/ppo": [early, late]}
-
-
-def test_the_starts_of_a_hugging_face_run_are_one_log(make: Make) -> None:
-    first = "out/runs/Oct21_18-43-39_node1/events.out.tfevents.1000.node1.1.0"
-    second = "out/runs/Nov02_08-00-00_node2/events.out.tfevents.2000.node2.1.0"
-
-    assert logs(make(first, second)) == {"out": [first, second]}
-
-
-def test_the_states_of_a_runs_checkpoints_are_one_log_the_newest_last(make: Make) -> None:
-    old, new = "out/checkpoint-90/trainer_state.json", "out/checkpoint-100/trainer_state.json"
-
-    assert logs(make(new, old)) == {"out": [old, new]}
-
-
-def test_the_state_that_is_saved_at_the_end_comes_after_all_checkpoints(make: Make) -> None:
-    parts = ["out/checkpoint-100/trainer_state.json", "out/trainer_state.json"]
-
-    assert logs(make(*parts)) == {"out": parts}
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("ppo/gsm8k", ["ppo/gsm8k.jsonl"]),
+        ("tb/ppo", [f"tb/ppo/events.out.tfevents.{begun}.host.1.0" for begun in (99, 1700)]),
+        ("out", [STARTS.format("Oct21_18-43-39_node1", 1000), STARTS.format("Nov02_08-00-00_node2", 2000)]),
+        ("out", [f"out/{folder}trainer_state.json" for folder in ("checkpoint-90/", "checkpoint-100/", "")]),
+    ],
+)
+def test_the_parts_of_a_run_are_one_log_in_the_order_they_were_begun(
+    make: Make, name: str, parts: list[str]
+) -> None:
+    assert logs(make(*reversed(parts))) == {name: parts}
 
 
 def test_a_checkpoint_that_is_deleted_leaves_the_log_where_it_is(make: Make) -> None:

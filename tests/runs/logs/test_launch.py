@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,11 +18,9 @@ import pytest
 from exporter.runs.files import launch
 from exporter.runs.files.launch import SavedStep
 from stepwatch.launch.keeper import descendants
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watching
 from tests.runs.lines import append, console, measured, verl_json
 from tests.runs.sources.test_ends import until
-
-Watching = Callable[..., Watched]
 
 STEPS = "".join(console(step, measured(step)) for step in range(1, 6))
 ENDS = [

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from exporter.runs.model.run_set import MOST_RUNS
-from tests.runs.conftest import Watched
 from tests.runs.lines import append, measured, verl_json
-from tests.runs.test_main import Exporter, _start  # noqa: F401  (a fixture)
+from tests.runs.test_main import Exporter, Start, _start  # noqa: F401  (a fixture)
 
 RUNS = MOST_RUNS
 
@@ -33,25 +29,7 @@ def every_run(value: int) -> dict[str, int]:
     return {f"{run:03}": value for run in range(RUNS)}
 
 
-@pytest.mark.slow
-def test_every_step_of_every_run_is_on_the_next_page(folder: Path, watched: Callable[..., Watched]) -> None:
-    page = watched()
-    log_step(folder, 1)
-    page.discover()
-    for step in range(2, 12):
-        log_step(folder, step)
-        page.clock.advance(1.0)
-        while page.watch.look():
-            pass
-        text = page.watch.metrics().decode()
-        assert shown(text, "rl_step") == every_run(step)
-
-    assert shown(text, "rl_records_total") == every_run(11)
-
-
-def test_no_step_is_lost_while_all_of_them_grow_under_a_real_exporter(
-    folder: Path, start: Callable[..., Exporter]
-) -> None:
+def test_no_step_is_lost_while_all_of_them_grow_under_a_real_exporter(folder: Path, start: Start) -> None:
     log_step(folder, 1)
     exporter = start("--path", folder)
     exporter.until(lambda found: found.value("stepwatch_runs", state="running") == RUNS)

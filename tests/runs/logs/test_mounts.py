@@ -11,18 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.real.tools import unavailable
-from tests.runs.conftest import Watched
-from tests.runs.lines import append, measured, verl_json
+from tests.runs.conftest import Watching
+from tests.runs.lines import append, json_steps
 from tests.runs.scrape import Scrape
-from tests.runs.test_main import Exporter, _start  # noqa: F401  (a fixture)
+from tests.runs.test_main import Exporter, Start, _start  # noqa: F401  (a fixture)
 from tests.runs.test_watch import Writer, _writer, write  # noqa: F401  (a fixture)
 
-Watching = Callable[..., Watched]
 HOUR = 3600.0
-
-
-def steps(first: int, last: int) -> Iterator[str]:
-    return (verl_json(step, measured(step)) for step in range(first, last + 1))
 
 
 def is_whole(found: Scrape, last: int) -> bool:
@@ -36,16 +31,16 @@ def test_a_folder_that_is_renamed_away_and_back_costs_no_step_and_no_state(
 ) -> None:
     away = folder.with_name("away")
     page = watched()
-    append(folder / "a.jsonl", *steps(1, 3))
+    append(folder / "a.jsonl", *json_steps(1, 3))
     page.look()
-    append(folder / "a.jsonl", *steps(4, 5))
+    append(folder / "a.jsonl", *json_steps(4, 5))
     page.look(1.0)
     folder.rename(away)
     for _ in range(5):
         gone = page.discover()
     assert gone.state("a") == "running"
     assert is_whole(gone, 5)
-    append(away / "a.jsonl", *steps(6, 8))
+    append(away / "a.jsonl", *json_steps(6, 8))
     away.rename(folder)
     back = page.discover()
 
@@ -60,15 +55,15 @@ def test_a_link_that_dangles_for_a_while_and_leads_to_a_copy_then_counts_nothing
 ) -> None:
     link, copy = tmp_path / "link", tmp_path / "copy"
     link.symlink_to(folder)
-    append(folder / "a.jsonl", *steps(1, 5))
+    append(folder / "a.jsonl", *json_steps(1, 5))
     page = watched(paths=(str(link),))
     page.look()
-    append(folder / "a.jsonl", *steps(6, 6))
+    append(folder / "a.jsonl", *json_steps(6, 6))
     page.look(1.0)
     shutil.copytree(folder, copy)
     shutil.rmtree(folder)
     page.discover()
-    append(copy / "a.jsonl", *steps(7, 8))
+    append(copy / "a.jsonl", *json_steps(7, 8))
     link.unlink()
     page.discover()
     link.symlink_to(copy)
@@ -83,14 +78,14 @@ def test_a_mount_that_is_away_for_longer_than_runs_are_remembered_comes_back_who
     folder: Path, tmp_path: Path, watched: Watching
 ) -> None:
     page = watched(forget_after=HOUR, state_folder=tmp_path / "state")
-    append(folder / "a.jsonl", *steps(1, 5))
+    append(folder / "a.jsonl", *json_steps(1, 5))
     page.look()
-    append(folder / "a.jsonl", *steps(6, 6))
+    append(folder / "a.jsonl", *json_steps(6, 6))
     page.look(1.0)
     folder.rename(folder.with_name("away"))
     page.look(2 * HOUR)
     assert page.discover().runs() == set()
-    append(folder.with_name("away") / "a.jsonl", *steps(7, 8))
+    append(folder.with_name("away") / "a.jsonl", *json_steps(7, 8))
     os.utime(folder.with_name("away") / "a.jsonl", (page.clock.wall, page.clock.wall))
     folder.with_name("away").rename(folder)
 
@@ -121,16 +116,16 @@ def test_a_real_mount_goes_and_comes_under_a_real_exporter(
     folder: Path,
     tmp_path: Path,
     mounted: Callable[..., subprocess.CompletedProcess[str]],
-    start: Callable[..., Exporter],
+    start: Start,
 ) -> None:
     log = tmp_path / "disk/a.jsonl"
-    append(log, *steps(1, 5))
+    append(log, *json_steps(1, 5))
     exporter = start("--path", folder)
     exporter.until(lambda found: is_whole(found, 5))
-    append(log, *steps(6, 6))
+    append(log, *json_steps(6, 6))
     exporter.until(lambda found: is_whole(found, 6))
     assert mounted("umount", str(folder)).returncode == 0
-    append(log, *steps(7, 8))
+    append(log, *json_steps(7, 8))
     gone = exporter.until(lambda found: found.value("stepwatch_file_errors_total", reason="vanished") == 1)
     assert is_whole(gone, 6)
     mounted("mount", "--bind", str(tmp_path / "disk"), str(folder))
@@ -144,9 +139,9 @@ def test_a_disk_can_be_unmounted_while_its_runs_are_followed(
     folder: Path,
     tmp_path: Path,
     mounted: Callable[..., subprocess.CompletedProcess[str]],
-    start: Callable[..., Exporter],
+    start: Start,
 ) -> None:
-    append(tmp_path / "disk/a.jsonl", *steps(1, 5))
+    append(tmp_path / "disk/a.jsonl", *json_steps(1, 5))
     exporter = start("--path", folder)
     exporter.until(lambda found: is_whole(found, 5))
     tries = [mounted("umount", str(folder)).returncode == 0 for _ in range(3)]

@@ -5,17 +5,15 @@ from __future__ import annotations
 import gzip
 import os
 from collections import Counter
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.runs.conftest import Clock, Watched
+from tests.runs.conftest import Clock, Watching
 from tests.runs.lines import append, console, measured, verl_json
 
-Watching = Callable[..., Watched]
 DAY = 24 * 3600.0
 OLD = 10_000
 

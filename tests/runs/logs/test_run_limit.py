@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,17 +11,13 @@ import pytest
 from exporter.runs import collector
 from exporter.runs.logs import collection
 from exporter.runs.model import history
-from exporter.runs.model.run_set import LIVE_SECONDS, LeftOut, Priority
 from exporter.runs.remote.polled import Feed
 from exporter.runs.signals.record import Ended, Event, Record
 from tests.real.waiting import eventually
-from tests.runs.conftest import Clock, Watched
+from tests.runs.conftest import Clock, Watched, Watching
 from tests.runs.lines import append, console, measured, verl_json
 from tests.runs.polled import FakeTarget
 from tests.runs.scrape import Scrape
-
-Watching = Callable[..., Watched]
-DAY = 24 * 3600.0
 
 
 @pytest.fixture(name="page")
@@ -231,22 +227,6 @@ def test_a_polled_run_that_ended_makes_room_for_a_live_log(both: Watched, server
     found = both.discover()
     assert found.runs() == {"a", "x", "z"}
     assert (left(found), left(found, "ended")) == (0, 1)
-
-
-@pytest.mark.parametrize(
-    ("known", "written", "expected"),
-    [
-        (Priority.FINISHED, 0.0, Priority.FINISHED),
-        (Priority.FINISHED, 1.0, Priority.LIVE),
-        (Priority.DUPLICATE, 1.0, Priority.DUPLICATE),
-        (Priority.LIVE, 0.0, Priority.LIVE),
-        (Priority.LIVE, -LIVE_SECONDS, Priority.FINISHED),
-    ],
-)
-def test_a_log_that_was_left_out_lives_if_it_grows_and_ends_if_it_is_silent(
-    known: Priority, written: float, expected: Priority
-) -> None:
-    assert LeftOut(known, 1000.0, 1).now(1000.0 + written, 1000.5).priority is expected
 
 
 def test_only_the_newest_files_without_a_record_are_read_and_the_others_are_counted(

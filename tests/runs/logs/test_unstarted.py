@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.runs.conftest import Watched
-from tests.runs.lines import append, measured, verl_json
+from tests.runs.conftest import Watching
+from tests.runs.lines import append, json_steps
 from tests.runs.scrape import Scrape
 
-Watching = Callable[..., Watched]
 WAITS = "stepwatch_log_without_step_timestamp_seconds"
-
-
-def steps(first: int, last: int) -> list[str]:
-    return [verl_json(step, measured(step)) for step in range(first, last + 1)]
 
 
 def logs(found: Scrape) -> set[str]:
@@ -44,7 +38,7 @@ def test_its_first_step_ends_that(folder: Path, watched: Watching) -> None:
     page.look()
     append(folder / "ppo.log", "loading weights\n")
     assert logs(page.look(60.0)) == {"ppo.log"}
-    append(folder / "ppo.log", *steps(1, 1))
+    append(folder / "ppo.log", *json_steps(1, 1))
 
     assert logs(page.look(60.0)) == set()
 
@@ -66,24 +60,24 @@ def test_a_log_that_grows_no_more_is_left_alone_and_one_that_never_did_was(
 def test_standard_error_and_notes_beside_a_run_are_not_reported_however_slow_its_steps(
     folder: Path, watched: Watching, beside: str
 ) -> None:
-    append(folder / "ppo.jsonl", *steps(1, 2))
+    append(folder / "ppo.jsonl", *json_steps(1, 2))
     page = watched()
     page.look()
     for look in range(60):
         append(folder / beside, "a warning\n")
         if look == 40:
-            append(folder / "ppo.jsonl", *steps(3, 3))
+            append(folder / "ppo.jsonl", *json_steps(3, 3))
         assert logs(page.look(9.0)) == set()
 
 
 def test_a_log_that_appeared_after_the_last_step_of_a_run_that_has_ended_is_reported(
     folder: Path, watched: Watching
 ) -> None:
-    append(folder / "ppo.jsonl", *steps(1, 2))
+    append(folder / "ppo.jsonl", *json_steps(1, 2))
     append(folder / "ppo.err", "a warning\n")
     page = watched()
     page.look()
-    append(folder / "ppo.jsonl", *steps(3, 3))
+    append(folder / "ppo.jsonl", *json_steps(3, 3))
     page.look(1.0)
     append(folder / "next.log", "loading weights\n")
     page.look(700.0)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.runs.conftest import Clock, Watched
+from tests.runs.conftest import Clock, Watched, Watching
 from tests.runs.lines import append, measured, verl_json
 from tests.runs.scrape import Scrape
 
-Watching = Callable[..., Watched]
 DAY = 24 * 3600.0
 both_ways = pytest.mark.parametrize("jump", [DAY, -DAY], ids=["forward", "back"])
 

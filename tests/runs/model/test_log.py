@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,11 +12,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.runs.conftest import Clock, Watched
+from tests.runs.conftest import Clock, Watched, Watching
 from tests.runs.lines import append, measured, verl_json
 from tests.runs.scrape import Labels
 
-Watching = Callable[..., Watched]
 Page = dict[tuple[str, Labels], float]
 
 
@@ -142,60 +140,6 @@ def test_without_a_state_folder_a_restart_rebuilds_everything_from_the_log(
     assert known(second) == known(first)
 
 
-def test_best_start_peak_and_noise_outlive_an_emptied_log_and_a_restart(
-    stateful: Watching, folder: Path
-) -> None:
-    trainer = Trainer(folder / "a.jsonl")
-    trainer.train(80)
-    page = stateful()
-    page.look()
-    trainer.train(1)
-    before = page.look(1.0)
-    page.watch.save()
-    trainer.resume(20, 5, empties=True)
-    after = stateful().look()
-
-    for name, signal in (("best", "reward"), ("noise", "kl"), ("start", "kl"), ("peak", "entropy")):
-        assert before.value(f"rl_{name}", run="a", signal=signal) is not None
-        assert after.value(f"rl_{name}", run="a", signal=signal) == before.value(
-            f"rl_{name}", run="a", signal=signal
-        )
-    assert (after.value("rl_step", run="a"), after.value("rl_records_total", run="a")) == (66, 81)
-
-
-def test_steps_logged_again_are_not_counted_even_if_the_log_was_emptied_twice(
-    stateful: Watching, folder: Path
-) -> None:
-    trainer = Trainer(folder / "a.jsonl")
-    trainer.train(100)
-    page = stateful()
-    page.look()
-    trainer.resume(20, 5, empties=True)
-    page.look(1.0)
-    page.watch.save()
-    trainer.resume(0, 20, empties=True)
-    after = stateful().look()
-
-    assert (after.value("rl_step", run="a"), after.value("rl_records_total", run="a")) == (105, 105)
-
-
-def test_a_run_that_was_watched_before_a_restart_is_watched_after_it(
-    stateful: Watching, folder: Path
-) -> None:
-    trainer, log = Trainer(folder / "a.jsonl"), folder / "a.jsonl"
-    trainer.train(30)
-    page = stateful()
-    page.look()
-    trainer.train(1)
-    page.look(1.0)
-    page.watch.save()
-
-    after = stateful().look()
-
-    assert after.value("rl_min_over_steps", run="a", signal="kl") is not None
-    assert log.stat().st_size > 0
-
-
 def test_nothing_is_held_after_a_restart(stateful: Watching, folder: Path) -> None:
     log = folder / "a.jsonl"
     append(log, *(verl_json(step, measured(step)) for step in range(50)))
@@ -229,21 +173,6 @@ def test_a_bad_state_file_counts_as_none(
     after = stateful().look()
 
     assert after.value("rl_records_total", run="a") == 5
-
-
-def test_a_state_folder_that_cannot_be_written_is_counted_and_nothing_else(
-    watched: Watching, folder: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "file").write_text("in the way")
-    trainer = Trainer(folder / "a.jsonl")
-    trainer.train(3)
-    page = watched(state_folder=tmp_path / "file/state")
-    page.look()
-    trainer.train(1)
-    after = page.look(11.0)
-
-    assert after.value("rl_step", run="a") == 4
-    assert (after.value("stepwatch_state_errors_total") or 0) >= 1
 
 
 def test_state_is_saved_every_ten_seconds_and_only_when_something_changed(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,11 +13,10 @@ from exporter.runs.model.progress import MOST_MARKS
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.serve.endpoints import UnknownRunError
 from exporter.runs.signals.record import Record
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watching
 from tests.runs.lines import append, console, measured, scoped, verl_json
 from tests.runs.scrape import Scrape
 
-Watching = Callable[..., Watched]
 NOW = 1_700_000_000.0
 LEVELS = ("rl_best", "rl_start", "rl_peak", "rl_noise", "rl_ewma", "rl_steps_seen", "rl_records_seen")
 

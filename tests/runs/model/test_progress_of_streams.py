@@ -33,41 +33,9 @@ def kinds(*records: Record) -> list[Kind]:
     return fed(*records)[1]
 
 
-def test_steps_that_go_up_are_new() -> None:
-    assert kinds(*(Record(step, {"x": step}) for step in (1, 2, 3, 50))) == [Kind.NEW] * 4
-
-
-def test_a_step_that_goes_back_is_a_resume() -> None:
-    progress, found = fed(Record(1, {}), Record(100, {}), Record(50, {}))
-
-    assert found[-1] is Kind.RESUME
-    assert (progress.step, progress.highest, progress.ignore_to) == (50, 100, 100)
-
-
 @pytest.mark.parametrize("first", [0, 1, 101])
 def test_back_to_the_first_step_is_a_start_from_scratch(first: int) -> None:
     assert kinds(Record(first, {}), Record(first + 9, {}), Record(first, {}))[-1] is Kind.FROM_SCRATCH
-
-
-def test_several_records_of_one_step_are_no_resume() -> None:
-    records = (
-        Record(1, {"reward": 1}),
-        Record(2, {"reward": 2}),
-        Record(2, {"timing": 3}),
-        Record(2, {"val": 4}),
-    )
-
-    assert kinds(*records) == [Kind.NEW] * 4
-
-
-def test_parts_of_a_trainer_keep_their_own_step() -> None:
-    records = (
-        Record(5, {}, stream="rollout"),
-        Record(3, {}, stream="update"),
-        Record(4, {}, stream="update"),
-    )
-
-    assert kinds(*records) == [Kind.NEW] * 3
 
 
 def test_a_resume_of_one_part_is_not_a_second_resume_of_the_others() -> None:
@@ -150,15 +118,6 @@ def test_the_last_step_again_after_an_emptied_log_is_another_attempt() -> None:
     assert progress.kind(Record(2, TWO)) is Kind.RESUME
     assert progress.kind(Record(1, TWO)) is Kind.FROM_SCRATCH
     assert progress.kind(Record(3, TWO)) is not Kind.RESUME
-
-
-def test_a_step_counts_once_over_all_parts_of_the_trainer() -> None:
-    progress = Progress()
-    records = [
-        Record(step, {}, stream=stream) for step in (1, 2, 3) for stream in ("rollout", "update", "perf")
-    ]
-
-    assert sum(progress.count(record) for record in records) == 3
 
 
 steps = st.lists(st.tuples(st.integers(0, 20), st.sampled_from(["", "a", "b"])), max_size=30)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 
@@ -45,13 +46,6 @@ def test_steps_logged_again_after_a_resume_are_ignored_until_past_the_old_highes
     assert not any(value == -9.0 for value in run.statistics["reward"].values)
 
 
-def test_step_and_time_move_with_steps_that_are_logged_again() -> None:
-    run = fed(*steps(1, 100), *steps(81, 90))
-
-    assert run.progress.step == 90
-    assert run.times.last == NOW + 30.0 * 109
-
-
 def test_start_best_peak_and_noise_stay_over_a_resume_and_windows_do_not() -> None:
     before, after = fed(*steps(1, 100)), fed(*steps(1, 100), *steps(81, 100))
     stays = {"start", "best", "peak", "noise", "ewma", "drawdown", "steps_since_best", "records_since_best"}
@@ -64,12 +58,6 @@ def test_start_best_peak_and_noise_stay_over_a_resume_and_windows_do_not() -> No
             assert left == right, statistic
     assert shown(before, "min_over_steps", "kl", 3) is not None
     assert shown(after, "min_over_steps", "kl", 3) is None
-
-
-def test_what_was_held_is_dropped_by_a_resume() -> None:
-    run = fed(*steps(1, 100), *steps(81, 82))
-
-    assert not run.held
 
 
 def test_a_start_from_scratch_forgets_everything_but_the_resumes() -> None:
@@ -93,13 +81,6 @@ def test_restarts_are_counted_wherever_they_begin_and_the_lost_steps_are_those_o
     assert (resumed.resumes, resumed.restarts, resumed.lost) == (2, 2, 30)
     assert (over.resumes, over.restarts, over.lost) == (1, 3, None)
     assert fed(*steps(1, 100)).lost is None
-
-
-def test_a_restarted_exporter_knows_the_restarts() -> None:
-    before, after = fed(*steps(1, 100), *steps(81, 90)), Run("verl_jsonl", "verl", Options())
-    after.restore(before.snapshot())
-
-    assert (after.resumes, after.restarts, after.lost) == (1, 1, 20)
 
 
 # records of one step
@@ -133,19 +114,6 @@ def test_unchanged_records_are_no_measurements_and_still_move_step_and_time() ->
     assert run.times.last == NOW + 270.0
 
 
-def test_parts_of_a_trainer_merge_into_one_run_and_count_each_step_once() -> None:
-    run = Run("scoped_jsonl", "scoped", Options(hold=15.0))
-    for step in range(1, 8):
-        for scope, values in (
-            ("rollout", {"reward_mean": step / 10}),
-            ("update", {"kl_div": step / 100, "lr": step}),
-        ):
-            run.take(Record(step, values, stream=scope), Clock(NOW + step, step, live=True))
-
-    assert (run.records, run.progress.step) == (7, 7)
-    assert len(run.statistics["reward"].values) == len(run.statistics["kl"].values) == 7
-
-
 def test_a_validation_record_without_signals_moves_no_statistic() -> None:
     run = fed(Record(0, {"val-core/gsm8k/acc": 0.1}), *steps(1, 5))
 
@@ -163,56 +131,37 @@ def test_a_missing_value_leaves_the_streak_as_it_is() -> None:
 # what the log says
 
 
-def test_total_steps_are_the_last_that_the_log_says() -> None:
-    assert fed(TotalSteps(100), TotalSteps(200), *steps(1, 2)).total == 200
+def each(count: int, *totals: Callable[[int], TotalSteps]) -> list[Event]:
+    """So many steps, each followed by what is said of the total then."""
+    return [event for step in steps(1, count) for event in (step, *(total(step.step) for total in totals))]
 
 
-def test_a_step_above_the_total_drops_it() -> None:
-    assert fed(TotalSteps(10), *steps(1, 10)).total == 10
-    assert fed(TotalSteps(10), *steps(1, 11)).total is None
-    repeated = [event for step in steps(1, 119) for event in (step, TotalSteps(10))]
-    assert fed(*repeated).total is None
+def fixed(total: int, key: str = "") -> Callable[[int], TotalSteps]:
+    return lambda _: TotalSteps(total, key=key)
 
 
-def test_a_total_of_the_next_attempt_may_be_below_the_steps_of_the_last() -> None:
-    assert fed(TotalSteps(50), *steps(1, 50), TotalSteps(20), *steps(1, 5)).total == 20
-    assert fed(TotalSteps(300), *steps(1, 250), TotalSteps(200), *steps(101, 120)).total == 200
-
-
-@pytest.mark.parametrize("times", [1, 8])
-def test_a_total_that_moves_with_the_step_is_none(times: int) -> None:
-    grown = [event for step in steps(1, 40) for event in (step, TotalSteps(times * step.step))]
-
-    assert fed(*grown).total is None
-    assert fed(*grown, *steps(41, 60), TotalSteps(times * 61)).total is None
-
-
-def test_a_total_that_is_first_that_of_another_bar_is_right_in_the_end() -> None:
-    found = fed(TotalSteps(1), *steps(1, 1), TotalSteps(5), *steps(2, 6), TotalSteps(500), *steps(7, 90))
-
-    assert found.total == 500
-
-
-def test_trainings_of_other_lengths_in_one_log_do_not_make_the_total_one_that_moves() -> None:
-    attempts = [event for total in (20, 50, 80, 120, 200) for event in (TotalSteps(total), *steps(1, total))]
-
-    assert fed(*attempts).total == 200
-
-
-def test_of_two_numbers_that_may_be_the_total_the_one_counts_that_no_step_refutes() -> None:
-    both = [
-        event
-        for step in steps(1, 119)
-        for event in (step, TotalSteps(10, key="max_steps"), TotalSteps(200, key="total_steps"))
-    ]
-    moving = [
-        event
-        for step in steps(1, 119)
-        for event in (step, TotalSteps(200, key="max_steps"), TotalSteps(8 * step.step, key="total_steps"))
-    ]
-
-    assert fed(*both).total == 200
-    assert fed(*moving).total == 200
+@pytest.mark.parametrize(
+    ("logged", "total"),
+    [
+        # a step above the total drops it, unless it is one of the attempt before
+        ([TotalSteps(10), *steps(1, 10)], 10),
+        ([TotalSteps(10), *steps(1, 11)], None),
+        (each(119, fixed(10)), None),
+        ([TotalSteps(50), *steps(1, 50), TotalSteps(20), *steps(1, 5)], 20),
+        ([TotalSteps(300), *steps(1, 250), TotalSteps(200), *steps(101, 120)], 200),
+        # one that moves with the step is none
+        (each(40, TotalSteps), None),
+        ([*each(40, lambda step: TotalSteps(8 * step)), *steps(41, 60), TotalSteps(8 * 61)], None),
+        # first that of another bar, or of shorter trainings in one log
+        ([TotalSteps(1), *steps(1, 1), TotalSteps(5), *steps(2, 6), TotalSteps(500), *steps(7, 90)], 500),
+        ([event for total in (20, 50, 80, 120, 200) for event in (TotalSteps(total), *steps(1, total))], 200),
+        # of two, the one that no step refutes
+        (each(119, fixed(10, "max_steps"), fixed(200, "total_steps")), 200),
+        (each(119, fixed(200, "max_steps"), lambda step: TotalSteps(8 * step, key="total_steps")), 200),
+    ],
+)
+def test_the_total_is_the_last_that_no_step_refutes(logged: list[Event], total: int | None) -> None:
+    assert fed(*logged).total == total
 
 
 def test_a_total_from_before_a_restart_counts_until_the_log_says_one() -> None:
@@ -222,16 +171,6 @@ def test_a_total_from_before_a_restart_counts_until_the_log_says_one() -> None:
     next_one.take(TotalSteps(200, key="max_steps"), Clock(NOW, 0.0, live=True))
 
     assert (restored, next_one.total) == (100, 200)
-
-
-def test_a_record_takes_back_an_end() -> None:
-    assert fed(*steps(1, 2), Ended("failed"), *steps(3, 3)).ended is None
-
-
-def test_a_traceback_at_exit_takes_nothing_back_from_a_finished_run() -> None:
-    run = fed(*steps(1, 2), Ended("finished"), Ended("failed", certain=False))
-
-    assert run.ended == Ended("finished")
 
 
 def test_a_certain_failure_takes_back_a_finish_and_a_doubt() -> None:
@@ -263,14 +202,6 @@ def test_the_pace_goes_on_while_steps_are_logged_again() -> None:
     run = fed(*steps(1, 10), *steps(5, 20), every=30.0)
 
     assert list(run.times.pace.intervals) == [30.0] * 25
-
-
-def test_the_pace_of_live_steps_goes_on_from_the_end_of_a_replayed_log() -> None:
-    run = fed(*steps(1, 3), live=False)
-    run.times.caught_up(NOW - 50)
-    run.take(Record(4, measured(4)), Clock(NOW, 0.0, live=True))
-
-    assert list(run.times.pace.intervals) == [50.0]
 
 
 def test_a_records_own_time_is_believed_unless_it_is_ahead_of_ours() -> None:
@@ -306,8 +237,3 @@ def test_step_times_that_are_none_move_no_clock(seconds: float) -> None:
     run.times.caught_up(NOW - 100)
 
     assert (run.times.start, run.times.pace.typical()) == (NOW - 100, None)
-
-
-def test_a_step_arriving_before_our_eyes_makes_a_run_watched_and_a_replayed_one_does_not() -> None:
-    assert fed(*steps(1, 3), live=True).watched
-    assert not fed(*steps(1, 3), live=False).watched

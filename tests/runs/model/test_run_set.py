@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from exporter.runs.model.run_set import MOST_OF_LOG
-from tests.runs.conftest import Watched
-
-Watching = Callable[..., Watched]
+from tests.runs.conftest import Watching
 
 
 @pytest.mark.slow

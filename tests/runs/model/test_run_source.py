@@ -87,14 +87,6 @@ def test_states_are_those_of_the_contract(known: dict[str, object], expected: st
     assert judged(**known) == expected
 
 
-def test_silence_is_as_long_as_it_was_set_to_be() -> None:
-    silence = Silence(seconds=60.0, intervals=2.0)
-
-    assert judged(silence, quiet=61.0) == "stopped"
-    assert judged(silence, quiet=79.0, typical=40.0) == "running"
-    assert judged(silence, quiet=81.0, typical=40.0) == "stopped"
-
-
 evidence = st.builds(
     Evidence,
     ended=st.sampled_from([None, FAILED, DOUBTFUL, FINISHED]),
@@ -110,40 +102,6 @@ evidence = st.builds(
 @given(evidence)
 def test_every_run_is_in_one_known_state(known: Evidence) -> None:
     assert state(known, Silence()) in STATES
-
-
-def test_usual_steps_make_the_typical_interval() -> None:
-    pace = Pace()
-    for seconds in (30.0, 31.0, 29.0, 30.0):
-        pace.add(seconds)
-
-    assert pace.typical() == 30.0
-
-
-def test_the_typical_interval_goes_with_the_pace() -> None:
-    pace = Pace()
-    pace.add(30.0)
-    before = pace.typical()
-    for _ in range(3):
-        pace.add(60.0)
-
-    assert (before, pace.typical()) == (30.0, 60.0)
-
-
-def test_without_intervals_there_is_no_typical_interval() -> None:
-    pace = Pace()
-    pace.add(0.0)
-    pace.add(-5.0)
-
-    assert pace.typical() is None
-
-
-def test_five_typical_intervals_outlast_a_validation_step_of_ten_times_the_usual() -> None:
-    pace = Pace()
-    for step in range(50):
-        pace.add(930.0 if step == 25 else 86.0)
-
-    assert 5 * (pace.typical() or 0.0) > 930.0
 
 
 def test_one_night_without_steps_does_not_make_steps_slow() -> None:

@@ -11,16 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watched, Watching
 from tests.runs.lines import append, console, measured, scoped, verl_json
 from tests.runs.logs.test_unreadable import _other, _runs  # noqa: F401  (fixtures)
 from tests.runs.scrape import Scrape
 from tests.runs.sources.test_live_formats import Trainer, _trainer  # noqa: F401  (a fixture)
-from tests.runs.test_main import Exporter, _start, has  # noqa: F401  (a fixture)
+from tests.runs.test_main import Exporter, Start, _start, has  # noqa: F401  (a fixture)
 
-Watching = Callable[..., Watched]
 Holding = Callable[[Path], "subprocess.Popen[str]"]
-Log = Callable[[Path, int], None]
 
 
 @pytest.fixture(name="holding")
@@ -287,7 +285,7 @@ def writer(present: float) -> Callable[[Scrape], bool]:
 
 
 def test_an_exporter_that_may_not_see_the_writer_says_nothing_about_it(
-    runs: Path, start: Callable[..., Exporter], other: Callable[..., Exporter], holding: Holding
+    runs: Path, start: Start, other: Callable[..., Exporter], holding: Holding
 ) -> None:
     log = runs / "a.log"
     append(log, "Total training steps: 100\n", console(1, measured(1)))

@@ -13,13 +13,12 @@ import pytest
 from exporter.runs.model.run import Clock as RunClock
 from exporter.runs.model.run import Options, Run
 from exporter.runs.signals.record import Record
-from tests.runs.conftest import Clock, Watched
+from tests.runs.conftest import Clock, Watching
 from tests.runs.lines import append, measured, verl_json
 from tests.runs.scrape import Scrape
 from tests.runs.sources.test_live_formats import Trainer, _trainer  # noqa: F401  (a fixture)
-from tests.runs.test_main import Exporter, _start, has  # noqa: F401  (a fixture)
+from tests.runs.test_main import Exporter, Start, _start, has  # noqa: F401  (a fixture)
 
-Watching = Callable[..., Watched]
 LAST = "rl_last_step_timestamp_seconds"
 
 
@@ -102,7 +101,7 @@ def test_a_machine_that_slept_or_whose_clock_was_set_has_no_run_look_silent(
 
 
 def test_a_suspended_exporter_takes_no_finished_run_for_a_hanging_one(
-    folder: Path, start: Callable[..., Exporter], trainer: Trainer
+    folder: Path, start: Start, trainer: Trainer
 ) -> None:
     silence = 12.0
     trainer.begins(folder / "a")

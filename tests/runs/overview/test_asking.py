@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 
@@ -15,8 +14,8 @@ from exporter.runs.overview.panels import Query
 from exporter.runs.overview.prometheus import INTERVAL_SECONDS, Client, Prometheus, Span
 from exporter.runs.remote.web import PollError
 from tests.real import eventually
-from tests.real.listening import Listening
 from tests.real.waiting import in_time
+from tests.runs.speaking import Speaking, says
 
 ALL = ("alerts", "now", "past")
 ODD = {
@@ -32,29 +31,6 @@ ODD = {
 """By body, the questions to which it is no answer."""
 
 
-@contextmanager
-def answering(status: int, body: bytes, delay: float = 0.0, **headers: str) -> Iterator[str]:
-    """The address of a server that has one answer."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            time.sleep(delay)
-            self.send_response(status)
-            for name, text in headers.items():
-                self.send_header(name, text)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_POST = do_GET  # noqa: N815  the base class's names
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
-            """Say nothing."""
-
-    with Listening(Handler) as server:
-        yield server.url
-
-
 def is_refused(ask: Callable[[], object], url: str) -> bool:
     try:
         ask()
@@ -65,7 +41,8 @@ def is_refused(ask: Callable[[], object], url: str) -> bool:
 
 @pytest.mark.parametrize(("body", "refused"), ODD.items())
 def test_an_answer_that_is_none_of_prometheus_is_an_error_in_words(body: str, refused: Sequence[str]):
-    with answering(200, body.encode()) as url:
+    with Speaking(says(body.encode())) as server:
+        url = server.url
         questions = Client(url)
         asked: Mapping[str, Callable[[], object]] = {
             "alerts": questions.firing,
@@ -76,21 +53,19 @@ def test_an_answer_that_is_none_of_prometheus_is_an_error_in_words(body: str, re
 
 
 def test_an_answer_that_is_too_large_or_leads_elsewhere_is_refused():
-    with answering(200, b" " * (3 * 1024 * 1024)) as url, pytest.raises(PollError, match="larger than 2 MiB"):
-        Client(url).firing()
-    with (
-        answering(302, b"", Location="http://127.0.0.1:1/") as url,
-        pytest.raises(PollError, match="another server"),
+    for answer, words in (
+        (says(b" " * (3 * 1024 * 1024)), "larger than 2 MiB"),
+        (says(b"", 302, Location="http://127.0.0.1:1/"), "another server"),
+        (says(b"starting", 503), "answers 503"),
     ):
-        Client(url).firing()
-    with answering(503, b"starting") as url, pytest.raises(PollError, match="answers 503"):
-        Client(url).firing()
+        with Speaking(answer) as server, pytest.raises(PollError, match=words):
+            Client(server.url).firing()
 
 
 def test_a_server_that_never_answers_holds_up_no_one(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("exporter.runs.overview.prometheus.ANSWER_SECONDS", 0.2)
-    with answering(200, b"{}", delay=5) as url:
-        prometheus = Prometheus(url, lambda: (), lambda: (), lambda: [Span(RunId("x"), 0.0, 1.0)])
+    with Speaking(lambda _: time.sleep(5)) as server:
+        prometheus = Prometheus(server.url, lambda: (), lambda: (), lambda: [Span(RunId("x"), 0.0, 1.0)])
         prometheus.start()
         begun = time.monotonic()
         assert prometheus.view(RunId("x")).episodes == ()
@@ -101,34 +76,23 @@ def test_a_server_that_never_answers_holds_up_no_one(monkeypatch: pytest.MonkeyP
         prometheus.stop()
 
 
-class Serving(Listening):
+def serving(delay: float = 0.0) -> Speaking:
     """A Prometheus without alerts that refuses to tell of the past of runs named ``large``."""
 
-    def __init__(self, delay: float = 0.0) -> None:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                asked = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                if is_refused := "query_range" in self.path and b"large" in asked:
-                    time.sleep(delay)
-                body = b'{"data": {"alerts": [], "result": []}}'
-                self.send_response(422 if is_refused else 200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        if is_refused := "query_range" in handler.path and b"large" in server.asked[-1].body:
+            time.sleep(delay)
+        says(b'{"data": {"alerts": [], "result": []}}', 422 if is_refused else 200)(handler)
 
-            do_POST = do_GET  # noqa: N815  the base class's names
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
-                """Say nothing."""
-
-        super().__init__(Handler)
+    server = Speaking(answer)
+    return server
 
 
 def test_a_past_that_is_not_reported_is_a_lack_of_that_run_alone_and_is_logged_once(
     logged: list[str],
 ):
     spans = [Span(RunId(run), 0.0, 1.0) for run in ("large", "too large", "small")]
-    with Serving() as server:
+    with serving() as server:
         prometheus = Prometheus(server.url, lambda: (), lambda: (), lambda: spans)
         for span in spans:
             prometheus.view(span.run)
@@ -152,7 +116,7 @@ def test_a_past_that_is_not_reported_is_a_lack_of_that_run_alone_and_is_logged_o
 def test_pasts_that_take_long_hold_up_no_alert_for_longer_than_one_of_them(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("exporter.runs.overview.prometheus.PAST_SECONDS", 0.1)
     spans = [Span(RunId(f"large {number}"), 0.0, 1.0) for number in range(4)]
-    with Serving(delay=0.15) as server:
+    with serving(0.15) as server:
         prometheus = Prometheus(server.url, lambda: (), lambda: (), lambda: spans)
         for span in spans:
             prometheus.view(span.run)

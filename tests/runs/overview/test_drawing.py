@@ -20,7 +20,3 @@ def test_a_piece_of_one_point_is_a_dot_that_can_be_seen() -> None:
 
     line, dots = drawn(((1, 0.5), (2, 0.75)), ((4, 0.5),), ((6, 0.25),))
     assert (line[0], line[1].count("M"), dots[0], dots[1].count("M")) == ("curve c0", 1, "curve c0 dot", 2)
-
-
-def test_without_single_points_there_are_no_dots() -> None:
-    assert [name for name, _ in drawn(((1, 0.5), (2, 0.75)))] == ["curve c0"]

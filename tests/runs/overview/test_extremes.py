@@ -57,15 +57,6 @@ def test_a_break_outlives_the_folding_of_stretches():
     assert len(curve.pieces()) == 2
 
 
-def test_a_copy_stays_as_it_is():
-    curve = Extremes()
-    curve.add(1, 1.0)
-    copy = curve.copy()
-    curve.add(2, 2.0)
-
-    assert copy.pieces() == (((1, 1.0),),)
-
-
 def test_a_signal_that_is_logged_now_and_then_is_kept_as_finely_as_any():
     curve = Extremes()
     for step in range(0, 10_000, 100):

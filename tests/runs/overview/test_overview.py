@@ -17,7 +17,7 @@ from exporter.runs import collector as watch_module
 from exporter.runs.overview.models import Firing, RunId
 from exporter.runs.overview.overview import Overview
 from exporter.runs.overview.panels import PanelFile
-from exporter.runs.overview.prometheus import NO_PAST, Answers, Past
+from exporter.runs.overview.prometheus import Answers, Past
 from tests.backtest.conftest import exploding_kl, log, wavering
 from tests.real import eventually
 from tests.runs.conftest import Clock, Watched
@@ -122,29 +122,6 @@ def test_without_prometheus_there_are_curves_without_limits_and_it_says_so(
     assert reported.prometheus == kl.diagnosis.removeprefix("Its limits are unknown. ").partition(" How")[0]
 
 
-def test_charts_carry_the_smoothed_reward(watched: Watched, panels: PanelFile):
-    log(watched.folder / "ppo.jsonl", [{"reward": reward} for reward in (0, 1) * 20])
-    whole = story(watched, panels).run(PPO)
-
-    assert whole is not None
-    raw, mean = whole.charts[0].curves
-    assert (raw.name, mean.name) == ("reward", "mean")
-    assert [step for piece in mean.pieces for step, _ in piece] == list(range(1, 41))
-    assert max(mean.values[10:]) - min(mean.values[10:]) < 0.3 < max(raw.values) - min(raw.values)
-
-
-def test_what_lacks_of_its_past_is_reported_with_the_run(watched: Watched):
-    log(watched.folder / "ppo.jsonl", exploding_kl())
-    reported = story(watched)
-    reported._prometheus.answers = Answers(gaps={PPO: "It is larger than 2 MiB."}, pasts={PPO: NO_PAST})
-    found = reported.run(PPO)
-
-    assert found is not None
-    assert found.gap.startswith(
-        "Past alerts, limits and GPU curves of this run are as they were last known. It is"
-    )
-
-
 def test_what_is_not_there_is_not_reported(watched: Watched, panels: PanelFile):
     log(watched.folder / "ppo.jsonl", exploding_kl())
     reported = story(watched, panels)
@@ -190,19 +167,6 @@ def test_where_nothing_is_finite_a_series_is_broken_and_not_denied(watched: Watc
     assert [value for _, value in norm.points if math.isfinite(value)] == [1, 2, 5]
 
 
-def test_a_limit_that_is_only_noted_comes_after_one_that_warns(watched: Watched, panel_file: Path):
-    log(watched.folder / "ppo.jsonl", exploding_kl())
-    content = panel_file.read_text()
-    panel_file.write_text(content.replace('"critical"', '"info"'))
-    reported = limited(story(watched, PanelFile(panel_file)), KL)
-    series, (summary,) = reported.series(PPO, "kl"), reported.runs()
-
-    assert content != panel_file.read_text()
-    assert series is not None
-    assert [limit.alert for limit in series.limits] == ["KLHigh", "KLExplosion"]
-    assert "the limit of KLHigh" in {each.signal: each.diagnosis for each in summary.healths}["kl"]
-
-
 def test_the_curve_breaks_where_the_run_was_resumed_and_restarts_with_the_run(
     watched: Watched, panels: PanelFile
 ):
@@ -223,31 +187,6 @@ def test_the_curve_breaks_where_the_run_was_resumed_and_restarts_with_the_run(
     assert [(piece[0][0], piece[-1][0]) for piece in whole.charts[0].curves[0].pieces] == [(1, 20), (21, 30)]
     assert (whole.summary.restarts, whole.summary.resumes) == (1, 1)
     assert [(piece[0][0], piece[-1][0]) for piece in again.charts[0].curves[0].pieces] == [(1, 3)]
-
-
-def test_other_limits_are_asked_for_as_soon_as_the_file_has_them(
-    watched: Watched, panel_file: Path, panels: PanelFile
-):
-    log(watched.folder / "ppo.jsonl", exploding_kl())
-    reported = story(watched, panels)
-    before = {limit.promql for limit in reported._charted() if limit.name == "KLHigh"}
-    fresh = panel_file.with_name("fresh")
-    fresh.write_text(panel_file.read_text().replace("0.5", "7.5"))
-    fresh.replace(panel_file)
-    panels.poll()
-
-    assert {text.replace("0.5", "7.5") for text in before} == {
-        limit.promql for limit in reported._charted() if limit.name == "KLHigh"
-    }
-
-
-def test_of_all_runs_only_the_limits_of_core_signals_are_asked_for(watched: Watched, panels: PanelFile):
-    reported = story(watched, panels)
-
-    assert {asked.signal for asked in reported._judged()} == {
-        "reward", "kl", "response_length", "entropy", "grad_norm",
-        "gpu_utilization_ratio", "gpu_memory_used_bytes",
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -344,17 +283,6 @@ def test_anyone_who_asks_waits_for_no_disk(watched: Watched, panel_file: Path, p
         each.start()
         each.join(5)
     assert not any(each.is_alive() for each in asking)
-
-
-def test_a_long_run_keeps_its_shape_in_bounded_space(watched: Watched, panels: PanelFile):
-    values = [{"reward": 0.5, "kl": kl} for kl in wavering(0.05, 3000, 0.001)]
-    values[1234]["kl"] = 9.0
-    log(watched.folder / "ppo.jsonl", values)
-    series = story(watched, panels).series(PPO, "kl")
-
-    assert series is not None
-    assert (1235, 9.0) in series.points
-    assert len(series.points) <= 1024
 
 
 def test_a_start_of_the_exporter_rebuilds_it_from_the_log(clock: Clock, watched: Watched, panels: PanelFile):

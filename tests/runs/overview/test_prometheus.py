@@ -14,9 +14,9 @@ import yaml
 from exporter.runs.overview.models import RunId
 from exporter.runs.overview.prometheus import Client, Prometheus, Span
 from tests.real import PrometheusServer, eventually, free_port
-from tests.real.listening import Listening
 from tests.runs.overview.conftest import asked as curve
 from tests.runs.overview.conftest import limit, panels
+from tests.runs.speaking import Speaking, says
 
 RUN = 'ppo/强化 "7" it\'s & a\\b'
 ABOUT = RunId(RUN)
@@ -35,26 +35,16 @@ def page(step: int) -> str:
     )
 
 
-class Stepping(Listening):
+def stepping() -> Speaking:
     """Serves that run: five steps a second, from when someone first looks at it."""
+    begun: list[float] = []
 
-    def __init__(self) -> None:
-        begun: list[float] = []
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        begun.append(time.monotonic())
+        body = page(round(5 * (begun[-1] - begun[0]))).encode()
+        says(body, Content_Type="text/plain; version=0.0.4")(handler)
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                begun.append(time.monotonic())
-                body = page(round(5 * (begun[-1] - begun[0]))).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
-                """Say nothing."""
-
-        super().__init__(Handler)
+    return Speaking(answer)
 
 
 OTHER = {
@@ -76,7 +66,7 @@ def watching(version: str, folder: Path, port: int | None = None) -> Iterator[Pr
         "labels": {"severity": "critical", "topic": "kl"},
         "annotations": {**note, "runbook_url": "docs/x#kl"},
     }
-    with Stepping() as run:
+    with stepping() as run:
         target = run.url.removeprefix("http://")
         settings = {
             # Also how long a scrape may take: one that fails, as on a busy machine, ends the alert.

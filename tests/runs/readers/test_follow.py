@@ -88,47 +88,7 @@ def test_growth_in_any_pieces_brings_exactly_the_lines_that_were_written(
     assert (read.restarts, read.too_long, read.follower.unread) == (0, 0, 0)
 
 
-@given(lines=st.lists(text.filter(bool), min_size=1, max_size=20), ends=st.sampled_from([b"\r\n", b"\n"]))
-def test_carriage_returns_before_a_line_end_stay_for_the_source_to_see(
-    tmp_path: Path, lines: list[bytes], ends: bytes
-) -> None:
-    path = tmp_path / "ends.log"
-    path.write_bytes(b"".join(line + ends for line in lines))
-
-    assert [line.removesuffix(b"\r") for line in Read(Follower(path)).all()] == [
-        line.removesuffix(b"\r") if ends == b"\n" else line for line in lines
-    ]
-
-
-def test_nothing_new_is_none(path: Path, read: Read) -> None:
-    append(path, b"one\n")
-    read.all()
-
-    assert read.follower.poll(0.0) is None
-
-
-def test_offsets_and_sizes_add_up(path: Path, read: Read) -> None:
-    append(path, b"one\ntwo\nthr")
-    read.all()
-    append(path, b"ee\nfour\n")
-    read.all()
-
-    assert [block.start for block in read.blocks] == [0, 8]
-    assert read.follower.offset == path.stat().st_size
-
-
 # torn and last lines
-
-
-def test_a_torn_line_waits_for_its_end(path: Path, read: Read) -> None:
-    append(path, b"one\ntw")
-    assert read.all() == [b"one"]
-    assert read.follower.unread == 2
-    append(path, b"o")
-    assert read.all() == []
-    append(path, b"\n")
-
-    assert read.all() == [b"two"]
 
 
 def test_a_last_line_without_line_end_counts_after_ten_quiet_seconds_and_once(path: Path, read: Read) -> None:
@@ -152,38 +112,6 @@ def test_a_last_line_that_goes_on_after_all_is_read_again_as_a_whole(path: Path,
 
 
 # files that restart
-
-
-def test_an_emptied_file_is_read_from_its_start(path: Path, read: Read) -> None:
-    append(path, b"one\ntwo\n")
-    read.all()
-    path.write_bytes(b"new\n")
-
-    assert read.all() == [b"new"]
-    assert read.restarts == 1
-
-
-def test_an_emptied_file_is_noticed_while_it_is_empty(path: Path, read: Read) -> None:
-    append(path, b"one\ntwo\n")
-    read.all()
-    os.truncate(path, 0)
-
-    assert read.all() == []
-    assert read.restarts == 1
-    append(path, b"new\n")
-    assert read.all() == [b"new"]
-    assert read.restarts == 1
-
-
-def test_a_replaced_file_is_read_from_its_start(path: Path, read: Read) -> None:
-    append(path, b"one\ntwo\n")
-    read.all()
-    other = path.with_name("other")
-    other.write_bytes(b"one\ntwo\nthree\n")
-    other.replace(path)
-
-    assert read.all() == [b"one", b"two", b"three"]
-    assert read.restarts == 1
 
 
 def test_an_emptied_file_that_grew_past_the_old_offset_between_two_looks_is_noticed(
@@ -303,13 +231,6 @@ def test_a_file_emptied_under_a_writer_that_keeps_its_offset_is_read_on(path: Pa
     assert read.restarts == 1
 
 
-def test_a_line_longer_than_a_block_is_dropped_and_counted_once(path: Path, read: Read) -> None:
-    append(path, b"before\n" + b"x" * (3 * BLOCK) + b"end\nafter\n")
-
-    assert read.all() == [b"before", b"after"]
-    assert read.too_long == 1
-
-
 def test_hours_of_a_progress_bar_without_line_end_are_split_at_carriage_returns(
     path: Path, read: Read
 ) -> None:
@@ -353,30 +274,6 @@ def test_memory_stays_bounded_over_100_mb_without_line_end(tmp_path: Path) -> No
 
 
 # files that cannot be read
-
-
-def test_a_file_that_vanished_is_file_not_found(path: Path, read: Read) -> None:
-    path.unlink()
-
-    with pytest.raises(FileNotFoundError):
-        read.follower.poll(0.0)
-
-
-def test_a_folder_in_the_place_of_a_file_is_an_os_error(path: Path, read: Read) -> None:
-    path.unlink()
-    path.mkdir()
-
-    with pytest.raises(IsADirectoryError):
-        read.follower.poll(0.0)
-
-
-def test_a_rewound_file_is_read_again(path: Path, read: Read) -> None:
-    append(path, b"one\ntwo\n")
-    read.all()
-    read.follower.rewind()
-
-    assert read.all() == [b"one", b"two"]
-    assert read.restarts == 0
 
 
 def test_a_file_emptied_and_written_again_to_the_same_size_is_read_again(path: Path, read: Read) -> None:

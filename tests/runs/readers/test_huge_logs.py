@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from exporter.runs.logs import log as log_module
 from exporter.runs.readers import follow as follow_module
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watching
 from tests.runs.lines import measured, verl_json
-from tests.runs.test_main import Exporter, _start  # noqa: F401  (a fixture)
-
-Start = Callable[..., Exporter]
+from tests.runs.test_main import Exporter, Start, _start  # noqa: F401  (a fixture)
 
 GB = 10**9
 PEAK = 150 * 2**20
@@ -65,7 +62,7 @@ def test_a_file_of_2_gb_without_a_record_is_given_up_early(folder: Path, start: 
 
 
 def test_a_file_that_was_given_up_asks_for_no_more_looks(
-    folder: Path, watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch
+    folder: Path, watched: Watching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_module, "GIVE_UP_BYTES", 3000)
     monkeypatch.setattr(follow_module, "BLOCK", 1000)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import random
 from pathlib import Path
 
@@ -31,42 +30,6 @@ def lines(reader: Reader) -> list[bytes]:
 
 
 # documents
-
-
-def test_a_document_is_one_line_each_time_it_was_written(tmp_path: Path) -> None:
-    path = tmp_path / "trainer_state.json"
-    path.write_text('{\n "a": 1\n}')
-    reader = reader_of("document", lambda: [path])
-    first = lines(reader)
-    again = lines(reader)
-    path.write_text('{\n "a": 12\n}')
-
-    assert (first, again, lines(reader)) == ([b'{\n "a": 1\n}'], [], [b'{\n "a": 12\n}'])
-
-
-def test_what_a_document_says_later_begins_behind_what_it_said_before(tmp_path: Path) -> None:
-    path = tmp_path / "trainer_state.json"
-    path.write_text("[1, 2, 3]")
-    reader = reader_of("document", lambda: [path])
-    (first,) = blocks(reader)
-    path.write_text("[1]")
-    (shorter,) = blocks(reader)
-    path.write_text("[1, 2]")
-    (longer,) = blocks(reader)
-
-    assert (first.start, shorter.start, longer.start, reader.offset) == (0, 9, 9, 9)
-
-
-def test_of_several_checkpoints_the_newest_document_is_read(tmp_path: Path) -> None:
-    paths = [tmp_path / "old.json", tmp_path / "new.json"]
-    for path in paths:
-        path.write_text(json.dumps([path.name]))
-    shown = paths[:1]
-    reader = reader_of("document", lambda: shown)
-
-    assert lines(reader) == [b'["old.json"]']
-    shown = paths
-    assert lines(reader) == [b'["new.json"]']
 
 
 def test_a_document_too_long_for_the_memory_is_counted_and_left_alone(
@@ -100,19 +63,6 @@ def test_a_compressed_log_holds_the_lines_that_were_compressed(
     assert [line for line in found if line] == [line for line in written if line]
 
 
-def test_a_compressed_log_is_read_once_and_again_when_it_is_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "old.log.gz"
-    path.write_bytes(gzip.compress(b"one\ntwo\n"))
-    reader = reader_of("compressed", lambda: [path])
-
-    assert lines(reader) == [b"one", b"two"]
-    assert reader.poll(0.0) is None
-    path.write_bytes(gzip.compress(b"three\n"))
-    again = blocks(reader)
-    assert [block.restarted for block in again] == [True, False]
-    assert again[0].lines == [b"three"]
-
-
 @pytest.mark.parametrize("cut", [3, 12, 40, -5])
 def test_a_compressed_log_that_is_cut_off_gives_what_it_has(tmp_path: Path, cut: int) -> None:
     path, whole = tmp_path / "torn.log.gz", b"".join(b"line %d\n" % number for number in range(1000))
@@ -138,20 +88,6 @@ def test_a_compressed_log_is_never_in_memory_as_a_whole(tmp_path: Path) -> None:
 
 def chain(*paths: Path) -> Chain:
     return Chain(lambda: paths, Follower)
-
-
-def test_files_that_continue_each_other_are_read_one_after_the_other(tmp_path: Path) -> None:
-    first, second = tmp_path / "1", tmp_path / "2"
-    first.write_bytes(b"a\nb\n")
-    second.write_bytes(b"c\n")
-    reader = chain(first, second)
-    found = blocks(reader)
-
-    assert [(block.lines, block.start, block.more) for block in found] == [
-        ([b"a", b"b"], 0, True),
-        ([b"c"], 4, False),
-    ]
-    assert (reader.offset, reader.size, reader.path) == (6, 6, second)
 
 
 def test_a_new_file_is_gone_on_to_and_what_the_old_one_gains_then_is_not_read(tmp_path: Path) -> None:

@@ -114,14 +114,6 @@ def test_what_is_registered_becomes_targets_with_our_labels(serve: Callable[...,
     assert client.registry.trainers() == ["10.0.0.7:9092"]
 
 
-def test_registrations_outlive_the_server(serve: Callable[..., Client]) -> None:
-    client = serve()
-    client.register()
-    client.registry.maintain()
-
-    assert serve().registry.targets() == client.registry.targets()
-
-
 def test_a_page_of_a_browser_can_register_nothing(serve: Callable[..., Client]) -> None:
     client = serve()
 

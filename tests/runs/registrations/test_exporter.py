@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
 from exporter.runs.discovery.registrations import ASIDE, NAME
 from tests.runs.conftest import _folder  # noqa: F401  (a fixture)
 from tests.runs.lines import append, measured, verl_json
 from tests.runs.registrations.test_page import Hub, _hub  # noqa: F401  (a fixture)
-from tests.runs.test_main import Exporter, _start  # noqa: F401  (a fixture)
-
-Start = Callable[..., Exporter]
+from tests.runs.test_main import Exporter, Start, _start  # noqa: F401  (a fixture)
 
 
 def register(exporter: Exporter, *targets: str, job: str = "trainer_metrics") -> None:

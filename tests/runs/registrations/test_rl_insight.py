@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,10 @@ from exporter.http.exposition import CONTENT_TYPE
 from stepwatch.system import http_client
 from tests.e2e.stack import PAIRS, Stack
 from tests.real import eventually, free_port
-from tests.real.listening import Listening
 from tests.real.rl_insight import Job, RayCluster
 from tests.runs.lines import append
 from tests.runs.scrape import Scrape
+from tests.runs.speaking import Speaking, says
 
 pytestmark = pytest.mark.e2e
 
@@ -26,24 +25,6 @@ ENGINE_PAGE = b"# TYPE vllm:num_requests_running gauge\nvllm:num_requests_runnin
 
 CYCLES = 240
 """Evaluations, one a second. Sources are asked every 5 s, and Prometheus takes up news every 5 s, twice."""
-
-
-class Engine(Listening):
-    """A rollout server with vLLM's page."""
-
-    def __init__(self) -> None:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.send_response(200)
-                self.send_header("Content-Type", CONTENT_TYPE)
-                self.end_headers()
-                self.wfile.write(ENGINE_PAGE)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the base class's)
-                """Say nothing."""
-
-        super().__init__(Handler)
-        self.address = self.url.removeprefix("http://")
 
 
 @pytest.fixture(name="cluster", scope="module")
@@ -94,12 +75,13 @@ def test_a_job_of_verl_is_watched_whose_server_address_was_changed(
         stack = open_now.enter_context(
             Stack(tmp_path, PAIRS[1], **FAST, discovery={"ray": str(cluster.temp)})
         )
-        engines = [open_now.enter_context(Engine()) for _ in range(2)]
+        page = says(ENGINE_PAGE, Content_Type=CONTENT_TYPE)
+        engines = [open_now.enter_context(Speaking(page)).url.removeprefix("http://") for _ in range(2)]
         watched, port = Watched(stack), free_port()
         with Job(cluster, watched.url, port) as job:
             job("begin", "maths", "ppo")
             job("log", {"val-core/gsm8k/reward/mean@1": 0.25})
-            job("servers", [each.address for each in engines], "vllm", [{"replica": 0}, {"replica": 1}])
+            job("servers", engines, "vllm", [{"replica": 0}, {"replica": 1}])
             eventually(lambda: watched.scrape().value("stepwatch_registered_servers") == 3)
             found = watched.steps(job, "maths/ppo", 1, 2, 3)
 
@@ -122,7 +104,7 @@ def test_a_job_of_verl_is_watched_whose_server_address_was_changed(
             stack.wait_until(lambda: len(watched.targets("rollout")) == 2, CYCLES)
             stack.wait_until(lambda: "run" in watched.targets("trainer").get(job.page, {}), CYCLES)
             assert watched.targets("rollout") == {
-                engine.address: {
+                engine: {
                     "__name__": "up",
                     "job": "rollout",
                     "role": "rollout",

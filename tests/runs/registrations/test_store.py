@@ -22,17 +22,6 @@ def opened(folder: Path | None, *networks: str) -> Store:
     return Store(folder, Allowed(networks) if networks else Allowed())
 
 
-def test_what_is_registered_is_there_after_a_restart(tmp_path: Path, logged: list[str]) -> None:
-    folder = tmp_path / "state"
-    assert opened(folder).load() == []
-    assert opened(folder).save(KNOWN)
-    again = opened(folder)
-
-    assert again.load() == KNOWN
-    assert logged == []
-    assert again.errors == 0
-
-
 @pytest.mark.parametrize("sign", ['"', "\u8bad", "\U0001f600"], ids=["escaped", "Chinese", "emoji"])
 def test_all_that_may_be_registered_is_there_after_a_restart(
     tmp_path: Path, sign: str, logged: list[str]

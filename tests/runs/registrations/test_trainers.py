@@ -113,39 +113,6 @@ def _cluster(clock: Clock) -> Iterator[Cluster]:
     cluster.has()
 
 
-def test_a_page_is_a_run_from_its_registration_on(cluster: Cluster) -> None:
-    (page,) = cluster.has("10.0.0.7:9092")
-    cluster.read()
-    page.tells("maths/ppo", 1, 2, 3)
-    cluster.read()
-
-    assert cluster.steps() == {"maths/ppo": 3}
-    assert cluster.states() == {"maths/ppo": "running"}
-    assert cluster.registry.run_set.runs["maths/ppo"].watched
-
-
-def test_a_page_that_is_not_a_trainers_is_not_a_run(cluster: Cluster) -> None:
-    cluster.has("10.0.0.7:9092")
-    cluster.read()
-
-    assert cluster.steps() == {}
-
-
-def test_the_next_job_on_the_same_address_is_a_new_run_and_the_old_one_is_gone(
-    cluster: Cluster, clock: Clock
-) -> None:
-    (page,) = cluster.has("10.0.0.7:9092")
-    page.tells("maths/ppo", 1, 2, 3)
-    cluster.read()
-    page.tells("maths/sft", 1)
-    cluster.read()
-    assert cluster.states() == {"maths/ppo": "running", "maths/sft": "running"}
-    clock.ahead += AWAY_SECONDS + 1
-    cluster.read()
-
-    assert cluster.states() == {"maths/ppo": "stopped", "maths/sft": "running"}
-
-
 def test_a_page_that_is_gone_stops_its_run_whether_or_not_it_is_still_registered(
     cluster: Cluster, clock: Clock
 ) -> None:
@@ -232,28 +199,6 @@ def test_names_that_change_forever_fill_no_memory(
     clock.ahead += 13 * HOUR
     cluster.has("10.0.0.7:9092")
     assert trainers.run_set.runs == trainers._owners == trainers._reported == {}
-
-
-def test_a_restart_of_the_exporter_forgets_nothing(clock: Clock, tmp_path: Path) -> None:
-    before = Cluster(clock, tmp_path)
-    (page,) = before.has("10.0.0.7:9092")
-    before.read()
-    page.tells("maths/ppo", *range(1, 9))
-    before.read()
-    before.registry.save()
-    before.has()
-
-    after = Cluster(clock, tmp_path)
-    assert after.steps() == {"maths/ppo": 8}
-    (page,) = after.has("10.0.0.7:9092")
-    page.tells("maths/ppo", 8)
-    after.read()
-    page.tells("maths/ppo", 9)
-    after.read()
-    run = after.registry.run_set.runs["maths/ppo"]
-    assert (run.progress.step, run.records, run.resumes, run.watched) == (9, 9, 0, True)
-    assert run.trace.is_same(before.registry.run_set.runs["maths/ppo"].trace)
-    after.has()
 
 
 def test_a_page_s_run_is_known_by_the_name_that_it_is_shown_with(cluster: Cluster) -> None:

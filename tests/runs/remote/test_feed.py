@@ -25,9 +25,8 @@ from tests.real.waiting import eventually
 from tests.runs.lines import append, measured, verl_json
 from tests.runs.polled import FakeTarget
 from tests.runs.scrape import Scrape
-from tests.runs.test_main import Exporter, _start, has  # noqa: F401  (a fixture)
+from tests.runs.test_main import Exporter, Start, _start, has  # noqa: F401  (a fixture)
 
-Start = Callable[..., Exporter]
 LABELS = ("project", "experiment_name")
 LASTING = ("rl_best", "rl_start", "rl_noise", "rl_peak", "rl_records_total", "rl_run_start_timestamp_seconds")
 """What a page does not tell a second time."""
@@ -113,17 +112,6 @@ def test_each_step_of_a_page_is_a_record_with_its_signals(
     assert found.value("rl_run_writer_present", run=trainer.run) == 1
 
 
-def test_the_first_step_of_a_trainer_that_begins_later_is_live(
-    folder: Path, start: Start, trainer: Trainer
-) -> None:
-    trainer.begins()
-    exporter = start("--path", folder, *trainer.flags())
-    exporter.until(lambda found: found.value("stepwatch_target_up") == 1)
-    trainer.makes(1)
-
-    assert streak(exporter.until(at(trainer.run, 1)), trainer.run) == 0
-
-
 def test_what_a_page_shows_at_first_is_history_and_raises_nothing(
     folder: Path, start: Start, trainer: Trainer
 ) -> None:
@@ -136,16 +124,6 @@ def test_what_a_page_shows_at_first_is_history_and_raises_nothing(
     trainer.makes(1, reward=0.4)
 
     assert streak(exporter.until(at(trainer.run, 701)), trainer.run) == 0
-
-
-def test_names_come_from_the_labels_or_the_user(folder: Path, start: Start, trainer: Trainer) -> None:
-    trainer.begins()
-    for name in ("one", "two"):
-        trainer.insight.labels("maths", name).set(len(name) / 10)
-    trainer.makes(1)
-    exporter = start("--path", folder, *trainer.flags(run="ppo"))
-
-    exporter.until(lambda found: found.runs() == {"ppo", "maths/one", "maths/two"})
 
 
 def test_a_page_that_dies_stops_its_run_and_goes_on_after_the_next_start(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from exporter.runs.remote.web import Answer, PollError
 from exporter.runs.signals.record import Ended, Event, Record, is_step, number
 from tests.real.mlflow import MlflowClient, MlflowServer
 from tests.runs.speaking import Speaking, says
-from tests.runs.test_main import Exporter, _start, has  # noqa: F401  (a fixture)
+from tests.runs.test_main import Exporter, Start, _start, has  # noqa: F401  (a fixture)
 
 NOW = int(time.time() * 1000) - 600_000
 """When the tests' trainers log their first step, in ms: ten minutes ago."""
@@ -96,7 +96,7 @@ def test_a_record_has_all_metrics_of_a_step_its_time_and_the_runs_name(experimen
 
 
 def test_a_run_is_on_the_page_of_a_real_exporter_from_its_history_to_its_end(
-    experiment: Experiment, folder: Path, start: Callable[..., Exporter]
+    experiment: Experiment, folder: Path, start: Start
 ) -> None:
     run, shown = experiment.run("ppo"), f"{experiment.name}/ppo"
     recently = int(time.time() * 1000) - 30_000
@@ -117,7 +117,7 @@ def test_a_run_is_on_the_page_of_a_real_exporter_from_its_history_to_its_end(
 
 @pytest.mark.parametrize(("status", "state"), [("FAILED", "failed"), ("KILLED", "failed"), (None, "stopped")])
 def test_a_run_ends_as_the_server_says_and_one_whose_client_was_killed_by_its_silence(
-    experiment: Experiment, folder: Path, start: Callable[..., Exporter], status: str | None, state: str
+    experiment: Experiment, folder: Path, start: Start, status: str | None, state: str
 ) -> None:
     """Of a client that was killed the server says that its run goes on."""
     server = {"url": experiment.server, "experiments": [experiment.name]}
@@ -217,14 +217,6 @@ def test_the_end_of_a_run_comes_after_its_last_step_and_once(experiment: Experim
     assert [type(event) for event in events] == [Record, Ended]
     assert events[1] == Ended("finished", run=f"{experiment.name}/ppo")
     assert watch.poll() == []
-
-
-@pytest.mark.parametrize("status", ["FAILED", "KILLED"])
-def test_a_run_that_failed_or_was_killed_has_failed(experiment: Experiment, status: str) -> None:
-    run = experiment.run()
-    experiment.client("status", run, status)
-
-    assert experiment.watch().poll() == [Ended("failed", run=f"{experiment.name}/ppo")]
 
 
 def test_a_resume_logs_steps_again_and_the_records_go_back(experiment: Experiment) -> None:
@@ -330,18 +322,6 @@ def test_an_experiment_or_run_that_is_missing_hides_no_other(experiment: Experim
     found = {(event.run, event.step) for event in watch.poll() if isinstance(event, Record)}
     assert found == {(f"{experiment.name}/ppo", 2), (f"{later}/ppo", 1), (f"{later}/ppo", 2)}
     assert len(watch.lacking) == 1
-
-
-def test_a_page_shows_the_runs_of_one_experiment_while_the_other_is_missing(
-    experiment: Experiment, folder: Path, start: Callable[..., Exporter]
-) -> None:
-    run, shown = experiment.run("ppo"), f"{experiment.name}/ppo"
-    experiment.log(run, 1, at=int(time.time() * 1000), critic__score__mean=0.5)
-    server = {"url": experiment.server, "experiments": ["missing", experiment.name]}
-    exporter = start("--path", folder, "--mlflow", json.dumps([server]), "--poll", "0.2")
-
-    found = exporter.until(has(shown))
-    assert found.value("stepwatch_target_up", source="mlflow") == 1
 
 
 def test_a_poll_that_fails_half_way_loses_nothing(

@@ -172,19 +172,6 @@ def test_a_counter_that_shows_no_step_makes_no_record(value: str) -> None:
         assert Page(server.url).poll() == []
 
 
-def test_a_counter_that_goes_back_is_passed_on_for_the_run_to_see_the_resume(trainer: Trainer) -> None:
-    trainer.gauge("reward_mean").set(0.5)
-    step = trainer.gauge("global_step")
-    page = Page(trainer.url)
-    steps = []
-
-    for value in (100, 81):
-        step.set(value)
-        steps.append(one(page).step)
-
-    assert steps == [100, 81]
-
-
 # rl-insight
 
 
@@ -211,18 +198,6 @@ def test_names_that_need_quotes_come_as_they_were_registered(trainer: Trainer) -
     assert one(Page(trainer.url)).values == {"val-core_gsm8k_reward_mean@1": 0.75}
 
 
-def test_the_spelling_without_quotes_is_read_as_well() -> None:
-    text = (
-        "# HELP rl_insight_monitor_val_core_gsm8k_reward_mean_1 x\n"
-        "# TYPE rl_insight_monitor_val_core_gsm8k_reward_mean_1 gauge\n"
-        'rl_insight_monitor_val_core_gsm8k_reward_mean_1{experiment_name="ppo",project="gsm8k"} 0.75\n'
-    )
-    with served(text) as server:
-        record = one(Page(server.url))
-
-    assert (record.run, record.values) == ("gsm8k/ppo", {"val_core_gsm8k_reward_mean_1": 0.75})
-
-
 # Runs and series
 
 
@@ -246,13 +221,6 @@ def test_of_several_series_with_one_name_the_first_has_it_alone(trainer: Trainer
     reward.labels("eval").set(0.75)
 
     assert one(Page(trainer.url)).values == {"reward_mean": 0.5, 'reward_mean{split="eval"}': 0.75}
-
-
-def test_a_page_without_a_trainers_metric_is_not_a_run(trainer: Trainer) -> None:
-    trainer.gauge("gpu_utilization").set(93)
-    trainer.gauge("http_requests").set(5)
-
-    assert Page(trainer.url).poll() == []
 
 
 def test_metrics_of_others_beside_a_trainers_are_left_out(trainer: Trainer) -> None:

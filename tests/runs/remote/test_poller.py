@@ -1,18 +1,15 @@
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 
 import pytest
 
 from exporter.runs.remote import polled as module
-from exporter.runs.remote.page import Page
 from exporter.runs.remote.polled import TargetPoller
 from exporter.runs.remote.web import PollError
-from exporter.runs.signals.record import Event, Record
-from tests.real.waiting import HANG_SECONDS, eventually, in_time
-from tests.runs.speaking import Speaking
+from exporter.runs.signals.record import Event
+from tests.real.waiting import eventually
 
 
 class Scripted:
@@ -36,24 +33,6 @@ class Scripted:
 
 def fails() -> list[Event]:
     raise PollError("http://trainer/metrics gives no answer: refused.")
-
-
-def test_what_is_new_is_handed_over_at_each_interval_also_if_it_is_nothing() -> None:
-    taken: list[list[Event]] = []
-    record = Record(1, {"reward": 0.5})
-    target = Scripted(lambda: [record], list, list)
-    before = time.monotonic()
-    poller = TargetPoller(target, 0.1, taken.append)
-
-    poller.start()
-    eventually(lambda: len(target.times) > 3)
-    poller.stop()
-
-    assert taken[:3] == [[record], [], []]
-    assert min(target.gaps()) >= 0.1
-    assert poller.answered is not None
-    assert before < poller.answered < time.monotonic()
-    assert (poller.problem, poller.errors) == (None, 0)
 
 
 @pytest.mark.slow
@@ -135,39 +114,3 @@ def test_an_interval_longer_than_the_longest_pause_is_kept(monkeypatch: pytest.M
     poller.stop()
 
     assert target.gaps()[3] >= 0.2
-
-
-def test_stop_returns_at_once_while_a_request_hangs_and_drops_what_it_brings() -> None:
-    taken: list[list[Event]] = []
-    begun, answer = threading.Event(), threading.Event()
-
-    def late() -> list[Event]:
-        begun.set()
-        answer.wait(HANG_SECONDS)
-        return [Record(1, {})]
-
-    target = Scripted(late)
-    poller = TargetPoller(target, 0.01, taken.append)
-    poller.start()
-    assert begun.wait(HANG_SECONDS)
-
-    before = time.monotonic()
-    poller.stop()
-    assert in_time(time.monotonic() - before, 0.5)
-    answer.set()
-    time.sleep(0.2)
-
-    assert taken == []
-    assert len(target.times) == 1
-
-
-def test_a_server_that_never_answers_is_a_problem_after_the_timeout() -> None:
-    released = threading.Event()
-    with Speaking(lambda _: released.wait(20)) as server:
-        poller = TargetPoller(Page(server.url, timeout=0.3), 0.1, list)
-        poller.start()
-        eventually(lambda: poller.errors > 0)
-        poller.stop()
-        released.set()
-
-    assert poller.problem == f"{server.url} gives no answer: timed out."

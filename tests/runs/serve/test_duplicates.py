@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 from exporter.runs.logs.processes import CONFIRMATIONS
 from exporter.runs.model.fingerprint import AGREEING_STEPS, STEPS, TIME, Fingerprint
 from exporter.runs.serve.views import COMPARE_SECONDS
-from tests.runs.conftest import Clock, Watched
+from tests.runs.conftest import Clock, Watching
 from tests.runs.fake_proc import pretend
 from tests.runs.lines import KEYS, append, console, measured, verl_json
 
-Watching = Callable[..., Watched]
 Line = Callable[[int, dict[str, float]], str]
 steps = st.lists(
     st.fixed_dictionaries({name: st.floats(0.1, 100) for name in ("reward", "entropy", "grad_norm")}),
@@ -122,21 +121,6 @@ def test_three_steps_are_too_few() -> None:
 
 
 # on the page
-
-
-def test_console_and_json_lines_of_one_run_are_one_run_under_the_name_of_the_lines(
-    folder: Path, watched: Watching
-) -> None:
-    (folder / "ppo").mkdir()
-    page = watched()
-    write_both(folder, range(1, 40))
-    page.look()
-    write_both(folder, range(40, 45))
-    found = page.look(1.0)
-
-    assert found.runs() == {"ppo/gsm8k"}
-    assert found.value("stepwatch_duplicate_logs") == 1
-    assert found.value("rl_records_total", run="ppo/gsm8k") == 44
 
 
 def test_two_logs_of_one_run_with_one_stem_leave_it_the_short_name(folder: Path, watched: Watching) -> None:
@@ -341,8 +325,3 @@ def test_a_trainers_state_and_its_console_are_one_run(folder: Path, watched: Wat
     append(folder / "out/train.log", *(f"{record}\n" for record in printed))
 
     assert len(watched().look().runs()) == 1
-
-
-@pytest.mark.parametrize("signal", ["reward", "kl", "grad_norm"])
-def test_the_signals_that_tell_runs_apart_are_logged_by_verl(signal: str) -> None:
-    assert signal in KEYS

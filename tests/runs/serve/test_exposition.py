@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,12 @@ from hypothesis import strategies as st
 
 from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Clock, Options, Run
-from exporter.runs.serve.metrics import FAMILIES, RunText, page
+from exporter.runs.serve.metrics import RunText, page
 from exporter.runs.serve.views import View
 from exporter.runs.signals.record import Ended, Record, TotalSteps
-from exporter.runs.stats.catalogue import STATISTICS
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watching
 from tests.runs.lines import KEYS, append, console, measured
 from tests.runs.scrape import Scrape
-
-Watching = Callable[..., Watched]
 
 
 def view(name: str = "a", steps: int = 70, state: str = "running") -> View:
@@ -34,88 +30,6 @@ def view(name: str = "a", steps: int = 70, state: str = "running") -> View:
 
 def scrape(*views: View) -> Scrape:
     return Scrape(page([RunText().chunks(shown, 1000.0) for shown in views], Health().samples()))
-
-
-def test_no_family_stands_in_the_list_twice() -> None:
-    names = [family.name for family in FAMILIES]
-
-    assert len(names) == len(set(names))
-
-
-def test_every_metric_has_one_help_and_one_type_line_before_its_samples() -> None:
-    text = scrape(view("a"), view("b")).text
-    seen: list[str] = []
-    for line in text.splitlines():
-        if line.startswith("# HELP "):
-            seen.append(line.split()[2])
-        elif line.startswith("# TYPE "):
-            assert line.split()[2] == seen[-1]
-        else:
-            assert line.split("{")[0].split(" ")[0] == seen[-1]
-
-    assert len(seen) == len(set(seen))
-
-
-def test_counters_end_in_total_and_gauges_do_not() -> None:
-    for family in FAMILIES:
-        assert (family.type == "counter") == family.name.endswith("_total"), family.name
-
-
-def test_every_metric_about_a_run_carries_its_name() -> None:
-    found = scrape(view("a"), view("b"))
-
-    assert found.runs() == {"a", "b"}
-    for name, labels in found.samples:
-        assert name.startswith("rl_") == ("run" in dict(labels))
-
-
-def test_the_labels_of_a_statistic_are_those_of_the_contract() -> None:
-    found = scrape(view())
-    allowed = {(s.metric, frozenset({"run": "a", **s.labels}.items())) for s in STATISTICS}
-    names = {s.metric for s in STATISTICS}
-
-    shown = {key for key in found.samples if key[0] in names}
-
-    assert shown <= allowed
-    assert len(shown) > 25
-    assert ("rl_ewma", frozenset({("run", "a"), ("signal", "reward"), ("alpha", "0.1")})) in shown
-
-
-@pytest.mark.parametrize("state", ["running", "finished", "failed", "vanished", "stopped"])
-def test_a_run_is_in_one_state_of_five(state: str) -> None:
-    found = scrape(view(state=state))
-
-    assert found.state("a") == state
-    assert len(found.all("rl_run_state")) == 5
-
-
-def test_what_is_not_known_is_absent() -> None:
-    found = scrape(view(steps=1))
-
-    for name in ("rl_total_steps", "rl_run_writer_present", "rl_step_interval_typical_seconds"):
-        assert found.value(name) is None
-    assert found.all("rl_nonfinite_steps_total") == {}
-
-
-def test_what_is_known_is_shown() -> None:
-    shown = view()
-    clock = Clock(1e9 + 100, 100.0, live=True)
-    shown.run.take(TotalSteps(500), clock)
-    shown.run.take(Record(71, measured(71, reward=math.nan)), clock)
-    found = scrape(View("a", shown.run, "running", writer=True))
-
-    assert found.value("rl_run_info", framework="verl", source="verl_jsonl") == 1
-    assert found.value("rl_total_steps") == 500
-    assert found.value("rl_run_writer_present") == 1
-    assert (found.value("rl_step"), found.value("rl_steps_seen"), found.value("rl_records_total")) == (
-        71,
-        71,
-        71,
-    )
-    assert found.value("rl_run_start_timestamp_seconds") == 1e9 + 1
-    assert found.value("rl_last_step_timestamp_seconds") == 1e9 + 100
-    assert found.value("rl_step_interval_typical_seconds") is not None
-    assert found.value("rl_nonfinite_steps_total", signal="reward") == 1
 
 
 @pytest.mark.parametrize(

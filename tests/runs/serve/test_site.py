@@ -67,11 +67,6 @@ def test_an_exporter_that_is_not_well_answers_503_and_says_why() -> None:
     assert answer.body == b"the logs were not checked for 65 s\n"
 
 
-def test_health_answers() -> None:
-    with serving(lambda: b"") as url:
-        assert get(f"{url}/-/healthy") == (200, "text/plain; charset=utf-8", b"ok\n")
-
-
 def post(url: str, body: bytes, kind: str = "application/json") -> tuple[int, str]:
     request = urllib.request.Request(url, body, {"Content-Type": kind}, method="POST")
     try:
@@ -161,52 +156,6 @@ def test_other_pages_are_not_found_and_the_answer_says_which_there_are(path: str
 
     assert status == 404
     assert b"/metrics" in body
-
-
-def test_one_connection_serves_many_scrapes() -> None:
-    with serving(lambda: b"x 1\n") as url:
-        host, port = url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), timeout=10) as client:
-            for _ in range(3):
-                client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-                answer = b""
-                while not answer.endswith(b"x 1\n"):
-                    answer += client.recv(4096)
-                assert answer.startswith(b"HTTP/1.1 200")
-
-
-def test_a_client_that_hangs_holds_no_one_up() -> None:
-    with serving(lambda: b"x 1\n") as url:
-        host, port = url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), timeout=10) as silent:
-            silent.sendall(b"GET /metr")
-            assert get(f"{url}/metrics")[0] == 200
-
-
-def test_a_client_that_goes_away_is_not_logged(logged: list[str]) -> None:
-    asked, answer = threading.Event(), threading.Event()
-
-    def slow() -> bytes:
-        asked.set()
-        answer.wait(10)
-        return b"x" * 5_000_000
-
-    with serving(slow) as url:
-        host, port = url.removeprefix("http://").split(":")
-        client = socket.create_connection((host, int(port)), timeout=10)
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-        asked.wait(10)
-        client.close()
-        answer.set()
-        assert get(f"{url}/-/healthy")[0] == 200
-
-    assert logged == []
-
-
-def test_a_port_in_use_is_an_os_error() -> None:
-    with serving(lambda: b"") as url, pytest.raises(OSError, match="in use"):
-        Server(("127.0.0.1", int(url.rpartition(":")[2])), Routes({}))
 
 
 @pytest.mark.slow

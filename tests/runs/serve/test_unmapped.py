@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watching
 from tests.runs.lines import append, measured, verl_json
-
-Watching = Callable[..., Watched]
 
 
 def test_a_run_of_unknown_keys_is_reported_once_and_counted(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,8 @@ from exporter.runs.signals.reading import may_be_measured
 from exporter.runs.signals.unmapped import MOST_CANDIDATES, Candidate, candidates
 from exporter.runs.sources.json_logs import FlatJsonl
 from stepwatch.config import Config
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watching
 from tests.runs.lines import append
-
-Watching = Callable[..., Watched]
 
 
 @pytest.mark.parametrize(

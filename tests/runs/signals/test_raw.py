@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from hypothesis import given
@@ -12,11 +11,9 @@ from exporter.runs.collector import Collector, Settings
 from exporter.runs.model.run import Options
 from exporter.runs.signals import Reading
 from exporter.runs.signals.unmapped import RawKeys, RawRule
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watching
 from tests.runs.lines import append, measured, verl_json
 from tests.runs.scrape import Scrape
-
-Watching = Callable[..., Watched]
 
 
 def shown(rule: RawRule, *records: dict[str, object]) -> tuple[dict[str, float], int]:
@@ -90,15 +87,3 @@ def test_anyone_who_asks_for_more_raw_keys_than_usual_gets_them(folder: Path) ->
         pass
 
     assert len(Scrape(watch.metrics()).all("rl_raw", run="a")) == 400
-
-
-def test_no_more_raw_series_than_the_settings_allow(folder: Path) -> None:
-    append(folder / "a.jsonl", verl_json(1, {f"env/{number}": number for number in range(100)}))
-    settings = Settings((str(folder),), options=Options(raw=RawRule(limit=7)))
-    watch = Collector(settings)
-    while watch.look():
-        pass
-    found = Scrape(watch.metrics())
-
-    assert len(found.all("rl_raw", run="a")) == 7
-    assert found.value("rl_raw_keys_refused_total", run="a") == 93

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from exporter.runs.signals import Reading
-from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
+from exporter.runs.signals.record import Event, Record, TotalSteps, number
 from exporter.runs.sources.block_consoles import Areal
 
 LOGGER = "(AReaL) 20260521-10:11:12.345 StatsLogger INFO: "
@@ -57,12 +55,6 @@ def test_a_table_is_one_record_of_the_step_above_it() -> None:
 def test_the_line_of_the_step_is_what_a_log_is_known_by() -> None:
     assert Areal.recognises(HEADER.encode())
     assert not any(Areal.recognises(line.encode()) for line in TABLE)
-
-
-def test_prefix_and_colours_do_no_harm() -> None:
-    lines = [f"\x1b[36m(MasterWorker pid=9)\x1b[0m \x1b[1;34m{line}\x1b[0m" for line in (HEADER, *TABLE)]
-
-    assert records(*lines) == records(HEADER, *TABLE)
 
 
 def test_the_steps_of_the_run_count_over_its_epochs() -> None:
@@ -117,23 +109,9 @@ def test_a_table_without_a_step_is_someone_elses() -> None:
     assert read(*TABLE) == []
 
 
-def test_texts_in_a_table_are_no_numbers() -> None:
-    assert read(HEADER, "│ Model │ Qwen │ Layers │ all │") == [TotalSteps(500)]
-
-
 @pytest.mark.parametrize("cut", range(1, len(TABLE[3])))
 def test_a_row_cut_anywhere_holds_no_cut_number(cut: int) -> None:
     whole = {"ppo_actor/task_reward/avg": "5.3125e-01", "timeperf/rollout": "5.5200e+01"}
     found = records(HEADER, TABLE[3][:cut])
 
     assert all(whole[key] == value for record in found for key, value in record.values.items())
-
-
-def test_a_traceback_may_be_the_end() -> None:
-    assert read("Traceback (most recent call last):") == [Ended("failed", certain=False)]
-
-
-@given(st.lists(st.binary(max_size=80), max_size=6))
-def test_random_bytes_never_raise(lines: list[bytes]) -> None:
-    read(HEADER, *lines, *("│ a │".encode() + line + "│".encode() for line in lines))
-    assert not any(Areal.recognises(line) for line in lines)

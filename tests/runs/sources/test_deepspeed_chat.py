@@ -169,12 +169,3 @@ def test_numbers_are_read_as_they_were_printed(
             value = number(record.values[key])
             assert value is not None
             assert value == expected or (math.isnan(value) and math.isnan(expected))
-
-
-@given(st.lists(st.binary(max_size=80), max_size=6))
-def test_random_bytes_never_raise(lines: list[bytes]) -> None:
-    source = DeepSpeedChat()
-    for line in lines:
-        DeepSpeedChat.recognises(line)
-        list(source.parse(b"epoch: 0|step: 1|ppo_ep: 1|act_loss: " + line))
-    list(source.flush())

@@ -18,10 +18,9 @@ import pytest
 from exporter.runs.collector import Collector, Settings
 from exporter.runs.logs.processes import Writers
 from tests.real.waiting import eventually
-from tests.runs.conftest import Clock, Watched
+from tests.runs.conftest import Clock, Watched, Watching
 from tests.runs.scrape import Scrape
 
-Watching = Callable[..., Watched]
 ROOT = Path(__file__).parents[3]
 
 SHELLS = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,8 +10,6 @@ from hypothesis import strategies as st
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from exporter.runs.readers import frames
-from tests.own_logs import EVENT_FILES
-from tests.runs import events
 
 SMALL = [b"first", b"", b"a payload of more bytes than the others have", b"\0" * 20, b"\n" * 9, b"last"]
 
@@ -35,15 +32,6 @@ def followed(data: bytes, *ends: int) -> tuple[list[bytes], frames.Frames]:
         offset += found.used + found.skip
         payloads += found.lines
     return payloads, found
-
-
-@pytest.mark.parametrize("path", EVENT_FILES, ids=lambda path: path.name)
-def test_trainers_files_are_read_as_tensorboard_reads_them(path: Path) -> None:
-    found = frames.split(path.read_bytes())
-
-    assert len(found.lines) > 10
-    assert found.lines == events.raw(path)
-    assert (found.used, found.broken, found.too_long, found.skip) == (path.stat().st_size, 0, 0, 0)
 
 
 def test_a_torn_frame_waits_for_its_rest() -> None:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
-from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.signals import Reading
-from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
+from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
 from exporter.runs.sources.json_logs import JsonDocument, JsonList, MetricTable, TrainerState
-from tests.own_logs import TRL
 
 
 def state(*entries: dict[str, Any], **more: Any) -> bytes:
@@ -71,50 +67,12 @@ def test_the_summary_is_the_end_and_no_record() -> None:
     assert found[-1] == Ended("finished")
 
 
-def test_only_what_is_new_is_reported_when_the_state_is_written_again() -> None:
-    source = TrainerState()
-    read(source, state(entry(10), max_steps=200))
-
-    assert read(source, state(entry(10), max_steps=200)) == []
-    assert steps(read(source, state(entry(10), entry(20), max_steps=200))) == [20]
-    assert read(source, state(entry(10), entry(20), max_steps=300)) == [TotalSteps(300)]
-
-
-def test_a_history_that_changed_is_distinguished_from_the_first_difference() -> None:
-    source = TrainerState()
-    read(source, state(entry(10), entry(20), entry(30)))
-
-    assert steps(read(source, state(entry(10), entry(20, reward=0.75), entry(30)))) == [20, 30]
-
-
 def test_a_history_that_became_shorter_reports_nothing_until_it_grows() -> None:
     source = TrainerState()
     read(source, state(entry(10), entry(20), entry(30)))
 
     assert read(source, state(entry(10), entry(20))) == []
     assert steps(read(source, state(entry(10), entry(20), entry(25)))) == [25]
-
-
-def test_bare_nan_is_not_finite_and_does_not_look_like_a_change() -> None:
-    text = state(entry(10, math.nan), entry(20))
-    source = TrainerState()
-    (first, _) = read(source, text)
-    assert b"NaN" in text
-    assert isinstance(first, Record)
-    value = number(first.values["reward"])
-
-    assert value is not None
-    assert math.isnan(value)
-    assert read(source, text) == []
-
-
-def test_a_state_that_is_half_written_is_a_value_error_and_forgets_nothing() -> None:
-    source = TrainerState()
-    read(source, state(entry(10)))
-    with pytest.raises(ValueError, match="history"):
-        read(source, state(entry(10), entry(20))[:-40])
-
-    assert steps(read(source, state(entry(10), entry(20)))) == [20]
 
 
 def test_an_entry_that_is_broken_does_not_hide_the_others() -> None:
@@ -220,14 +178,6 @@ def test_other_objects_are_no_table(columns: dict[str, Any]) -> None:
     assert not MetricTable.recognises(json.dumps(columns).encode())
 
 
-@given(st.binary(max_size=200))
-def test_random_bytes_are_a_history_or_a_value_error(text: bytes) -> None:
-    for source in (TrainerState(), JsonList(), MetricTable()):
-        source.recognises(text)
-        with suppress(ValueError):
-            read(source, text)
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
     lambda inner: (
@@ -250,18 +200,3 @@ def test_random_histories_never_raise(first: list[Any], second: list[Any]) -> No
 
 
 # a state that TRL wrote for us
-
-
-def test_a_trainers_state_is_read_to_its_last_entry_and_reports_the_total() -> None:
-    (path,) = TRL.glob("healthy/*/trainer_state.json")
-    text = path.read_bytes()
-    assert TrainerState.recognises(text)
-    assert not JsonList.recognises(text)
-    events = read(TrainerState(), text)
-    found = [event for event in events if isinstance(event, Record)]
-    logged = [entry for entry in json.loads(text)["log_history"] if "train_runtime" not in entry]
-
-    assert [record.step for record in found] == [entry["step"] for entry in logged] == list(range(1, 61))
-    rewards = [Reading("trl").signals(record.values)["reward"] for record in found]
-    assert rewards == [entry["reward"] for entry in logged]
-    assert [event for event in events if not isinstance(event, Record)] == [TotalSteps(60)]

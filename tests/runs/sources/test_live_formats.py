@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,12 +13,9 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary import Writer
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watching
 from tests.runs.events import event, event_file
 from tests.runs.lines import append
-
-Watching = Callable[..., Watched]
-
 
 # event files
 

@@ -80,37 +80,28 @@ def test_with_dynamic_sampling_the_reward_is_that_of_all_samples() -> None:
     assert values == {"train/filtered_reward": 0.5, "train/reward": 0.25}
 
 
-def test_steps_without_headers_are_counted() -> None:
-    assert rewards(*results(0.1), *results(0.2), *results(0.3)) == [(1, 0.1), (2, 0.2), (3, 0.3)]
+H, R, E = header, results, epoch
 
 
-def test_a_header_that_goes_from_the_last_back_to_the_first_is_the_next_epoch() -> None:
-    lines = [header(1, 2), *results(0.1), header(2, 2), *results(0.2), header(1, 2), *results(0.3)]
-
-    assert rewards(*lines) == [(1, 0.1), (2, 0.2), (3, 0.3)]
-
-
-def test_any_other_header_that_goes_back_is_a_resume() -> None:
-    lines = [header(3, 9), *results(0.1), header(4, 9), *results(0.2), header(3, 9), *results(0.3)]
-
-    assert rewards(*lines) == [(3, 0.1), (4, 0.2), (3, 0.3)]
-
-
-def test_a_first_header_amid_an_epoch_is_a_start_from_scratch() -> None:
-    lines = [header(1, 9), *results(0.1), header(2, 9), *results(0.2), header(1, 9), *results(0.3)]
-
-    assert rewards(*lines) == [(1, 0.1), (2, 0.2), (1, 0.3)]
-
-
-def test_headers_of_epochs_count_where_they_are() -> None:
-    """Then a first step behind the last one is a restart, and a resume may begin in any epoch."""
-    lines = [epoch(2, 3), header(10, 10), *results(0.1), epoch(3, 3), header(1, 10), *results(0.2)]
-
-    assert rewards(*lines, epoch(1, 3), header(1, 10), *results(0.3)) == [(20, 0.1), (21, 0.2), (1, 0.3)]
-
-
-def test_a_step_that_is_sampled_again_is_one_step() -> None:
-    assert rewards(header(1, 1), header(1, 1), *results(0.1)) == [(1, 0.1)]
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        # without headers steps are counted
+        ([*R(0.1), *R(0.2), *R(0.3)], [(1, 0.1), (2, 0.2), (3, 0.3)]),
+        # a header that goes from the last back to the first is the next epoch
+        ([H(1, 2), *R(0.1), H(2, 2), *R(0.2), H(1, 2), *R(0.3)], [(1, 0.1), (2, 0.2), (3, 0.3)]),
+        # any other that goes back is a resume, or a start from scratch
+        ([H(3, 9), *R(0.1), H(4, 9), *R(0.2), H(3, 9), *R(0.3)], [(3, 0.1), (4, 0.2), (3, 0.3)]),
+        ([H(1, 9), *R(0.1), H(2, 9), *R(0.2), H(1, 9), *R(0.3)], [(1, 0.1), (2, 0.2), (1, 0.3)]),
+        # headers of epochs count where they are: a first step behind the last one is a restart
+        ([E(2, 3), H(10, 10), *R(0.1), E(3, 3), H(1, 10), *R(0.2)], [(20, 0.1), (21, 0.2)]),
+        ([E(3, 3), H(1, 10), *R(0.2), E(1, 3), H(1, 10), *R(0.3)], [(21, 0.2), (1, 0.3)]),
+        ([H(1, 1), H(1, 1), *R(0.1)], [(1, 0.1)]),  # sampled again
+        ([f"\x1b[36m(Trainer pid=4)\x1b[0m {line}" for line in (H(4, 9), *R(0.5))], [(4, 0.5)]),
+    ],
+)
+def test_the_step_is_that_of_the_header_above(lines: list[str], expected: list[tuple[int, float]]) -> None:
+    assert rewards(*lines) == expected
 
 
 def test_the_total_is_known_of_one_epoch_only() -> None:
@@ -171,13 +162,6 @@ def test_the_step_limit_is_the_end() -> None:
     assert last == Ended("finished")
 
 
-def test_prefix_and_colours_do_no_harm() -> None:
-    lines = [f"\x1b[36m(Trainer pid=4)\x1b[0m {line}" for line in (header(4, 9), *results(0.5))]
-
-    assert rewards(*lines) == [(4, 0.5)]
-    assert NemoRl.recognises(lines[1].encode())
-
-
 @pytest.mark.parametrize(
     "line", ["", "Training Results: see below", "my Training Results:", "=== Step 1/2 ===", "Results:"]
 )
@@ -189,18 +173,6 @@ def test_other_texts_are_not_recognised(line: str) -> None:
 def test_bullets_of_other_sections_are_no_metrics(line: str) -> None:
     assert read(header(1, 5), "🛒 Shopping:", line) == []
     assert read("⏱️  Timing:", header(1, 5), line) == []
-
-
-@given(st.lists(st.binary(max_size=80), max_size=6))
-def test_random_bytes_never_raise(lines: list[bytes]) -> None:
-    read(
-        b"=== Step 1/2 ===",
-        "📊 Training Results:".encode(),
-        *lines,
-        *(b"  \xe2\x80\xa2 a: " + x for x in lines),
-    )
-    for line in lines:
-        NemoRl.recognises(line)
 
 
 @given(st.integers(min_value=0))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.signals.record import Ended, Event, Record, number
+from exporter.runs.signals.record import Event, Record, number
 from exporter.runs.sources.dict_consoles import OpenRlhf
 
 VALUES = "{'policy_loss': -0.0021, 'reward': 0.53, 'kl': nan, 'timing/step_total': 99.5}"
@@ -79,18 +79,8 @@ def test_other_lines_give_no_record(line: str) -> None:
     assert read(line) == []
 
 
-def test_a_traceback_may_be_the_end() -> None:
-    assert read("Traceback (most recent call last):") == [Ended("failed", certain=False)]
-
-
 @given(st.integers(min_value=0))
 def test_a_line_cut_anywhere_invents_nothing(cut: int) -> None:
     line = f"{LOGGER}✨ Global step 12: {VALUES}"
 
     assert read(line[: cut % len(line)]) == []
-
-
-@given(st.binary(max_size=300))
-def test_random_bytes_never_raise(line: bytes) -> None:
-    read(line, b"Global step 3: {" + line, line)
-    OpenRlhf.recognises(line)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,8 @@ from exporter.runs.signals import Reading
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
 from exporter.runs.sources import recognise
 from exporter.runs.sources.line_consoles import PrimeRl
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watching
 from tests.runs.lines import append
-
-Watching = Callable[..., Watched]
 
 BEFORE = "\x1b[2m10:11:12\x1b[0m\x1b[32m\x1b[1m SUCCESS\x1b[0m\x1b[32m\x1b[1m \x1b[22m"
 AFTER = "\x1b[0m"
@@ -136,12 +133,6 @@ def test_any_step_and_number_come_back_as_printed(step: int, entropy: float) -> 
     assert isinstance(record, Record)
     assert (record.step, record.stream) == (step, "trainer")
     assert repr(record.values["entropy/all/mean"]) == repr(float(f"{entropy:.4f}"))
-
-
-@given(st.text(max_size=200))
-def test_random_text_is_not_a_step(text: str) -> None:
-    if "Step" not in text:
-        assert not [event for event in read(text) if isinstance(event, Record)]
 
 
 def test_both_parts_in_one_growing_log_are_one_run(folder: Path, watched: Watching) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +14,6 @@ from exporter.runs.signals import Reading
 from exporter.runs.signals.record import Ended, Event, Record, number
 from exporter.runs.sources import recognise
 from exporter.runs.sources.line_consoles import Roll
-from tests.runs.conftest import Watched
-from tests.runs.lines import append
-
-Watching = Callable[..., Watched]
 
 LOGGER = "[2026-10-02 10:11:12] [tracking.py (112)] [INFO] [PIPELINE 0 / 1][PID 4711] "
 RAY = "\x1b[36m(RLVRPipeline pid=4711)\x1b[0m "
@@ -113,20 +107,3 @@ def test_any_numbers_come_back_as_they_were_logged(values: dict[str, float], ste
     (record,) = (event for event in found if isinstance(event, Record))
     for key, value in values.items():  # what JSON has no word for is NaN
         assert repr(number(record.values[key])) == repr(value if math.isfinite(value) else math.nan)
-
-
-@given(st.binary(max_size=200))
-def test_random_bytes_are_no_steps(line: bytes) -> None:
-    assert not [event for event in Roll().parse(line) if isinstance(event, Record)]
-
-
-def test_a_growing_log_is_on_the_page_with_its_signals(folder: Path, watched: Watching) -> None:
-    page, log = watched(), folder / "roll/train.log"
-    log.parent.mkdir()
-    for step in range(6):
-        append(log, f"{LOGGER}pipeline step {step} start...\n", f"{tracked(step, measured(step))}\n")
-        found = page.discover()
-
-    assert found.value("rl_step", run="roll") == 5
-    assert found.value("rl_reward", run="roll") == pytest.approx(0.5625)
-    assert found.state("roll") == "running"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pprint
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
 from exporter.runs.sources import recognise, recognise_first
 from exporter.runs.sources.dict_consoles import SkyRl
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watching
 from tests.runs.lines import append
-
-Watching = Callable[..., Watched]
 
 NAME = "skyrl.train.utils.tracking:log:201"
 WHERE = ":".join(f"\x1b[36m{part}\x1b[0m" for part in NAME.split(":"))

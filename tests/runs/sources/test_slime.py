@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.signals.record import Ended, Event, Record, number
+from exporter.runs.signals.record import Event, Record, number
 from exporter.runs.sources.dict_consoles import OpenRlhf, Slime
 
 ROLLOUT = "train_metric_utils.py:135 - rollout 11: {'rollout/rewards': 0.0, 'rollout/raw_reward': 0.53}"
@@ -48,17 +48,6 @@ def test_two_perf_lines_of_a_step_are_two_streams() -> None:
     found = steps(manager.format(11), manager.format(12), training.format(11), training.format(12))
 
     assert found == [("perf of rollout", 11), ("perf of rollout", 12), ("perf", 11), ("perf", 12)]
-
-
-def test_each_kind_of_line_is_a_stream() -> None:
-    found = steps(
-        "rollout 3: {'rollout/raw_reward': 0.5}",
-        "step 3: {'train/loss': 0.5}",
-        "critic-step 3: {'train/critic-loss': 0.5}",
-        "eval 3: {'eval/aime': 0.31}",
-    )
-
-    assert found == [("rollout", 3), ("step", 3), ("critic-step", 3), ("eval", 3)]
 
 
 def test_several_optimizer_steps_of_a_rollout_are_one_step() -> None:
@@ -111,18 +100,6 @@ def test_the_formats_of_other_trainers_are_distinguished() -> None:
     assert not OpenRlhf.recognises(ROLLOUT.encode())
 
 
-def test_a_traceback_may_be_the_end() -> None:
-    assert read("(RolloutManager pid=5) Traceback (most recent call last):") == [
-        Ended("failed", certain=False)
-    ]
-
-
 @given(st.integers(min_value=0))
 def test_a_line_cut_anywhere_invents_nothing(cut: int) -> None:
     assert read(ROLLOUT[: cut % len(ROLLOUT)]) == []
-
-
-@given(st.binary(max_size=300))
-def test_random_bytes_never_raise(line: bytes) -> None:
-    read(line, b"step 3: {'train/" + line, line)
-    Slime.recognises(line)

@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.readers.content import content
+from exporter.runs.readers.frames import LevelDbRecords
 from exporter.runs.signals.keys import FRAMEWORKS
-from exporter.runs.signals.record import Record, number
+from exporter.runs.signals.record import Ended, Event, Record
 from exporter.runs.sources import SOURCES, recognise, recognise_first
-from exporter.runs.sources.line_consoles import VerlConsole
-from tests.own_logs import CONSOLES, LOGS
-from tests.runs.lines import console, measured, scoped, verl_json
+from exporter.runs.sources.block_consoles import Areal, NemoRl
+from exporter.runs.sources.dict_consoles import OpenRlhf, SkyRl, Slime
+from exporter.runs.sources.line_consoles import PrimeRl, Roll, VerlConsole
+from exporter.runs.sources.trl_console import TrlConsole
+from tests.own_logs import LOGS
+from tests.runs.events import scalar
+from tests.runs.lines import console, measured
+from tests.runs.wandb_files import HEADER, history
+
+AREAL = "(AReaL) 20260521-10:11:12.345 StatsLogger INFO: Epoch 1/5 Step 12/100 Train step 12/500 done."
 
 
 def name(line: str) -> str | None:
     source = recognise(line.rstrip("\n").encode())
     return None if source is None else source.name
-
-
-def test_each_format_is_recognised_by_its_content() -> None:
-    assert name(verl_json(1, measured(1))) == "verl_jsonl"
-    assert name(scoped(1, {"reward_mean": 0.5})) == "scoped_jsonl"
-    assert name(console(1, measured(1))) == "verl_console"
-    assert name("{'loss': 0.0, 'grad_norm': 4.4, 'reward': 0.9, 'epoch': 0.01}") == "trl_console"
-    assert name('{"loss": 0.1, "step": 10, "reward": 0.5}') == "flat_jsonl"
-    assert name("Step,critic/rewards/mean") == "csv"
 
 
 @pytest.mark.parametrize(
@@ -67,9 +66,58 @@ def test_the_head_of_a_table_is_one_before_its_rows_come_and_with_a_row_after_bl
     assert [source.name for source in found if source] == ["csv"] * 3
 
 
-@given(st.binary(max_size=300), st.sampled_from(sorted(SOURCES)))
-def test_random_bytes_never_raise(line: bytes, kind: str) -> None:
-    recognise(line, kind)
+BEGINNINGS = [
+    b"",
+    b'{"step":1,"reward":',
+    b'{"step":1,"data":',
+    b'{"scope":"a","step":1,"timestamp":',
+    b'{"event":"rollout_done","partition_id":"a","metrics":{"x":',
+    b'{"log_history": [',
+    b"step,reward_mean\n1,",
+    b" step:12 - ",
+    b"{'loss': 0.1, 'epoch': ",
+    b"Global step 3: {",
+    b"step 3: {'train/",
+    "📊 Training Results:\n  • a: ".encode(),
+    f"{AREAL}\n│ a │".encode(),
+    b"epoch: 0|step: 1|ppo_ep: 1|act_loss: ",
+    b"metrics_tag: ",
+    b"Step 3 | Loss ",
+    scalar(300, "train/reward", 0.5)[:-4],
+    history({"reward": 0.5}, 1),
+]
+"""What lines begin with, so that what follows reaches the parser of each format."""
+ANY = st.binary(max_size=200) | st.text(st.sampled_from('{}[]":,;\t|•0123456789.eE-NaIfintyreward \\u')).map(
+    str.encode
+)
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+@given(start=st.sampled_from(BEGINNINGS), lines=st.lists(ANY, max_size=6))
+def test_whatever_a_line_holds_it_is_events_or_a_value_error(
+    kind: str, start: bytes, lines: list[bytes]
+) -> None:
+    for each in SOURCES[kind]:
+        source, found = each(), list[Event]()
+        for line in (*start.split(b"\n"), *lines, *(start.rpartition(b"\n")[2] + line for line in lines)):
+            each.recognises(line)
+            with suppress(ValueError):
+                found += source.parse(line)
+        found += source.flush()
+        assert all(event.step >= 0 for event in found if isinstance(event, Record))
+
+
+@given(st.binary(max_size=200))
+def test_whatever_a_tracker_s_file_holds_it_is_split(data: bytes) -> None:
+    for start in (b"", HEADER, b":SWL" + HEADER[4:]):
+        LevelDbRecords().split(start + data, full=False)
+
+
+@pytest.mark.parametrize("before", ["", "(RolloutManager pid=5) "])
+def test_a_traceback_on_a_console_may_be_the_end(before: str) -> None:
+    line = f"{before}Traceback (most recent call last):".encode()
+    for source in (Areal, NemoRl, OpenRlhf, PrimeRl, Roll, SkyRl, Slime, TrlConsole, VerlConsole):
+        assert list(source().parse(line)) == [Ended("failed", certain=False)], source
 
 
 def test_names_are_label_values_of_their_own_and_frameworks_have_keys() -> None:
@@ -81,40 +129,6 @@ def test_names_are_label_values_of_their_own_and_frameworks_have_keys() -> None:
 
 
 # logs that trainers wrote for us
-
-
-def independent(text: str) -> list[tuple[int, int]]:
-    """Step and number of ``key:value`` pairs of each record, by a plain regular expression."""
-    lines = re.findall(r"(?<![\w/])step:(\d+) - (.*?:.*?)(?=[\r\n\x1b]|$)", text)
-    return [
-        (int(step), len(re.findall(r"(?<=:)(?:np\.\w+\()?-?(?:[\d.]+(?:e-?\d+)?|nan)\)?(?= -|$)", rest)))
-        for step, rest in lines
-    ]
-
-
-by_console = pytest.mark.parametrize("log", CONSOLES, ids=lambda log: log.stem)
-
-
-@by_console
-def test_verls_console_holds_the_records_that_a_plain_search_finds(log: Path) -> None:
-    source = VerlConsole()
-    events = [event for line in log.read_bytes().split(b"\n") for event in source.parse(line)]
-    found = [event for event in events if isinstance(event, Record)]
-    expected = independent(log.read_text())
-
-    assert len(expected) >= 30
-    assert [record.step for record in found] == [step for step, _ in expected]
-    for record, (step, pairs) in zip(found, expected, strict=True):
-        numbers = sum(number(value) is not None for value in record.values.values())
-        assert pairs - 1 <= numbers <= pairs, step
-
-
-@by_console
-def test_verls_console_is_recognised_by_its_records_only(log: Path) -> None:
-    recognised = [line for line in log.read_bytes().split(b"\n") if recognise(line)]
-
-    assert recognised
-    assert all(b"step:" in line for line in recognised)
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import struct
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.readers.content import content
 from exporter.runs.readers.follow import Follower
 from exporter.runs.readers.frames import (
     FIRST,
@@ -27,9 +24,7 @@ from exporter.runs.signals.record import Ended, Event, Record
 from exporter.runs.sources import recognise_first
 from exporter.runs.sources.protobuf import EIGHT_BYTES, SIZED, VARINT, coded, key
 from exporter.runs.sources.trackers import SwanLab
-from tests.runs.conftest import Watched
-
-Watching = Callable[..., Watched]
+from tests.runs.conftest import Watching
 
 MADE = Path(__file__).parents[2] / "logs" / "swanlab" / "run.swanlab"
 HEADER = b":SWL" + struct.pack("<HB", 0xE1D6, 2)
@@ -79,31 +74,6 @@ def read(*rows: bytes) -> list[Event]:
 
 
 # a log of SwanLab's own
-
-
-def test_steps_values_times_and_the_end_are_read() -> None:
-    assert content(MADE) == "swanlab"
-    *steps, end = read(*split(MADE.read_bytes()))
-    trained = [record for record in steps if isinstance(record, Record)]
-
-    assert end == Ended("finished")
-    assert [record.step for record in trained] == list(range(1, 13))
-    assert trained[2].values == {"train/reward": 0.25 + 0.05 * 3, "train/kl": 0.003, "train/entropy": 0.5}
-    assert trained[3].values["eval/reward"] == 0.5
-    assert math.isnan(trained[4].values["train/kl"])
-    assert all(record.time and record.time > 1.7e9 for record in trained)
-
-
-def test_the_log_is_on_the_page_under_the_name_of_its_file(folder: Path, watched: Watching) -> None:
-    place = folder / "swanlog/run-20261002_101112-abc"
-    place.mkdir(parents=True)
-    (place / "run-abc.swanlab").write_bytes(MADE.read_bytes())
-    found = watched(forget_after=1e12).look()
-    (run,) = found.runs()
-
-    assert found.value("rl_records_total", run=run) == 12
-    assert found.value("rl_reward", run=run) == pytest.approx(0.85)
-    assert found.state(run) == "finished"
 
 
 def test_a_growing_log_is_followed_wherever_its_writer_s_buffer_ends(folder: Path, watched: Watching) -> None:
@@ -184,12 +154,6 @@ def test_every_scalar_is_in_the_record_of_its_step(logged: list[tuple[str, int, 
     found = [event for event in read(*(scalar(*each) for each in logged)) if isinstance(event, Record)]
 
     assert [(name, record.step, value) for record in found for name, value in record.values.items()] == logged
-
-
-@given(st.binary(max_size=300))
-def test_random_bytes_are_never_read_as_a_step(data: bytes) -> None:
-    recognise_first([data], "swanlab")
-    LevelDbRecords().split(data, full=False)
 
 
 def test_a_record_larger_than_what_is_read_at_a_time_is_passed_over(tmp_path: Path) -> None:

@@ -12,19 +12,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.compat.proto.event_pb2 import SessionLog
 from tensorboard.compat.proto.summary_pb2 import DATA_CLASS_SCALAR as SCALAR
 from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
-from tensorboard.summary import Writer
 from tensorboard.util.tensor_util import make_tensor_proto
 from tensorboardX import SummaryWriter
 
 from exporter.runs.signals.record import STEP_LIMIT, Record
 from exporter.runs.sources.protobuf import coded, varint
 from exporter.runs.sources.tensorboard import LONGEST_TAG, TAGS, TensorBoard
-from tests.own_logs import EVENT_FILES
 from tests.runs import events
 from tests.runs.events import event, records, scalar, scalars
 
@@ -45,22 +42,6 @@ def tensor(tag: str, value: TensorProto, metadata: SummaryMetadata | None = None
     return Summary.Value(tag=tag, tensor=value, metadata=metadata)
 
 
-@pytest.mark.parametrize("path", EVENT_FILES, ids=lambda path: path.name)
-def test_trainers_files_hold_what_tensorboard_shows_in_order(path: Path) -> None:
-    shown = EventAccumulator(str(path), {"scalars": 0}).Reload()
-
-    found = events.read(path)
-
-    same(found, path)
-    for tag in shown.Tags()["scalars"]:
-        ours = [(record.step, record.values[tag]) for record in found if tag in record.values]
-        assert repr(ours) == repr([(point.step, point.value) for point in shown.Scalars(tag)])
-    steps = [record.step for record in found]
-    assert steps == sorted(steps)
-    assert len(set(steps)) >= len(steps) - 1, "a summary at the end may be a record of the last step"
-    assert {record.stream for record in found} == {""}
-
-
 def test_pytorchs_writer_is_read(tmp_path: Path) -> None:
     with SummaryWriter(str(tmp_path)) as writer:
         for step, value in enumerate(VALUES):
@@ -76,49 +57,6 @@ def test_pytorchs_writer_is_read(tmp_path: Path) -> None:
     same(found, path)
     assert [record.step for record in found] == [*range(len(VALUES)), 10**12]
     assert found[0].values == {"critic/score/mean": 0.5, "belohnung/größe": 0.25}
-
-
-def test_tensorflows_writer_is_read(tmp_path: Path) -> None:
-    writer = Writer(str(tmp_path))
-    for step, value in enumerate(VALUES):
-        writer.add_scalar("reward", value, step, description="of the batch" if step % 2 else None)
-        writer.add_scalar("a/" + "long" * 50, value, step)
-    writer.close()
-    path = events.event_file(tmp_path)
-
-    found = events.read(path)
-
-    same(found, path)
-    assert [record.step for record in found] == list(range(len(VALUES)))
-
-
-@pytest.mark.parametrize("writer", [SummaryWriter, Writer])
-def test_a_resumed_trainer_steps_back_in_a_second_file(tmp_path: Path, writer: Any) -> None:
-    """Their names would tell in what order the files were written; the caller knows it."""
-    paths = []
-    for first, last in ((1, 6), (4, 9)):
-        folder = tmp_path / str(first)
-        log = writer(str(folder))
-        for step in range(first, last):
-            log.add_scalar("train/reward", step / 2, step)
-        log.close()
-        paths.append(events.event_file(folder))
-
-    found = records(payload for path in paths for payload in events.raw(path))
-
-    assert [record.step for record in found] == [1, 2, 3, 4, 5, 4, 5, 6, 7, 8]
-    assert {record.stream for record in found} == {""}
-
-
-def test_nan_stays_nan() -> None:
-    (first,), (second,) = records([scalar(1, "a", math.nan)]), records([event(1, _half_nan())])
-
-    assert math.isnan(first.values["a"])
-    assert math.isnan(second.values["a"])
-
-
-def _half_nan() -> Summary.Value:
-    return tensor("a", make_tensor_proto(np.float16("nan")), plugin("scalars"))
 
 
 @pytest.mark.parametrize(
@@ -310,16 +248,6 @@ def test_an_invalid_time_is_left_out(time: float) -> None:
     assert records([event(1, value, wall_time=time)])[0].time is None
 
 
-def test_the_first_event_of_a_file_is_recognised(tmp_path: Path) -> None:
-    SummaryWriter(str(tmp_path)).close()
-    paths = [*EVENT_FILES, events.event_file(tmp_path)]
-
-    for path in paths:
-        first, *others = events.raw(path)
-        assert TensorBoard.recognises(first)
-        assert not any(TensorBoard.recognises(other) for other in others)
-
-
 @pytest.mark.parametrize(
     "line", [b"", b"brain.Event:2", b'{"brain.Event:": 2}', scalar(1, "brain.Event:2", 1)]
 )
@@ -396,13 +324,6 @@ def test_a_number_is_read_as_it_was_written(number: int) -> None:
     written = coded(number)
 
     assert varint(written, 0) == (number, len(written))
-
-
-@given(st.binary(max_size=200))
-def test_random_bytes_are_events_or_a_value_error(line: bytes) -> None:
-    TensorBoard.recognises(line)
-    with suppress(ValueError):
-        assert all(record.step >= 0 for record in records([line]))
 
 
 ORDINARY = [

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.readers.content import content, reader_of
-from exporter.runs.signals.record import Event, Record, TotalSteps
+from exporter.runs.signals.record import Event, Record
 from exporter.runs.sources.trackers import Trackio
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watching
 
-Watching = Callable[..., Watched]
-
-MADE = Path(__file__).parents[2] / "logs" / "trackio" / "grpo.db.gz"
 TABLES = """
 CREATE TABLE metrics (id INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT NOT NULL, timestamp TEXT NOT NULL,
     run_name TEXT NOT NULL, step INTEGER NOT NULL, metrics TEXT NOT NULL, log_id TEXT, space_id TEXT);
@@ -78,45 +74,6 @@ def records(*rows: bytes) -> list[Record]:
 
 
 # a database of Trackio's own
-
-
-@pytest.fixture(name="made")
-def _made(path: Path) -> Path:
-    path.write_bytes(gzip.decompress(MADE.read_bytes()))
-    return path
-
-
-def test_each_run_of_a_project_has_its_steps_values_and_times(made: Path) -> None:
-    assert content(made) == "database"
-    found = records(*lines(made))
-    good = [record for record in found if record.run == "good"]
-
-    assert {record.run for record in found} == {"good", "flat", "callback"}
-    assert [record.step for record in good] == list(range(1, 13))
-    assert good[2].values == {"reward": 0.25 + 0.05 * 3, "kl": 0.003, "entropy": 0.5}
-    assert math.isnan(float(good[4].values["kl"]))
-    assert all(record.time and record.time > 1.7e9 for record in found)
-
-
-def test_the_step_of_transformers_callback_is_the_one_it_logs(made: Path) -> None:
-    steps = [record.step for record in records(*lines(made)) if record.run == "callback"]
-
-    assert steps == [10, 20, 20, 30, 40, 40, 50, 60, 60]
-
-
-def test_the_total_is_the_configured_one(made: Path) -> None:
-    reported = [event for event in read(*lines(made)) if isinstance(event, TotalSteps)]
-
-    assert reported == [TotalSteps(12, run="good"), TotalSteps(12, run="flat")]
-
-
-def test_the_runs_of_a_database_are_on_the_page(folder: Path, watched: Watching) -> None:
-    (folder / "grpo.db").write_bytes(gzip.decompress(MADE.read_bytes()))
-    found = watched(forget_after=1e12).look()
-
-    assert found.value("rl_records_total", run="grpo/good") == 12
-    assert found.state("grpo/good") == "finished"
-    assert found.value("rl_reward", run="grpo/good") == pytest.approx(0.85)
 
 
 # while it grows

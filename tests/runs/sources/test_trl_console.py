@@ -135,35 +135,6 @@ def test_a_record_that_a_terminal_broke_is_one() -> None:
 # steps
 
 
-def test_the_step_is_that_of_the_bar_that_was_cleared() -> None:
-    text = start(200) + "".join(
-        bar(step, 200) if step % 10 else above(bar(step, 200), logged()) for step in range(1, 51)
-    )
-
-    assert steps(text) == [10, 20, 30, 40, 50]
-    assert steps(text.replace("\r", "\n")) == [10, 20, 30, 40, 50]
-
-
-def test_records_that_come_long_after_their_bars_have_the_steps_of_those_bars() -> None:
-    """The trainer's stdout is a file: its records wait in a buffer, while bars are written at once."""
-    written = "".join(
-        bar(step, 60) + (f"\r{BLANK}\r\r{bar(step, 60)}" if step % 10 == 0 else "") for step in range(1, 61)
-    )
-    printed = "".join(f"{logged(step / 100)}\n" for step in range(10, 61, 10))
-
-    assert steps(start(60) + written + printed) == [10, 20, 30, 40, 50, 60]
-
-
-def test_bars_that_a_log_lost_leave_the_steps_regular() -> None:
-    def flushed(marks: list[int], count: int) -> str:
-        return (
-            "".join(f"{bar(step, 90)}\r{BLANK}\r\r{bar(step, 90)}" for step in marks)
-            + count * f"{logged()}\n"
-        )
-
-    assert steps(flushed([10, 20, 30], 3) + flushed([70, 80, 90], 6)) == list(range(10, 91, 10))
-
-
 @pytest.mark.parametrize(
     "other",
     [
@@ -181,71 +152,53 @@ def test_other_bars_do_not_disturb(other: str) -> None:
     assert TotalSteps(50) in events(text)
 
 
-def test_what_else_is_printed_above_the_bar_is_not_a_record() -> None:
-    text = (
-        above(bar(5, 50), logged())
-        + above(bar(7, 50), "Sample: 2+2 is 4\nand so on")
-        + above(bar(10, 50), logged())
-    )
-
-    assert steps(text) == [5, 10]
+def flushed(marks: Iterable[int], count: int, total: int = 90) -> str:
+    """Bars that were cleared at these steps, and then as many records."""
+    bars = (f"{bar(step, total)}\r{BLANK}\r\r{bar(step, total)}" for step in marks)
+    return "".join(bars) + count * f"{logged()}\n"
 
 
-def test_bars_that_were_never_cleared_are_a_floor() -> None:
-    """A log that was typed over shows few of its bars: they may be late, not ahead."""
-    text = f"{start(20)}\n{5 * (logged() + chr(10))}{bar(9, 20)}\n{logged()}\n{logged()}"
+def at(step: int, total: int = 50, **more: object) -> str:
+    """A record above the bar of its step."""
+    return above(bar(step, total), logged(**more))  # type: ignore[arg-type]
 
-    assert steps(text) == [1, 2, 3, 4, 5, 9, 10]
+
+TWICE = f"{logged()}\n{logged()}"
+SETTINGS = ("logging_steps=10,", "  'logging_steps': 10,", "train.py --logging_steps 10", "logging_steps: 10")
+NONE = ("", "logging_steps=0.1,", "logging_steps=0,", "logging_steps=-1")
+EVALUATION, SHORTER = (f"{start(n)}{bar(n, n)}\r{BLANK}\r" for n in (1000, 7))
+FALLS = [logged(num_tokens=tokens) for tokens in (553176.0, 560000.0, 1558.0, 2000.0)]
 
 
 @pytest.mark.parametrize(
-    "setting",
+    ("text", "expected"),
     [
-        "logging_steps=10,",
-        "  'logging_steps': 10,",
-        "python train.py --logging_steps 10",
-        "logging_steps: 10",
+        (flushed([10, 20, 30], 3) + flushed([70, 80, 90], 6), list(range(10, 91, 10))),  # lost bars
+        (at(5) + above(bar(7, 50), "2+2 is 4\nand") + at(10), [5, 10]),
+        # bars that were never cleared are a floor: they may be late, not ahead
+        (f"{start(20)}\n{5 * (logged() + chr(10))}{bar(9, 20)}\n{TWICE}", [1, 2, 3, 4, 5, 9, 10]),
+        (f"{start(20)}{bar(7, 20)}\n{TWICE}", [7, 8]),
+        # records that were lost leave a gap where each record comes at once
+        (start(90) + "".join(at(step, 90) for step in (10, 20, 30, 70)), [10, 20, 30, 70]),
+        # without a bar the trainer's setting counts, and more than what was seen; else records are counted
+        *((f"{text}\n{TWICE}", [10, 20]) for text in SETTINGS),
+        *((f"{text}\n{TWICE}", [1, 2]) for text in NONE),
+        (f"logging_steps=10,\n{flushed([1, 10], 0)}{bar(30, 90)}" + 3 * f"{logged()}\n", [1, 10, 20]),
+        # an evaluation before the first step is step 0, any other belongs to the record before
+        (start(50) + EVALUATION + above(start(50), evaluated(0.5)) + at(5), [0, 5]),
+        (start(50) + at(5) + above(bar(8, 50), evaluated(0.4)) + at(10), [5, 5, 10]),
+        # attempts: a counter that falls starts another one, whose evaluations are its own
+        ("\n".join(FALLS), [1, 2, 1, 2]),
+        ("\n".join([logged(epoch=0.5), logged(epoch=0.5), logged(epoch=0.01)]), [1, 2, 1]),
+        (
+            "".join(at(step, num_tokens=1000 * step) + SHORTER for step in (10, 20, 30, 40))
+            + f"\n{start(30)}{at(10, 30, num_tokens=10)}",
+            [10, 20, 30, 40, 10],
+        ),
     ],
-)
-def test_without_a_bar_the_trainers_setting_counts(setting: str) -> None:
-    assert steps(f"{setting}\n{logged()}\n{logged()}") == [10, 20]
-
-
-@pytest.mark.parametrize("setting", ["", "logging_steps=0.1,", "logging_steps=0,", "logging_steps=-1"])
-def test_without_anything_records_are_counted(setting: str) -> None:
-    assert steps(f"{setting}\n{logged()}\n{logged()}") == [1, 2]
-
-
-def test_a_bar_without_marks_is_a_floor_from_the_first_record_on() -> None:
-    assert steps(f"{start(20)}{bar(7, 20)}\n{logged()}\n{logged()}") == [7, 8]
-
-
-def test_a_record_right_behind_its_bar_may_be_late() -> None:
-    """Records that were lost leave a gap where each record comes at once."""
-    text = "".join(above(bar(step, 90), logged()) for step in (10, 20, 30, 70, 80))
-
-    assert steps(start(90) + text) == [10, 20, 30, 70, 80]
-
-
-def test_an_evaluation_before_the_first_step_is_step_0() -> None:
-    evaluation = f"{start(1000)}{bar(1000, 1000)}\r{BLANK}\r{above(start(50), evaluated(0.5))}"
-
-    assert steps(start(50) + evaluation + above(bar(5, 50), logged())) == [0, 5]
-
-
-def test_evaluations_of_the_attempt_before_do_not_count() -> None:
-    evaluation = f"{start(7)}{bar(7, 7)}\r{BLANK}\r"
-    first = "".join(
-        above(bar(step, 50), logged(num_tokens=1000 * step)) + evaluation for step in (10, 20, 30, 40)
-    )
-
-    assert steps(f"{first}\n{start(30)}{above(bar(10, 30), logged(num_tokens=10))}") == [10, 20, 30, 40, 10]
-
-
-def test_what_the_settings_say_counts_more_than_what_was_seen() -> None:
-    marked = "".join(f"{bar(step, 90)}\r{BLANK}\r\r{bar(step, 90)}" for step in (1, 10))
-
-    assert steps(f"logging_steps=10,\n{marked}{bar(30, 90)}" + 3 * f"{logged()}\n") == [1, 10, 20]
+)  # fmt: skip
+def test_the_step_of_a_record_is_that_at_which_it_was_logged(text: str, expected: list[int]) -> None:
+    assert steps(text) == expected
 
 
 def test_ms_swift_reports_step_and_total() -> None:
@@ -257,55 +210,7 @@ def test_ms_swift_reports_step_and_total() -> None:
     ]
 
 
-def test_an_evaluation_belongs_to_the_record_before() -> None:
-    text = (
-        start(20)
-        + above(bar(5, 20), logged())
-        + above(bar(5, 20), evaluated(0.5))
-        + above(bar(8, 20), evaluated(0.4))
-        + above(bar(10, 20), logged())
-    )
-
-    assert steps(text) == [5, 5, 5, 10]
-    assert "reward" not in records(text)[1].values
-
-
 # attempts
-
-
-def test_a_counter_that_falls_starts_another_attempt() -> None:
-    lines = [logged(num_tokens=553176.0, epoch=0.01), logged(num_tokens=560000.0, epoch=0.01)]
-
-    assert steps(
-        "\n".join([*lines, logged(num_tokens=1558.0, epoch=0.03), logged(num_tokens=2000.0, epoch=0.06)])
-    ) == [1, 2, 1, 2]
-    assert steps("\n".join([logged(epoch=0.5), logged(epoch=0.5), logged(epoch=0.01)])) == [1, 2, 1]
-
-
-def test_a_bar_that_begins_again_goes_on_where_it_says() -> None:
-    """A resumed training draws its bar at 0 and then at the step of the checkpoint."""
-    before = start(50) + above(bar(5, 50), logged()) + above(bar(10, 50), logged())
-    after = start(50) + bar(5, 50) + above(bar(10, 50), logged()) + above(bar(15, 50), logged())
-
-    assert steps(before + "\n" + after) == [5, 10, 10, 15]
-
-
-def test_records_that_a_killed_trainer_never_wrote_leave_no_step() -> None:
-    lost = bar(15, 50) + f"\r{BLANK}\r\r"
-    text = start(50) + above(bar(10, 50), logged()) + lost + start(50) + above(bar(5, 50), logged())
-
-    assert steps(text) == [10, 5]
-
-
-def test_two_trainings_of_one_program_have_their_own_bars() -> None:
-    first = start(20) + above(bar(10, 20), logged()) + above(bar(20, 20), f"{logged()}\n{SUMMARY}")
-    second = start(30) + above(bar(10, 30), logged())
-
-    assert steps(first + "\n" + second) == [10, 20, 10]
-    assert [event for event in events(first + "\n" + second) if isinstance(event, TotalSteps)] == [
-        TotalSteps(20),
-        TotalSteps(30),
-    ]
 
 
 # what the log says about the run
@@ -349,14 +254,6 @@ def test_the_summary_is_not_a_measurement() -> None:
 
 def test_an_evaluation_after_the_end_does_not_undo_it() -> None:
     assert events(f"{logged()}\n{SUMMARY}\n{evaluated(0.5)}")[-1] == Ended("finished")
-
-
-@given(st.lists(st.binary(max_size=120), max_size=8))
-def test_random_bytes_never_raise(lines: list[bytes]) -> None:
-    source = TrlConsole()
-    for line in lines:
-        list(source.parse(line))
-        TrlConsole.recognises(line)
 
 
 parts = st.sampled_from(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -167,11 +166,3 @@ def test_the_mean_over_groups_is_the_mean_over_their_samples(groups: list[tuple[
     samples = [length for count, length in groups for _ in range(count)]
 
     assert found[1]["response_length"] == pytest.approx(sum(samples) / len(samples))
-
-
-@given(st.binary(max_size=100))
-def test_random_bytes_are_events_or_value_errors(inside: bytes) -> None:
-    for line in (inside, b'{"event":"rollout_done","partition_id":"a","metrics":{"x":' + inside + b"}}"):
-        TwinkleEvents.recognises(line)
-        with suppress(ValueError):
-            read(line)

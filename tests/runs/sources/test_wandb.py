@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +17,11 @@ from exporter.runs.readers.frames import LevelDbRecords
 from exporter.runs.signals.record import Ended, Event, Record, Servers, TotalSteps, number
 from exporter.runs.sources import recognise_first
 from exporter.runs.sources.trackers import WandbFile
-from tests.runs.conftest import Watched
+from tests.runs.conftest import Watching
 from tests.runs.lines import append, console, measured
 from tests.runs.scrape import Scrape
 from tests.runs.wandb_files import BLOCK, HEADER, exited, framed, history, printed, summary
 
-Watching = Callable[..., Watched]
 FOLDER = "wandb/offline-run-20261122_152314-1qwmtbtl"
 FILE = f"{FOLDER}/run-1qwmtbtl.wandb"
 RUN = "offline-run-20261122_152314-1qwmtbtl"
@@ -87,15 +84,6 @@ def test_a_record_of_megabytes_is_left_out(tmp_path: Path) -> None:
     assert follower.unread == 0
 
 
-@given(st.binary(max_size=200), st.binary(max_size=50))
-def test_random_bytes_never_raise(data: bytes, record: bytes) -> None:
-    cut(data)
-    cut(HEADER + data)
-    WandbFile.recognises(record)
-    with suppress(ValueError):
-        list(WandbFile().parse(record))
-
-
 # what they say
 
 
@@ -127,12 +115,6 @@ def test_numbers_are_exactly_those_that_were_logged(logged: list[tuple[float, fl
             value = number(record.values[name])
             assert value is not None
             assert value == expected or (math.isnan(value) and math.isnan(expected))
-
-
-def test_a_row_has_the_time_at_which_it_was_logged() -> None:
-    (found,) = records(history({"reward": 0.5, "entropy": 0.25}, 7))
-
-    assert (found.step, found.time) == (7, 1_700_000_007.5)
 
 
 def test_w_b_s_counter_of_calls_is_not_a_step_beside_the_trainer_s() -> None:
@@ -238,32 +220,6 @@ def test_a_file_is_recognised_by_its_first_row_with_a_signal() -> None:
 
 REAL = Path(__file__).parents[2] / "logs" / "wandb" / "run-0.31.wandb"
 """40 steps of a bar, of which each second was logged as TRL's callback does it, with timings between them."""
-
-
-def test_the_real_w_b_s_file_is_read_exactly() -> None:
-    follower, source = Follower(REAL, LevelDbRecords()), WandbFile()
-    block = follower.poll(0.0)
-    assert block is not None
-    found = [event for line in block.lines for event in source.parse(line)]
-    logged = [event for event in found if isinstance(event, Record) and "train/reward" in event.values]
-
-    assert content(REAL) == "wandb"
-    assert not block.broken
-    assert follower.offset == REAL.stat().st_size > BLOCK
-    assert [record.step for record in logged] == list(range(2, 41, 2))
-    assert TotalSteps(40) in found
-    assert found[-1] == Ended("finished")
-    for record in logged:
-        values = {key: number(value) for key, value in record.values.items()}
-        step = record.step
-        loss, norm = (values.pop(key) or 0.0 for key in ("train/loss", "train/grad_norm"))
-        assert values == {
-            "train/reward": step / 7,
-            "train/epoch": step / 40,
-            "train/completions/mean_length": 100 + step / 3,
-        }
-        assert math.isnan(loss) if step == 6 else loss == 1 / step
-        assert norm == (math.inf if step == 8 else 0.1 * step)
 
 
 def test_the_real_w_b_s_folder_is_one_run_with_the_trainer_s_steps(folder: Path, watched: Watching) -> None:

@@ -15,7 +15,6 @@ from exporter.runs.serve.metrics import Chunks, RunText
 from exporter.runs.serve.views import View
 from exporter.runs.signals.record import Record
 from exporter.runs.stats.catalogue import STATISTICS, Hold, Statistic
-from exporter.runs.stats.statistics import Held
 from tests.runs.lines import KEYS
 
 
@@ -77,26 +76,6 @@ def test_held_extremes_are_those_of_the_records_of_the_last_seconds_and_the_pres
                     assert _shown(statistic, shown) == value, statistic
 
 
-def test_a_spike_between_two_scrapes_is_seen_by_the_next_scrapes_and_then_forgotten() -> None:
-    run = Run("verl_jsonl", "verl", Options(hold=15.0))
-    for step, kl in enumerate([0.01] * 10 + [3.0] * 3 + [0.01] * 3):
-        run.take(Record(step, {"actor/kl_loss": kl}), Clock(1e9, 100.0 + step / 10, live=True))
-    text, view = RunText(), View("r", run, "running", None)
-    statistic = next(s for s in STATISTICS if s.name == "min_over_steps" and s.signal == "kl")
-
-    assert _shown(statistic, text.chunks(view, 105.0)) == 3.0
-    assert _shown(statistic, text.chunks(view, 116.0)) == 3.0
-    assert _shown(statistic, text.chunks(view, 116.3)) == 0.01
-
-
-def test_replayed_records_hold_nothing() -> None:
-    run = Run("verl_jsonl", "verl", Options(hold=15.0))
-    for step in range(80):
-        run.take(Record(step, {"actor/kl_loss": 3.0}), Clock(1e9, 100.0, live=False))
-
-    assert not run.held
-
-
 def test_a_range_is_held_only_once_both_its_ends_have_moved() -> None:
     run = Run("verl_jsonl", "verl", Options(hold=15.0))
     for step in range(11):
@@ -112,24 +91,6 @@ def test_a_range_is_held_only_once_both_its_ends_have_moved() -> None:
     shown = RunText().chunks(View("r", run, "running", None), 100.0)
 
     assert _shown(statistic, shown) == 1.0
-
-
-@pytest.mark.parametrize(("hold", "extreme"), [(Hold.HIGH, 9.0), (Hold.LOW, 1.0)])
-def test_an_extreme_is_held_for_exactly_the_seconds_that_were_set(hold: Hold, extreme: float) -> None:
-    held = Held(hold, 15.0)
-    for now, value in [(100.0, 5.0), (101.0, extreme), (102.0, 5.0)]:
-        held.add(now, value)
-
-    assert held.expires() == 116.0
-    assert held.value(116.0, 4.0) == extreme
-    assert held.value(116.1, 4.0) == (5.0 if hold is Hold.HIGH else 4.0)
-
-
-def test_nothing_held_shows_the_present_and_never_expires() -> None:
-    held = Held(Hold.HIGH, 15.0)
-
-    assert held.value(100.0, 3.0) == 3.0
-    assert held.expires() == math.inf
 
 
 @pytest.mark.slow

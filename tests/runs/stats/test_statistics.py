@@ -16,8 +16,6 @@ from exporter.runs.serve.metrics import RunText
 from exporter.runs.serve.views import View
 from exporter.runs.signals.record import Record
 from exporter.runs.stats.catalogue import (
-    NOT_FINITE_SIGNALS,
-    STATISTIC_HELP,
     STATISTICS,
     ZERO_MEANS_NOT_MEASURED,
     Hold,
@@ -127,27 +125,6 @@ def test_range_of_reward_max_goes_down_to_the_smallest_reward_min(
         assert same(read(), naive.value(statistic, high.history, low.history), 6.0), statistic
 
 
-def test_no_range_of_reward_max_without_reward_min() -> None:
-    both = fresh("reward_max")
-    both.feed([1.0] * 70)
-
-    assert all(read() is None for statistic, read in both.statistics.readers if "range" in statistic.name)
-
-
-@pytest.mark.parametrize("statistic", STATISTICS, ids=lambda s: f"{s.name}-{s.signal}-{s.steps}-{s.alpha}")
-def test_every_statistic_exists_after_64_values_and_none_before_the_first(statistic: Statistic) -> None:
-    made = by_signal()
-    read = dict(made[statistic.signal].readers)[statistic]
-
-    before = read()
-    for step in range(64):
-        made[statistic.signal].add(step % 9 / 10, step)
-        made["reward_min"].add(0.0, step)
-
-    assert before is None
-    assert read() is not None
-
-
 @pytest.mark.parametrize(
     ("signal", "name", "values", "expected"),
     [
@@ -243,24 +220,10 @@ def test_values_of_two_attempts_confirm_nothing() -> None:
 # what the list holds
 
 
-def test_no_statistic_stands_in_the_list_twice() -> None:
-    identities = [(s.name, s.signal, s.steps, s.alpha) for s in STATISTICS]
-
-    assert len(identities) == len(set(identities))
-
-
-def test_every_statistic_has_a_help_text_and_every_help_text_a_statistic() -> None:
-    assert {statistic.name for statistic in STATISTICS} == set(STATISTIC_HELP)
-
-
 def test_what_serves_as_a_denominator_is_not_held() -> None:
     unheld = {"noise", "start", "best", "confirmed_best", "peak", "ewma"}
 
     assert all(s.hold is Hold.NONE for s in STATISTICS if s.name in unheld)
-
-
-def test_nan_is_watched_forevery_signal_of_the_contract() -> None:
-    assert {s.signal for s in STATISTICS if s.name == "nonfinite_streak_steps"} == set(NOT_FINITE_SIGNALS)
 
 
 @pytest.mark.parametrize("signal", sorted(ZERO_MEANS_NOT_MEASURED))
