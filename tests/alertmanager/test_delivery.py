@@ -16,7 +16,6 @@ import pytest
 from tests.alertmanager.conftest import Render
 from tests.alertmanager.route import QUICK, QUIET_SECONDS, Route, alert, is_about, post
 from tests.real import AlertmanagerServer, WebhookSink, eventually
-from tests.real.answering import Answering
 from tests.real.mailbox import Certificate, Mailbox
 from tests.real.tools import unavailable
 
@@ -150,29 +149,6 @@ def test_a_mail_comes_encrypted_by_login_when_it_fires_and_when_it_is_over(
     assert "- instance=n1:1:" in mails["TargetDown: 2 firing"].part("plain")
     assert ">instance=n1:1:" in mails["TargetDown: 2 firing"].part("html")
     assert LOGIN[1] not in log
-
-
-def test_slack_messages_have_colour_and_links_when_it_fires_and_when_it_is_over(
-    version: str, render: Render
-) -> None:
-    with Answering() as slack:
-        folder = render(
-            f"receivers: [{{name: chat, slack: {{url_file: slack-url}}}}]\n{QUICK}", slack=slack.url
-        )
-        with AlertmanagerServer(version, folder) as server:
-            for over, count in ((False, 1), (True, 2)):
-                post(server, alert("KLHigh", "<!channel>", "warning", topic="kl"), over=over)
-                eventually(lambda count=count: len(slack.received) == count)
-            log = server.log.read_text()
-
-    [firing], [over] = (message["attachments"] for message in slack.received)
-    assert (firing["title"], firing["color"]) == ("KLHigh  &lt;!channel&gt;", "#ecb22e")
-    assert (over["title"], over["color"]) == ("Resolved: KLHigh  &lt;!channel&gt;", "#2eb67d")
-    for attachment in (firing, over):
-        assert attachment["fallback"] == attachment["title"]
-        assert attachment["title_link"] in attachment["text"]
-    assert "|Silence for 2 h>" in firing["text"]
-    assert "level=error" not in log.lower()
 
 
 def test_at_port_465_encryption_is_there_from_the_first_byte(

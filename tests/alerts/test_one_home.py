@@ -15,8 +15,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from stepwatch.alerts.catalogue import BLOCKS, TABLE
-from stepwatch.alerts.model import expression
-from stepwatch.alerts.model.alert import NOTHING, Alert, Condition
+from stepwatch.alerts.model.alert import Alert
 from stepwatch.backtest.judge import catalogue
 from stepwatch.config import Config
 from stepwatch.config.deployment import InContainers
@@ -139,25 +138,6 @@ class Readers:
             found[name] = found.get(name, "") + text
         return found
 
-    @property
-    def signals(self) -> frozenset[str]:
-        """The signals that the light page draws."""
-        panels = json.loads(self._files[FILE])["panels"]
-        return frozenset(each["signal"] for panel in panels for each in (*panel["curves"], *panel["queries"]))
-
-    @cached_property
-    def _files(self) -> dict[PurePosixPath, bytes]:
-        return render_all(self._config, CHECKOUT, lambda _: InContainers(), ("grafana", "exporter"))
-
-    @cached_property
-    def panels(self) -> dict[str, set[str]]:
-        """What each dashboard, and the light page, draws as limits: PromQL, or a number that colours."""
-        drawn = {"page": _of_page(json.loads(self._files[FILE]))}
-        for path, text in self._files.items():
-            if path.parent == DASHBOARDS:
-                drawn[path.stem] = set(_of_dashboard(json.loads(text)))
-        return drawn
-
     @cached_property
     def backtest(self) -> dict[str, list[Any]]:
         """What a backtest judges by and shows as the limit."""
@@ -177,54 +157,9 @@ class Readers:
         return rules(self._config, InContainers(), TABLE)
 
 
-def _of_page(document: Any) -> set[str]:
-    return {limit["promql"] for panel in document["panels"] for limit in panel["limits"]}
-
-
-def _of_dashboard(document: Any) -> Iterator[str]:
-    for panel in panels_of(document):
-        yield from (target["expr"] for target in panel["targets"])
-        for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]:
-            yield f"{panel['title']}: {step['value']}"
-
-
 def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:
     """The keys under which two mappings differ."""
     return {key for key in {*before, *now} if before.get(key) != now.get(key)}
-
-
-def compares(bound: expression.Expression, key: str) -> bool:
-    """Whether a limit of config.yaml is part of an expression."""
-    return any(part.key == key for part in bound.parts() if isinstance(part, expression.Limit))
-
-
-def says(alert: Alert, key: str) -> bool:
-    """Whether the message of an alert says a limit: beside the value, for how long, or what is measured."""
-    for_long = key == "for" and alert.subject != "run"
-    measured = any(f"<{key}>" in condition.measured for condition in alert.conditions)
-    beside = (
-        alert.style != NOTHING
-        and not alert.codes
-        and any(compares(condition.limit, key) for condition in alert.conditions)
-    )
-    return for_long or measured or beside
-
-
-def bound(alert: Alert, condition: Condition) -> expression.Expression:
-    """What a line must follow: the limit of its condition, if the value is about the signal of the panel."""
-    series = [part for part in condition.value.parts() if isinstance(part, expression.Series)]
-    about = alert.subject == "gpu" or any(part.labels.get("signal") == condition.signal for part in series)
-    return condition.limit if about else condition.drawn[1]
-
-
-def draws(alert: Alert, key: str, place: str) -> bool:
-    """Whether a limit of an alert is drawn in a place: a line, or a number for all runs."""
-    found = [
-        condition
-        for condition in alert.conditions
-        if condition.signal in PLACES[place] and compares(bound(alert, condition), key)
-    ]
-    return bool(found) and (place == "gpu" or alert.subject == "run")
 
 
 def entries(text: str) -> dict[str, str]:
@@ -233,20 +168,6 @@ def entries(text: str) -> dict[str, str]:
 
 
 BEFORE = Readers(Config.model_validate({"alerts": ON}))
-PLACES: Mapping[str, frozenset[str]] = {
-    "page": BEFORE.signals,
-    "training": BEFORE.signals | {"since_last_step", "nonfinite_streak_steps"},
-    "gpu": frozenset(
-        {
-            "gpu_utilization_ratio",
-            "gpu_temperature_celsius",
-            "gpu_memory_used_bytes",
-            "gpu_clock_event_seconds_total",
-        }
-    ),
-    "runs": frozenset(),
-}
-"""The signals in whose panels each place draws limits."""
 SAMPLED = 4
 """One default of so many is tried by `make test`; the others take a minute of a processor."""
 
@@ -256,7 +177,7 @@ def _sampled(key: str) -> Any:
 
 
 @pytest.mark.parametrize("key", [_sampled(key) for key in DEFAULTS])
-def test_a_default_is_changed_in_one_place_for_rule_message_panels_backtest_command_and_documents(
+def test_a_default_is_changed_in_one_place_for_rule_message_backtest_command_and_documents(
     key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     default = DEFAULTS[key]
@@ -265,11 +186,7 @@ def test_a_default_is_changed_in_one_place_for_rule_message_panels_backtest_comm
     assert names
 
     assert changed(BEFORE.rules, now.rules) == names
-    shown = {alert.name for alert in about if says(alert, default.key)}
-    assert shown <= changed(BEFORE.messages, now.messages) <= names
-    for place in PLACES:
-        lined = any(draws(alert, default.key, place) for alert in about)
-        assert (now.panels[place] != BEFORE.panels[place]) == lined, place
+    assert changed(BEFORE.messages, now.messages) <= names
     assert changed(BEFORE.backtest, now.backtest) == {alert.name for alert in about if alert.from_records}
     assert changed(BEFORE.in_force, now.in_force) == {f"alerts.{key}"}
     assert now.in_force[f"alerts.{key}"] == scalar(value)
@@ -319,3 +236,32 @@ def test_an_override_that_switches_an_alert_off_takes_its_line_from_those_runs()
     assert 'unless max by (cluster, run) (rl_limit_override{limit="KL.enabled"' in line.promql
     assert line.promql.endswith("!= 1")
     assert not [each for each in lines.lines(off.of_run("calm/a"), TABLE) if each.alert == "KLHigh"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "drawn"),
+    [
+        ("KL.warning.above_start", 0.25, {"page", "training"}),
+        ("GPUHot.margin", 7, {"gpu"}),
+        ("Stalled.silence", "20m", {"training"}),
+        ("Restarting.restarts", 1, set()),
+    ],
+)
+def test_a_limit_moves_its_line_wherever_it_is_drawn(key: str, value: object, drawn: set[str]) -> None:
+    before = Config.model_validate({"alerts": ON})
+    assert changed(_drawn(before), _drawn(DEFAULTS[key].config(value))) == drawn
+
+
+def _drawn(config: Config) -> dict[str, set[str]]:
+    """What the light page and each dashboard draw as limits: PromQL, or a number that colours."""
+    files = render_all(config, CHECKOUT, lambda _: InContainers(), ("grafana", "exporter"))
+    page = json.loads(files[FILE])["panels"]
+    found = {"page": {limit["promql"] for panel in page for limit in panel["limits"]}}
+    for path, text in files.items():
+        if path.parent == PurePosixPath("grafana/generated/dashboards"):
+            panels = panels_of(json.loads(text))
+            found[path.stem] = {
+                json.dumps([each["targets"], each["fieldConfig"]["defaults"]["thresholds"]])
+                for each in panels
+            }
+    return found

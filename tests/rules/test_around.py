@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import urllib.parse
-from itertools import groupby
 from pathlib import Path
 
 import pytest
 
-from tests.rules import cluster, host, ray, rendered, rollout, servers, stack, upkeep
+from tests.rules import cluster, host, ray, rendered, rollout, servers, upkeep
 from tests.rules import promtool as unit
 from tests.rules.promtool import Alert, Group, Moment
-from tests.rules.stack import Scenario
 
 AROUND = {
     (group, *rule): scenarios
@@ -26,28 +24,6 @@ AROUND = {
     for rule, scenarios in module.SCENARIOS.items()
 }
 HOLES = ("<no value>", "%!", "?B", "? ", "NaN", "error calling")
-
-
-def _interval(scenario: Scenario) -> int:
-    return scenario.interval
-
-
-@pytest.mark.parametrize("rule", AROUND, ids="-".join)
-def test_fires_when_something_around_the_runs_fails(
-    rule: tuple[str, str, str], promtool: Path, tmp_path: Path
-) -> None:
-    group, alert, severity = rule
-    found = rendered.rule(alert, severity, group)
-    files = [
-        unit.write(
-            tmp_path,
-            f"every-{interval}",
-            unit.silently([found]),
-            [scenario.group(alert, found["labels"]) for scenario in scenarios],
-        )
-        for interval, scenarios in groupby(sorted(AROUND[rule], key=_interval), _interval)
-    ]
-    unit.check(promtool, *files)
 
 
 def _written(promtool: Path, folder: Path, rule: tuple[str, str, str]) -> list[Alert]:
@@ -85,13 +61,3 @@ def test_message_names_what_it_is_about_and_its_link_silences_that_alone(
         silenced = urllib.parse.unquote(alert.annotations["silence_url"].partition("?filter=")[2])
         wanted = [f'{name}="{value}"' for name, value in who.items()]
         assert rule[1] == "SeriesLimit" or [each for each in wanted if each not in silenced] == []
-
-
-def test_where_there_are_no_engines_no_ray_and_no_machines_nothing_fires(
-    promtool: Path, tmp_path: Path
-) -> None:
-    rules = [rule for group in ("rollout", "ray", "host") for rule in rendered.rules(group)]
-    series = {stack.EXPORTER_UP: stack.UP, servers.RUN: stack.UP, stack.POLLED: "0+5x200"}
-    nothing = {rule["alert"]: [] for rule in rules}
-    group = Group("bare", series, [Moment(at, nothing) for at in (2, 62, 302, 902)])
-    unit.check(promtool, unit.write(tmp_path, "bare", unit.silently(rules), [group]))
