@@ -6,7 +6,6 @@ import os
 import re
 import time
 import urllib.request
-from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -14,7 +13,7 @@ from threading import Thread
 import pytest
 
 from tests.alertmanager.conftest import Render
-from tests.alertmanager.route import QUICK, QUIET_SECONDS, Route, alert, is_about, post
+from tests.alertmanager.route import QUICK, QUIET_SECONDS, Route, alert, post
 from tests.real import AlertmanagerServer, WebhookSink, eventually
 from tests.real.mailbox import Certificate, Mailbox
 from tests.real.tools import unavailable
@@ -38,27 +37,6 @@ def test_the_end_of_an_alert_is_reported_once_and_only_to_receivers_that_want_it
 
     assert [message.payload["status"] for message in sink.received] == ["firing", "resolved"]
     assert [message.payload["status"] for message in without_ends.received] == ["firing"]
-
-
-def test_messages_wait_for_company_as_long_as_their_severity_says(version: str, render: Render) -> None:
-    timing = "notify: {critical: {group_wait: 1s}, warning: {group_wait: 4s}}"
-    with WebhookSink() as sink:
-        folder = render(f"receivers: [{{name: oncall, webhook: {{url: '{sink.url}'}}}}]\n{timing}")
-        with AlertmanagerServer(version, folder) as server:
-            posted = time.time()
-            post(server, alert("KLExplosion", "a", topic="kl"), alert("RewardDrop", "a", "warning"))
-            for name, least in (("KLExplosion", 1), ("RewardDrop", 4)):
-                assert sink.wait_for(partial(is_about, name)).at - posted >= least
-
-
-def test_a_silence_link_names_one_alert_of_one_run_whatever_the_run_is_called(route: Route) -> None:
-    runs = ["强化学习/实验 七", "a b+c&d", 'with "quotes"', "it's, {so}", "back\\slash"]
-    sent = [(name, run) for name in ("KLExplosion", "RewardCollapse") for run in runs]
-    route.settle(*(alert(name, run) for name, run in sent))
-
-    assert {named: route.asked_for(link) for named, link in route.silence_links()} == {
-        named: [named] for named in sent
-    }
 
 
 class Guarded(BaseHTTPRequestHandler):

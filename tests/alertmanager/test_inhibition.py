@@ -8,9 +8,7 @@ import pytest
 
 from stepwatch.alerts.incidents import PAIRS
 from stepwatch.rules.routing import inhibitions
-from tests.alertmanager.conftest import Render
-from tests.alertmanager.route import QUICK, Labels, Route, alert, reported
-from tests.real import AlertmanagerServer, WebhookSink
+from tests.alertmanager.route import Labels, Route, alert, reported
 
 pytestmark = pytest.mark.e2e
 
@@ -173,31 +171,6 @@ def test_what_was_kept_quiet_is_reported_when_the_graver_alert_is_over(route: Ro
 
     assert route.settle(over, over=True) == {("RunFailed", "a"), ("KLExplosion", "a")}
     assert reported(route.sink, "resolved") == {("RunFailed", "a")}
-
-
-def test_info_is_sent_to_no_one_when_it_fires_alone_when_others_do_and_when_they_are_over(
-    version: str, render: Render
-) -> None:
-    with WebhookSink() as sink, WebhookSink() as grave:
-        folder = render(
-            f"receivers:\n- {{name: all, webhook: {{url: '{sink.url}'}}}}\n"
-            f"- {{name: grave, webhook: {{url: '{grave.url}'}}, severities: [critical]}}\n{QUICK}"
-        )
-        with AlertmanagerServer(version, folder) as server:
-            route = Route(server, folder, sink)
-            shown = [alert(name, "a", "info", "kl") for name in ("RunFinished", "KLHigh", "OwnNote")]
-            page, warning = alert("KLExplosion", "a", topic="kl"), alert("RewardDrop", "a", "warning")
-            vanished = alert("RunVanished", "a", topic="progress")
-            assert route.settle(*shown) == set()
-            assert route.settle(page, warning, *shown) == {("KLExplosion", "a"), ("RewardDrop", "a")}
-            route.settle(vanished, *shown)
-            route.settle(vanished, page, warning, over=True)
-            route.settle(*shown, over=True)
-
-    assert reported(sink) == {("KLExplosion", "a"), ("RewardDrop", "a"), ("RunVanished", "a")}
-    assert reported(grave) == {("KLExplosion", "a"), ("RunVanished", "a")}
-    for status in ("firing", "resolved"):
-        assert {name for name, _ in reported(sink, status)} <= {"KLExplosion", "RewardDrop", "RunVanished"}
 
 
 WRONG = ("ExporterDown", "TargetDown", "GPUExporterStale", "EngineGone", "RayNodeLost")

@@ -115,17 +115,6 @@ def test_a_test_goes_the_way_of_its_receiver_and_its_end_is_not_reported(render:
     assert ways["chat room"]["slack_configs"][0]["send_resolved"] is False
 
 
-def test_mail_is_encrypted_unless_the_file_says_otherwise(render: Render) -> None:
-    mail = "{to: [a@b.example], from: e@f.example, smarthost: 'mail.example:25'%s}"
-    receivers = ", ".join(
-        f"{{name: {n}, mail: {mail % more}}}" for n, more in (("a", ""), ("b", ", tls: false"))
-    )
-
-    ways = read(render(f"receivers: [{receivers}]"))["receivers"]
-
-    assert [way["email_configs"][0]["require_tls"] for way in ways[1::2]] == [True, False]
-
-
 def test_a_secret_is_named_by_its_path_and_never_written(render: Render) -> None:
     folder = render(EVERY_KIND, whole=True)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 from zlib import crc32
@@ -16,11 +15,9 @@ from pydantic.fields import FieldInfo
 
 from stepwatch.alerts.catalogue import BLOCKS, TABLE
 from stepwatch.alerts.model.alert import Alert
-from stepwatch.backtest.judge import catalogue
 from stepwatch.config import Config
 from stepwatch.config.deployment import InContainers
-from stepwatch.config.reference import keys, scalar
-from stepwatch.operate.limits_report import effective
+from stepwatch.config.reference import scalar
 from stepwatch.render.generator import render_all
 from stepwatch.render.panels import FILE
 from stepwatch.rules import lines
@@ -112,49 +109,13 @@ DEFAULTS = {
 }
 
 
-class Readers:
-    """What is derived from the defaults, by alert as far as it is about one."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-
-    @cached_property
-    def rules(self) -> dict[str, list[Any]]:
-        """When each alert fires."""
-        found: dict[str, list[Any]] = {}
-        for rule in self._rules:
-            if "alert" in rule:
-                found.setdefault(rule["alert"], []).append((rule["expr"], rule.get("for")))
-        return found
-
-    @cached_property
-    def messages(self) -> dict[str, str]:
-        """What each says of its limits: as text, or by the record or the PromQL that it looks up."""
-        found: dict[str, str] = {}
-        for rule in self._rules:
-            labels = rule.get("labels", {})
-            name = rule.get("alert") or labels.get("rule", "").rpartition("-")[0]
-            text = rule["annotations"]["description"] if "alert" in rule else labels.get("expr", rule["expr"])
-            found[name] = found.get(name, "") + text
-        return found
-
-    @cached_property
-    def backtest(self) -> dict[str, list[Any]]:
-        """What a backtest judges by and shows as the limit."""
-        found: dict[str, list[Any]] = {}
-        for rule in catalogue(self._config).rules:
-            found.setdefault(rule.alert, []).append((rule.expression, rule.conditions))
-        return found
-
-    @cached_property
-    def in_force(self) -> dict[str, str]:
-        """The limits in force as `python -m stepwatch alerts` has them."""
-        found = (limit for alert in effective(self._config, None, "") for limit in alert.limits)
-        return {limit.key: scalar(limit.value) for limit in found}
-
-    @cached_property
-    def _rules(self) -> list[dict[str, Any]]:
-        return rules(self._config, InContainers(), TABLE)
+def fires(config: Config) -> dict[str, list[Any]]:
+    """When each alert fires."""
+    found: dict[str, list[Any]] = {}
+    for rule in rules(config, InContainers(), TABLE):
+        if "alert" in rule:
+            found.setdefault(rule["alert"], []).append((rule["expr"], rule.get("for")))
+    return found
 
 
 def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:
@@ -167,7 +128,7 @@ def entries(text: str) -> dict[str, str]:
     return {entry.partition("\n")[0]: entry for entry in text.split("\n### ")[1:]}
 
 
-BEFORE = Readers(Config.model_validate({"alerts": ON}))
+BEFORE = fires(Config.model_validate({"alerts": ON}))
 SAMPLED = 4
 """One default of so many is tried by `make test`; the others take a minute of a processor."""
 
@@ -177,19 +138,15 @@ def _sampled(key: str) -> Any:
 
 
 @pytest.mark.parametrize("key", [_sampled(key) for key in DEFAULTS])
-def test_a_default_is_changed_in_one_place_for_rule_message_backtest_command_and_documents(
+def test_a_default_is_changed_in_one_place_for_rules_and_documents(
     key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     default = DEFAULTS[key]
     value, about = default.other, list(default.readers())
-    now, names = Readers(default.config(value)), {alert.name for alert in about}
+    names = {alert.name for alert in about}
     assert names
 
-    assert changed(BEFORE.rules, now.rules) == names
-    assert changed(BEFORE.messages, now.messages) <= names
-    assert changed(BEFORE.backtest, now.backtest) == {alert.name for alert in about if alert.from_records}
-    assert changed(BEFORE.in_force, now.in_force) == {f"alerts.{key}"}
-    assert now.in_force[f"alerts.{key}"] == scalar(value)
+    assert changed(BEFORE, fires(default.config(value))) == names
 
     monkeypatch.setattr(default.field, "default", value)
     reference = documentation.PAGE.read_text()
@@ -197,23 +154,6 @@ def test_a_default_is_changed_in_one_place_for_rule_message_backtest_command_and
     assert [row.split("`")[1:4:2] for row in rows] == [[f"alerts.{key}", scalar(value)]]
     text = runbook.PAGE.read_text()
     assert changed(entries(text), entries(runbook.page(text))) == names
-
-
-def test_the_reference_has_the_defaults_that_are_in_force() -> None:
-    reference = {each.path.removeprefix("alerts."): each.default for each in keys(Config)}
-    for name, block in Config().alerts:
-        for default in _defaults(name, type(block)):
-            value: Any = block
-            for each in default.path:
-                value = getattr(value, each)
-            assert reference[f"{name}.{default.key}"] == scalar(value)
-
-
-def test_no_template_reads_a_limit() -> None:
-    templates = [file for file in CHECKOUT.glob("*/templates/**/*.j2") if "exporter" not in file.parts]
-
-    assert templates
-    assert [file for file in templates if "config.alerts" in file.read_text()] == []
 
 
 def test_lines_of_a_signal_differ_in_name_or_severity() -> None:

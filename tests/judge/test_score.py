@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import public_logs
-from tests.judge.labels import Label, labels
+from tests.judge.labels import Label
 from tests.judge.score import Alarm, Verdict, score
 
 FOLDER = Path("logs")
@@ -46,16 +45,3 @@ def test_false_warnings_are_counted_for_records_in_which_nothing_was_wrong() -> 
         str(healthy.path): Verdict(60, (_alarm(7, "warning", "GradNormHigh"),)),
     }
     assert score([SICK, healthy], verdicts, by_name=True).false_warnings == 1000 / (60 + 40)
-
-
-def test_labels_come_from_all_folders_that_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in (1, 2):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        (folder / "labels.yaml").write_text(f"{number}.log: {{verdict: sick, seen: {number}, by: 9}}\n")
-    named = f"{tmp_path / '1'}:{tmp_path / 'none'}:{tmp_path / '2'}"
-    monkeypatch.setenv(public_logs.NAMED_BY, named)
-    assert labels() == [
-        Label(tmp_path / "1", "1.log", "sick", seen=1, by=9),
-        Label(tmp_path / "2", "2.log", "sick", seen=2, by=9),
-    ]

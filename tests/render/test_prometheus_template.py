@@ -134,13 +134,6 @@ def test_a_job_of_target_files_gets_role_and_labels_by_relabelling(rendered, tmp
     ]
 
 
-def test_a_token_is_named_by_its_file_and_never_written(rendered, tmp_path):
-    files = rendered('scrape: [{job: a, targets: ["a:1"], bearer_token_file: token}]')
-
-    assert job(files, "a")["authorization"] == {"credentials_file": f"{tmp_path}/token"}
-    assert "hunter2" not in "".join(files.values())
-
-
 def test_what_containers_are_to_read_is_named_as_they_see_it(rendered, containers):
     files = rendered(
         "scrape:\n"
@@ -152,14 +145,6 @@ def test_what_containers_are_to_read_is_named_as_they_see_it(rendered, container
     assert job(files, "a")["authorization"] == {"credentials_file": "/etc/stepwatch/secrets/token"}
     assert job(files, "a")["static_configs"][0]["targets"] == ["host.docker.internal:1", "b:2"]
     assert job(files, "sd")["file_sd_configs"] == [{"files": ["/etc/stepwatch/secrets/sd/*.json"]}]
-
-
-def test_prometheus_signs_in_to_itself_and_alertmanager(rendered, containers):
-    password = {"username": "internal", "password_file": "/run/stepwatch/internal-password"}
-    files = rendered(place=containers)
-
-    assert [job(files, name)["basic_auth"] for name in ("prometheus", "alertmanager")] == [password] * 2
-    assert prometheus(files)["alerting"]["alertmanagers"][0]["basic_auth"] == password
 
 
 def test_external_labels_and_central_systems_are_written_without_their_secrets(rendered, tmp_path):
@@ -187,16 +172,6 @@ def test_external_labels_and_central_systems_are_written_without_their_secrets(r
         },
     ]
     assert "hunter2" not in "".join(files.values())
-
-
-def test_containers_reach_a_central_system_of_this_machine(rendered, containers):
-    files = rendered(
-        'remote_write: [{url: "http://127.0.0.1:8428/api/v1/write", token_file: token}]', containers
-    )
-
-    (system,) = prometheus(files)["remote_write"]
-    assert system["url"] == "http://host.docker.internal:8428/api/v1/write"
-    assert system["authorization"] == {"credentials_file": "/etc/stepwatch/secrets/token"}
 
 
 def test_a_central_ruler_evaluates_rules_in_place_of_this_prometheus(rendered):
