@@ -117,7 +117,7 @@ bench: development ## Measure what docs/benchmarks.md shows
 
 mutate: development ## Check that the rules' tests notice every change of a rule
 	@$(PY) -m tests.real
-	@$(PY) -m tests.rules
+	@$(PY) -m pytest -q -m world --numprocesses=2 tests/rules/test_mutants.py
 
 parity: development ## Check that the product does what tests/parity froze of it, in two minutes
 	@$(PY) -m tests.real

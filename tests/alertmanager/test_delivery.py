@@ -6,7 +6,6 @@ import os
 import re
 import time
 import urllib.request
-from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -14,9 +13,8 @@ from threading import Thread
 import pytest
 
 from tests.alertmanager.conftest import Render
-from tests.alertmanager.route import QUICK, QUIET_SECONDS, Route, alert, is_about, post
+from tests.alertmanager.route import QUICK, QUIET_SECONDS, Route, alert, post
 from tests.real import AlertmanagerServer, WebhookSink, eventually
-from tests.real.answering import Answering
 from tests.real.mailbox import Certificate, Mailbox
 from tests.real.tools import unavailable
 
@@ -39,27 +37,6 @@ def test_the_end_of_an_alert_is_reported_once_and_only_to_receivers_that_want_it
 
     assert [message.payload["status"] for message in sink.received] == ["firing", "resolved"]
     assert [message.payload["status"] for message in without_ends.received] == ["firing"]
-
-
-def test_messages_wait_for_company_as_long_as_their_severity_says(version: str, render: Render) -> None:
-    timing = "notify: {critical: {group_wait: 1s}, warning: {group_wait: 4s}}"
-    with WebhookSink() as sink:
-        folder = render(f"receivers: [{{name: oncall, webhook: {{url: '{sink.url}'}}}}]\n{timing}")
-        with AlertmanagerServer(version, folder) as server:
-            posted = time.time()
-            post(server, alert("KLExplosion", "a", topic="kl"), alert("RewardDrop", "a", "warning"))
-            for name, least in (("KLExplosion", 1), ("RewardDrop", 4)):
-                assert sink.wait_for(partial(is_about, name)).at - posted >= least
-
-
-def test_a_silence_link_names_one_alert_of_one_run_whatever_the_run_is_called(route: Route) -> None:
-    runs = ["强化学习/实验 七", "a b+c&d", 'with "quotes"', "it's, {so}", "back\\slash"]
-    sent = [(name, run) for name in ("KLExplosion", "RewardCollapse") for run in runs]
-    route.settle(*(alert(name, run) for name, run in sent))
-
-    assert {named: route.asked_for(link) for named, link in route.silence_links()} == {
-        named: [named] for named in sent
-    }
 
 
 class Guarded(BaseHTTPRequestHandler):
@@ -150,29 +127,6 @@ def test_a_mail_comes_encrypted_by_login_when_it_fires_and_when_it_is_over(
     assert "- instance=n1:1:" in mails["TargetDown: 2 firing"].part("plain")
     assert ">instance=n1:1:" in mails["TargetDown: 2 firing"].part("html")
     assert LOGIN[1] not in log
-
-
-def test_slack_messages_have_colour_and_links_when_it_fires_and_when_it_is_over(
-    version: str, render: Render
-) -> None:
-    with Answering() as slack:
-        folder = render(
-            f"receivers: [{{name: chat, slack: {{url_file: slack-url}}}}]\n{QUICK}", slack=slack.url
-        )
-        with AlertmanagerServer(version, folder) as server:
-            for over, count in ((False, 1), (True, 2)):
-                post(server, alert("KLHigh", "<!channel>", "warning", topic="kl"), over=over)
-                eventually(lambda count=count: len(slack.received) == count)
-            log = server.log.read_text()
-
-    [firing], [over] = (message["attachments"] for message in slack.received)
-    assert (firing["title"], firing["color"]) == ("KLHigh  &lt;!channel&gt;", "#ecb22e")
-    assert (over["title"], over["color"]) == ("Resolved: KLHigh  &lt;!channel&gt;", "#2eb67d")
-    for attachment in (firing, over):
-        assert attachment["fallback"] == attachment["title"]
-        assert attachment["title_link"] in attachment["text"]
-    assert "|Silence for 2 h>" in firing["text"]
-    assert "level=error" not in log.lower()
 
 
 def test_at_port_465_encryption_is_there_from_the_first_byte(

@@ -161,15 +161,6 @@ def test_a_notification_is_in_chinese(say: Say, chinese: Path) -> None:
     )
 
 
-def test_a_group_in_chinese_is_counted_and_says_what_is_over(say: Say, chinese: Path) -> None:
-    gone = resolved(annotations=NOTES, labels={"run": "b", "severity": "warning"})
-    said = say(WHOLE, alert(annotations=NOTES), gone, folder=chinese)
-
-    assert said.startswith("KLExplosion：1 条告警中，1 条已恢复\n")
-    assert "- run=ppo/gsm8k severity=critical: KL 1.62。（严重，自 11 月 21 日 03:12 UTC 起）\n" in said
-    assert "（警告，11 月 21 日 03:12 UTC 至 11 月 21 日 04:02 UTC）\n" in said
-
-
 @pytest.mark.parametrize(("template", "kind"), [(HTML, "html"), (f"{SLACK_TITLE} {SLACK}", "text")])
 def test_mails_and_slack_hold_no_english_words_of_ours(
     say: Say, chinese: Path, template: str, kind: str
@@ -206,7 +197,7 @@ def test_several_alerts_of_a_group_are_a_line_each_with_what_differs_and_one_set
     )
 
 
-def test_a_silence_of_an_alert_about_a_gpu_names_that_gpu(say: Say) -> None:
+def test_a_silence_names_the_gpu_or_the_node_that_the_alert_is_about(say: Say) -> None:
     lost = target_down("box 1:9411")
     lost["labels"] = {**lost["labels"], "alertname": "GPULost", "topic": "gpu", "gpu": "3", "uuid": "GPU-1"}
     del lost["labels"]["job"]
@@ -214,13 +205,9 @@ def test_a_silence_of_an_alert_about_a_gpu_names_that_gpu(say: Say) -> None:
     text = say(TEXT, lost)
 
     assert "filter=%7Balertname%3D%22GPULost%22%2Cgpu%3D%223%22%2Cinstance%3D%22box%201%3A9411%22%7D" in text
-
-
-def test_a_crowd_is_cut_after_twenty_and_counted(say: Say) -> None:
-    text = say(TEXT, *(target_down(f"node-{number}:9400") for number in range(33)))
-
-    assert text.count("- instance=") == 20
-    assert "The first 20 of 33.\n" in text
+    gone = {**lost, "labels": {"alertname": "NodeLost", "node": "n1", "cluster": "east"}}
+    silence = unquote(link(say(TEXT, gone), "Silence"))
+    assert silence.endswith('?filter={alertname="NodeLost",cluster="east",node="n1"}')
 
 
 def test_alerts_without_a_common_name_are_still_reported(say: Say) -> None:
@@ -259,11 +246,7 @@ def test_long_texts_are_cut_at_characters_and_marked(say: Say) -> None:
 
     assert say(TITLE, long) == "KLExplosion  ppo/gsm8k  " + "摘" * 200
     assert say(TEXT, long).splitlines()[0] == "要" * 800 + " ..."
-
-
-@pytest.mark.parametrize("length", [799, 800])
-def test_texts_that_just_fit_are_not_marked_as_cut(say: Say, length: int) -> None:
-    assert say(TEXT, alert(annotations={"description": "é" * length})).splitlines()[0] == "é" * length
+    assert say(TEXT, alert(annotations={"description": "é" * 800})).splitlines()[0] == "é" * 800
 
 
 RUN_NAMES = [
@@ -320,38 +303,6 @@ def test_a_dashboard_begins_6_h_before_the_alert_or_at_the_start_of_the_run(
     assert link(say(TEXT, one), "Dashboard").endswith(
         f"?var-run=a&var-cluster=b&from={shown}&to=1763698325500"
     )
-
-
-def test_a_silence_names_what_the_alert_is_about(say: Say) -> None:
-    lost = target_down("") | {"labels": {"alertname": "NodeLost", "node": "n1", "cluster": "east"}}
-
-    silence = link(say(TEXT, lost), "Silence")
-    assert unquote(silence).endswith('?filter={alertname="NodeLost",cluster="east",node="n1"}')
-
-
-def test_links_stand_unharmed_in_the_html_of_a_mail(say: Say) -> None:
-    one = alert(labels={"run": 'a "b"/强 <i>'})
-    pages = (
-        '{{ template "stepwatch.dashboard_url" index .Alerts 0 }}',
-        '{{ template "stepwatch.silence_url" .CommonLabels }}',
-    )
-    plain = [say(page, one) for page in pages]
-
-    html = say("".join(f'<a href="{page}">x</a>' for page in pages) + f"<p>{TEXT}</p>", one, kind="html")
-
-    assert [address.replace("&amp;", "&") for address in re.findall('href="([^"]+)"', html)] == plain
-
-
-def test_times_are_those_of_the_time_zone_that_alertmanager_runs_in(say: Say) -> None:
-    assert "Critical since 11:12 CST, 21 Nov." in say(TEXT, alert(), zone="Asia/Shanghai")
-
-
-def test_the_dashboard_link_spans_six_hours_before_to_one_after(say: Say) -> None:
-    times = parse_qs(urlsplit(link(say(TEXT, alert()), "Dashboard")).query)
-
-    began = 1763694725500  # 2025-11-21T03:12:05.5Z
-    assert times["from"] == [str(began - 6 * 3_600_000)]
-    assert times["to"] == [str(began + 3_600_000)]
 
 
 NO_GRAFANA = partial(OnThisMachine, parts=frozenset({"exporter"}))
@@ -442,20 +393,6 @@ def test_a_mail_about_one_alert_says_what_the_text_says_and_links_behind_words(s
     }
 
 
-def test_a_mail_about_many_alerts_is_a_list_of_what_differs(say: Say) -> None:
-    page = Page(say(HTML, *(target_down(f"node-{number}:9400") for number in range(22)), kind="html"))
-
-    assert page.lines == [
-        "TargetDown: 22 firing",
-        *(
-            f"instance=node-{n}:9400: gpu at node-{n}:9400, for 5 min. (Warning since 03:07 UTC, 21 Nov)"
-            for n in range(20)
-        ),
-        "The first 20 of 22.",
-    ]
-    assert list(page.links) == ["Dashboard at that time", "Runbook", "Silence for 2 h"]
-
-
 def test_a_mail_about_what_is_over_offers_no_silence(say: Say) -> None:
     page = Page(say(HTML, resolved(), kind="html"))
 
@@ -490,29 +427,6 @@ def test_a_mail_shows_any_run_name_as_it_is(say: Say, run: str) -> None:
 
     assert Page(html).lines[0] == f"KLExplosion  {run}  The KL to the reference explodes."
     assert parse_qs(urlsplit(Page(html).links["Dashboard at that time"]).query)["var-run"] == [run]
-
-
-def test_slack_gets_the_words_of_the_text_and_links_behind_words(say: Say) -> None:
-    text = say(TEXT, alert())
-
-    assert say(SLACK_TITLE, alert()) == say(TITLE, alert())
-    assert say(SLACK, alert()) == (
-        "step 1204: KL 1.62 nats/token or more for 3 steps; limit start 0.02 + 1. Also firing: RewardDrop.\n"
-        "Critical since 03:12 UTC, 21 Nov.\n"
-        f"<{link(text, 'Dashboard')}|Dashboard at that time>"
-        " · <https://example.org/runbook#klexplosion|Runbook>"
-        f" · <{link(text, 'Silence')}|Silence for 2 h>"
-    )
-
-
-def test_slack_gets_a_list_of_many_and_no_silence_of_what_is_over(say: Say) -> None:
-    gone = [
-        target_down(name, status="resolved", endsAt="2025-11-21T04:02:00Z") for name in ("a:9400", "b:9400")
-    ]
-    lines = say(SLACK, *gone).splitlines()
-
-    assert [line.split(": ")[0] for line in lines[:2]] == ["- instance=a:9400", "- instance=b:9400"]
-    assert "Silence" not in lines[-1]
 
 
 def test_slack_is_given_nothing_that_it_would_act_upon(say: Say) -> None:

@@ -62,18 +62,6 @@ def test_both_versions_accept_the_configuration_and_find_the_templates(
     assert "1 templates" in amtool(tool, "check-config", render(config) / "alertmanager.yml")
 
 
-def test_a_receiver_gets_the_severities_it_names_and_several_may_get_the_same_alert(
-    tool: Tool, render: Render
-) -> None:
-    folder = render(TWO_RECEIVERS)
-
-    assert receivers(tool, folder, alertname="KLExplosion", run="a", severity="critical") == [
-        "oncall",
-        "team chat",
-    ]
-    assert receivers(tool, folder, alertname="KLHigh", run="a", severity="warning") == ["team chat"]
-
-
 def test_every_rule_of_ours_goes_to_the_receivers_of_its_severity(tool: Tool, render: Render) -> None:
     folder = render(TWO_RECEIVERS)
     wanted = {"critical": ["oncall", "team chat"], "warning": ["team chat"], "info": [NO_RECEIVER]}
@@ -82,18 +70,6 @@ def test_every_rule_of_ours_goes_to_the_receivers_of_its_severity(tool: Tool, re
         labels = {"alertname": rule["alert"], **rule["labels"]}
         assert receivers(tool, folder, **labels) == wanted[labels["severity"]], labels
         assert receivers(tool, folder, **{**labels, "severity": "info"}) == [NO_RECEIVER], labels
-
-
-def test_info_and_the_watchdog_are_sent_to_no_one(tool: Tool, render: Render) -> None:
-    folder = render(TWO_RECEIVERS)
-
-    assert receivers(tool, folder, alertname="RunFinished", run="a", severity="info") == [NO_RECEIVER]
-    for severity in ("critical", "warning", "info"):
-        assert receivers(tool, folder, alertname="Watchdog", severity=severity) == [NO_RECEIVER]
-
-
-def test_with_no_receiver_alerts_are_shown_and_sent_to_no_one(tool: Tool, render: Render) -> None:
-    assert receivers(tool, render(), alertname="KLExplosion", run="a", severity="critical") == [NO_RECEIVER]
 
 
 def test_routes_have_the_timing_of_their_severity(render: Render) -> None:
@@ -114,10 +90,6 @@ def test_routes_have_the_timing_of_their_severity(render: Render) -> None:
         ("team chat", 'severity="critical"'): ("3s", "20s", "1h"),
         ("team chat", 'severity="warning"'): ("30s", "2m", "18h"),
     }
-
-
-def test_alerts_of_one_name_run_and_severity_are_one_message(render: Render) -> None:
-    assert read(render())["route"]["group_by"] == ["alertname", "cluster", "run", "severity"]
 
 
 def test_a_test_alert_is_sent_to_its_receiver_alone_and_at_once(tool: Tool, render: Render) -> None:
@@ -141,17 +113,6 @@ def test_a_test_goes_the_way_of_its_receiver_and_its_end_is_not_reported(render:
         assert ways[f"(test) {name}"][kind] == [{**way, "send_resolved": False}]
     assert ways["team"]["email_configs"][0]["send_resolved"] is True
     assert ways["chat room"]["slack_configs"][0]["send_resolved"] is False
-
-
-def test_mail_is_encrypted_unless_the_file_says_otherwise(render: Render) -> None:
-    mail = "{to: [a@b.example], from: e@f.example, smarthost: 'mail.example:25'%s}"
-    receivers = ", ".join(
-        f"{{name: {n}, mail: {mail % more}}}" for n, more in (("a", ""), ("b", ", tls: false"))
-    )
-
-    ways = read(render(f"receivers: [{receivers}]"))["receivers"]
-
-    assert [way["email_configs"][0]["require_tls"] for way in ways[1::2]] == [True, False]
 
 
 def test_a_secret_is_named_by_its_path_and_never_written(render: Render) -> None:

@@ -13,7 +13,7 @@ from tests import real
 from tests.alerts.configured import BLOCKS, rules
 from tests.rules import healthy as h
 from tests.rules import promtool as unit
-from tests.rules import starts, variations
+from tests.rules import variations
 from tests.rules.cases import Values
 from tests.rules.healthy import HEALTHY
 from tests.rules.promtool import Group, Moment
@@ -52,72 +52,6 @@ def _descriptions(
     return [each.annotations["description"] for each in seen]
 
 
-SAID: list[tuple[str, Values, list[str]]] = [
-    (
-        "KLHigh",
-        {h.KL_MIN: 0.75},
-        [
-            (
-                "KL, lowest of 3 steps: 0.75, limit 0.625 nats/token "
-                "(from its start and standard deviation so far); step 640."
-            )
-        ],
-    ),
-    (
-        "KLHigh",
-        {h.KL_MIN: 64, h.KL_START: 64},
-        ["KL, lowest of 3 steps: 64, limit 16 nats/token; step 640."],
-    ),
-    (
-        "LengthCollapse",
-        {h.LENGTH_MEDIAN_5: 50},
-        ["response length, median of 5 steps: 50, limit 100 tokens (from the median of 64 steps); step 640."],
-    ),
-    (
-        "Truncation",
-        {h.TRUNCATED_MEAN_10: 0.75},
-        ["share of truncated responses, mean of 10 steps: 0.75, limit 0.425 (from the start); step 640."],
-    ),
-    (
-        "Stalled",
-        {h.LAST_STEP_AT: AGO},
-        ["no step for 17m 15s, limit 10m 0s (from its usual step time, at least `silence`); step 640."],
-    ),
-    (
-        "NonFinite",
-        {h.STREAKS[0]: 1, h.STREAKS[4]: 2},
-        ["steps in a row with NaN or Inf: 2, limit 1; grad_norm; reward; step 640."],
-    ),
-    (
-        "RunFailed",
-        {h.STATE: "failed", h.LAST_STEP_AT: AGO},
-        ["ended with an error; step 640, 17m 15s ago; out of memory."],
-    ),
-    (
-        "RunFailed",
-        {h.STATE: "failed", h.LAST_STEP_AT: None, h.STEP: None, h.EXIT: None},
-        ["ended with an error before the first step."],
-    ),
-    (
-        "RunVanished",
-        {h.STATE: "vanished", h.LAST_STEP_AT: AGO, h.POLICY_KL_MIN: 1, h.EXIT: None},
-        ["the log's writer is gone; step 640, 17m 15s ago; PolicyKLHigh fires."],
-    ),
-    (
-        "RunFinished",
-        {h.STATE: "finished", h.LAST_STEP_AT: AGO},
-        ["completed; step 640 after 5h 16m 40s; best reward 2."],
-    ),
-]
-
-
-@pytest.mark.parametrize(("alert", "values", "said"), SAID)
-def test_a_message_says_value_and_limit_or_how_a_run_ended(
-    alert: str, values: Values, said: list[str], promtool: Path, tmp_path: Path
-) -> None:
-    assert _descriptions(promtool, tmp_path, alert, Phase(0, values)) == said
-
-
 @pytest.mark.parametrize(("node", "where"), [({}, ""), ({"node": "node-7"}, "on node-7: ")])
 def test_a_message_of_a_hub_says_on_which_node_a_run_is(
     node: dict[str, str], where: str, promtool: Path, tmp_path: Path
@@ -145,11 +79,3 @@ def test_a_message_says_what_else_fires_and_not_that_it_does_itself(promtool: Pa
     assert others.pop(0) == "resume from global_step_600 (before the first warning at 640)"
     assert step == "step 640"
     assert sorted(others) == ["EntropyExplosion fires", "KLHigh fires"]
-
-
-def test_a_message_about_a_log_without_a_step_names_the_log(promtool: Path, tmp_path: Path) -> None:
-    group = Group(
-        "message", {starts.LOG: "0+0x100"}, [Moment(3002, {"NeverStarted": []})], interval=starts.MINUTE
-    )
-    (alert,) = unit.seen(promtool, unit.write(tmp_path, "message", RULES, [group]))
-    assert alert.annotations["description"] == "ppo/train.log at a:9410: no step for 50m 0s, limit 30m."

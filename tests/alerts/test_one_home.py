@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 from zlib import crc32
@@ -15,13 +14,10 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from stepwatch.alerts.catalogue import BLOCKS, TABLE
-from stepwatch.alerts.model import expression
-from stepwatch.alerts.model.alert import NOTHING, Alert, Condition
-from stepwatch.backtest.judge import catalogue
+from stepwatch.alerts.model.alert import Alert
 from stepwatch.config import Config
 from stepwatch.config.deployment import InContainers
-from stepwatch.config.reference import keys, scalar
-from stepwatch.operate.limits_report import effective
+from stepwatch.config.reference import scalar
 from stepwatch.render.generator import render_all
 from stepwatch.render.panels import FILE
 from stepwatch.rules import lines
@@ -113,79 +109,13 @@ DEFAULTS = {
 }
 
 
-class Readers:
-    """What is derived from the defaults, by alert as far as it is about one."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-
-    @cached_property
-    def rules(self) -> dict[str, list[Any]]:
-        """When each alert fires."""
-        found: dict[str, list[Any]] = {}
-        for rule in self._rules:
-            if "alert" in rule:
-                found.setdefault(rule["alert"], []).append((rule["expr"], rule.get("for")))
-        return found
-
-    @cached_property
-    def messages(self) -> dict[str, str]:
-        """What each says of its limits: as text, or by the record or the PromQL that it looks up."""
-        found: dict[str, str] = {}
-        for rule in self._rules:
-            labels = rule.get("labels", {})
-            name = rule.get("alert") or labels.get("rule", "").rpartition("-")[0]
-            text = rule["annotations"]["description"] if "alert" in rule else labels.get("expr", rule["expr"])
-            found[name] = found.get(name, "") + text
-        return found
-
-    @property
-    def signals(self) -> frozenset[str]:
-        """The signals that the light page draws."""
-        panels = json.loads(self._files[FILE])["panels"]
-        return frozenset(each["signal"] for panel in panels for each in (*panel["curves"], *panel["queries"]))
-
-    @cached_property
-    def _files(self) -> dict[PurePosixPath, bytes]:
-        return render_all(self._config, CHECKOUT, lambda _: InContainers(), ("grafana", "exporter"))
-
-    @cached_property
-    def panels(self) -> dict[str, set[str]]:
-        """What each dashboard, and the light page, draws as limits: PromQL, or a number that colours."""
-        drawn = {"page": _of_page(json.loads(self._files[FILE]))}
-        for path, text in self._files.items():
-            if path.parent == DASHBOARDS:
-                drawn[path.stem] = set(_of_dashboard(json.loads(text)))
-        return drawn
-
-    @cached_property
-    def backtest(self) -> dict[str, list[Any]]:
-        """What a backtest judges by and shows as the limit."""
-        found: dict[str, list[Any]] = {}
-        for rule in catalogue(self._config).rules:
-            found.setdefault(rule.alert, []).append((rule.expression, rule.conditions))
-        return found
-
-    @cached_property
-    def in_force(self) -> dict[str, str]:
-        """The limits in force as `python -m stepwatch alerts` has them."""
-        found = (limit for alert in effective(self._config, None, "") for limit in alert.limits)
-        return {limit.key: scalar(limit.value) for limit in found}
-
-    @cached_property
-    def _rules(self) -> list[dict[str, Any]]:
-        return rules(self._config, InContainers(), TABLE)
-
-
-def _of_page(document: Any) -> set[str]:
-    return {limit["promql"] for panel in document["panels"] for limit in panel["limits"]}
-
-
-def _of_dashboard(document: Any) -> Iterator[str]:
-    for panel in panels_of(document):
-        yield from (target["expr"] for target in panel["targets"])
-        for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]:
-            yield f"{panel['title']}: {step['value']}"
+def fires(config: Config) -> dict[str, list[Any]]:
+    """When each alert fires."""
+    found: dict[str, list[Any]] = {}
+    for rule in rules(config, InContainers(), TABLE):
+        if "alert" in rule:
+            found.setdefault(rule["alert"], []).append((rule["expr"], rule.get("for")))
+    return found
 
 
 def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:
@@ -193,60 +123,12 @@ def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:
     return {key for key in {*before, *now} if before.get(key) != now.get(key)}
 
 
-def compares(bound: expression.Expression, key: str) -> bool:
-    """Whether a limit of config.yaml is part of an expression."""
-    return any(part.key == key for part in bound.parts() if isinstance(part, expression.Limit))
-
-
-def says(alert: Alert, key: str) -> bool:
-    """Whether the message of an alert says a limit: beside the value, for how long, or what is measured."""
-    for_long = key == "for" and alert.subject != "run"
-    measured = any(f"<{key}>" in condition.measured for condition in alert.conditions)
-    beside = (
-        alert.style != NOTHING
-        and not alert.codes
-        and any(compares(condition.limit, key) for condition in alert.conditions)
-    )
-    return for_long or measured or beside
-
-
-def bound(alert: Alert, condition: Condition) -> expression.Expression:
-    """What a line must follow: the limit of its condition, if the value is about the signal of the panel."""
-    series = [part for part in condition.value.parts() if isinstance(part, expression.Series)]
-    about = alert.subject == "gpu" or any(part.labels.get("signal") == condition.signal for part in series)
-    return condition.limit if about else condition.drawn[1]
-
-
-def draws(alert: Alert, key: str, place: str) -> bool:
-    """Whether a limit of an alert is drawn in a place: a line, or a number for all runs."""
-    found = [
-        condition
-        for condition in alert.conditions
-        if condition.signal in PLACES[place] and compares(bound(alert, condition), key)
-    ]
-    return bool(found) and (place == "gpu" or alert.subject == "run")
-
-
 def entries(text: str) -> dict[str, str]:
     """The entries of a runbook by alert."""
     return {entry.partition("\n")[0]: entry for entry in text.split("\n### ")[1:]}
 
 
-BEFORE = Readers(Config.model_validate({"alerts": ON}))
-PLACES: Mapping[str, frozenset[str]] = {
-    "page": BEFORE.signals,
-    "training": BEFORE.signals | {"since_last_step", "nonfinite_streak_steps"},
-    "gpu": frozenset(
-        {
-            "gpu_utilization_ratio",
-            "gpu_temperature_celsius",
-            "gpu_memory_used_bytes",
-            "gpu_clock_event_seconds_total",
-        }
-    ),
-    "runs": frozenset(),
-}
-"""The signals in whose panels each place draws limits."""
+BEFORE = fires(Config.model_validate({"alerts": ON}))
 SAMPLED = 4
 """One default of so many is tried by `make test`; the others take a minute of a processor."""
 
@@ -256,23 +138,15 @@ def _sampled(key: str) -> Any:
 
 
 @pytest.mark.parametrize("key", [_sampled(key) for key in DEFAULTS])
-def test_a_default_is_changed_in_one_place_for_rule_message_panels_backtest_command_and_documents(
+def test_a_default_is_changed_in_one_place_for_rules_and_documents(
     key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     default = DEFAULTS[key]
     value, about = default.other, list(default.readers())
-    now, names = Readers(default.config(value)), {alert.name for alert in about}
+    names = {alert.name for alert in about}
     assert names
 
-    assert changed(BEFORE.rules, now.rules) == names
-    shown = {alert.name for alert in about if says(alert, default.key)}
-    assert shown <= changed(BEFORE.messages, now.messages) <= names
-    for place in PLACES:
-        lined = any(draws(alert, default.key, place) for alert in about)
-        assert (now.panels[place] != BEFORE.panels[place]) == lined, place
-    assert changed(BEFORE.backtest, now.backtest) == {alert.name for alert in about if alert.from_records}
-    assert changed(BEFORE.in_force, now.in_force) == {f"alerts.{key}"}
-    assert now.in_force[f"alerts.{key}"] == scalar(value)
+    assert changed(BEFORE, fires(default.config(value))) == names
 
     monkeypatch.setattr(default.field, "default", value)
     reference = documentation.PAGE.read_text()
@@ -280,23 +154,6 @@ def test_a_default_is_changed_in_one_place_for_rule_message_panels_backtest_comm
     assert [row.split("`")[1:4:2] for row in rows] == [[f"alerts.{key}", scalar(value)]]
     text = runbook.PAGE.read_text()
     assert changed(entries(text), entries(runbook.page(text))) == names
-
-
-def test_the_reference_has_the_defaults_that_are_in_force() -> None:
-    reference = {each.path.removeprefix("alerts."): each.default for each in keys(Config)}
-    for name, block in Config().alerts:
-        for default in _defaults(name, type(block)):
-            value: Any = block
-            for each in default.path:
-                value = getattr(value, each)
-            assert reference[f"{name}.{default.key}"] == scalar(value)
-
-
-def test_no_template_reads_a_limit() -> None:
-    templates = [file for file in CHECKOUT.glob("*/templates/**/*.j2") if "exporter" not in file.parts]
-
-    assert templates
-    assert [file for file in templates if "config.alerts" in file.read_text()] == []
 
 
 def test_lines_of_a_signal_differ_in_name_or_severity() -> None:
@@ -319,3 +176,32 @@ def test_an_override_that_switches_an_alert_off_takes_its_line_from_those_runs()
     assert 'unless max by (cluster, run) (rl_limit_override{limit="KL.enabled"' in line.promql
     assert line.promql.endswith("!= 1")
     assert not [each for each in lines.lines(off.of_run("calm/a"), TABLE) if each.alert == "KLHigh"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "drawn"),
+    [
+        ("KL.warning.above_start", 0.25, {"page", "training"}),
+        ("GPUHot.margin", 7, {"gpu"}),
+        ("Stalled.silence", "20m", {"training"}),
+        ("Restarting.restarts", 1, set()),
+    ],
+)
+def test_a_limit_moves_its_line_wherever_it_is_drawn(key: str, value: object, drawn: set[str]) -> None:
+    before = Config.model_validate({"alerts": ON})
+    assert changed(_drawn(before), _drawn(DEFAULTS[key].config(value))) == drawn
+
+
+def _drawn(config: Config) -> dict[str, set[str]]:
+    """What the light page and each dashboard draw as limits: PromQL, or a number that colours."""
+    files = render_all(config, CHECKOUT, lambda _: InContainers(), ("grafana", "exporter"))
+    page = json.loads(files[FILE])["panels"]
+    found = {"page": {limit["promql"] for panel in page for limit in panel["limits"]}}
+    for path, text in files.items():
+        if path.parent == PurePosixPath("grafana/generated/dashboards"):
+            panels = panels_of(json.loads(text))
+            found[path.stem] = {
+                json.dumps([each["targets"], each["fieldConfig"]["defaults"]["thresholds"]])
+                for each in panels
+            }
+    return found

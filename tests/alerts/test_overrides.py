@@ -12,9 +12,10 @@ from stepwatch.rules.limits import served_overrides
 from tests import real
 from tests.alerts import configured
 from tests.rules import healthy as h
-from tests.rules import idle, variations
+from tests.rules import idle, rendered, variations
 from tests.rules import promtool as unit
 from tests.rules.cases import Values
+from tests.rules.catalogue import RULES
 from tests.rules.healthy import HEALTHY
 from tests.rules.promtool import Group, Moment
 from tests.rules.variations import STALE, Phase
@@ -62,15 +63,51 @@ HIGH: Values = {h.KL_MIN: 64, h.KL_START: 64}
 """Above an absolute limit of 16, and no higher than at the start."""
 
 
-def test_an_override_takes_a_limit_away(promtool: Path, tmp_path: Path) -> None:
-    base = {"KL": {"warning": {"above": 16}}}
-    taken = {"alerts": base, "overrides": _own({"KL": {"warning": {"above": None}}})}
-    _check(promtool, tmp_path, taken, {OWN: HIGH, OTHER: HIGH}, {("KLHigh", "warning"): [OTHER]})
+@pytest.mark.parametrize(("base", "own", "fired"), [(16, None, [OTHER]), (None, 16, [OWN])])
+def test_an_override_takes_a_limit_away_or_sets_one_that_is_null_for_all_others(
+    base: int | None, own: int | None, fired: list[str], promtool: Path, tmp_path: Path
+) -> None:
+    settings = {
+        "alerts": {"KL": {"warning": {"above": base}}},
+        "overrides": _own({"KL": {"warning": {"above": own}}}),
+    }
+    _check(promtool, tmp_path, settings, {OWN: HIGH, OTHER: HIGH}, {("KLHigh", "warning"): fired})
 
 
-def test_an_override_sets_a_limit_that_is_null_for_all_others(promtool: Path, tmp_path: Path) -> None:
-    given = {"overrides": _own({"KL": {"warning": {"above": 16}}})}
-    _check(promtool, tmp_path, given, {OWN: HIGH, OTHER: HIGH}, {("KLHigh", "warning"): [OWN]})
+def test_an_alert_that_an_override_switches_off_is_off_for_its_runs_alone(
+    promtool: Path, tmp_path: Path
+) -> None:
+    off = {"runs": "own/*", "alerts": {rule.block: {"enabled": False} for rule in RULES}}
+    settings = {**rendered.EVERYTHING, "overrides": [off]}
+    for rule in RULES:
+        sick = rule.conditions[0].sick
+        _check(
+            promtool,
+            tmp_path,
+            settings,
+            {OWN: sick, "loud/own": sick},
+            {(rule.alert, rule.severity): ["loud/own"]},
+        )
+
+
+def test_an_override_has_its_own_silence(promtool: Path, tmp_path: Path) -> None:
+    own = {"overrides": _own({"Stalled": {"silence": "1m", "intervals": 1}})}
+    silent: Values = {h.LAST_STEP_AT: -100}
+    _check(promtool, tmp_path, own, {OWN: silent, OTHER: silent}, {("Stalled", "critical"): [OWN]})
+
+
+def test_the_first_override_that_fits_judges_a_run(promtool: Path, tmp_path: Path) -> None:
+    overrides = [
+        {"runs": "sft-*", "alerts": {"KL": {"enabled": False}}},
+        {"runs": "*-long", "alerts": {"KL": {"critical": {"above_start": 4}}}},
+        {"runs": "v1.5-[ab]-*", "alerts": {"KL": {"warning": None, "critical": {"above_start": 8}}}},
+    ]
+    names = ("sft-a", "sft-long", "ppo-long", "ppo", "v1.5-a-x", "v1.5-a-long", "v1x5-a-x")
+    high = ["ppo-long", "ppo", "v1.5-a-long", "v1x5-a-x"]
+    for kl, exploded in ((2, ["ppo", "v1x5-a-x"]), (5, high), (9, [*high, "v1.5-a-x"])):
+        fired = {("KLHigh", "warning"): high, ("KLExplosion", "critical"): exploded}
+        runs = {name: {h.KL_MIN: kl + 0.125} for name in names}
+        _check(promtool, tmp_path, {"overrides": overrides}, runs, fired)
 
 
 def test_an_override_changes_one_of_two_limits_that_both_must_be_passed(
@@ -120,17 +157,6 @@ def test_an_override_changes_the_severity(promtool: Path, tmp_path: Path) -> Non
     again = (Phase(0, {h.RESTARTS: 0}), Phase(5, {h.RESTARTS: 3}))
     fired = {("Restarting", "warning"): [OWN], ("Restarting", "critical"): [OTHER]}
     _check(promtool, tmp_path, settings, {OWN: again, OTHER: again}, fired)
-
-
-def test_the_first_override_that_fits_judges_a_run(promtool: Path, tmp_path: Path) -> None:
-    overrides = [
-        {"runs": "sft-*", "alerts": {"KL": {"enabled": False}}},
-        {"runs": "*-long", "alerts": {"KL": {"critical": {"above_start": 4}}}},
-    ]
-    names = ("sft-a", "sft-long", "ppo-long", "ppo")
-    runs = {name: {h.KL_MIN: 2.125} for name in names}
-    fired = {("KLHigh", "warning"): ["ppo-long", "ppo"], ("KLExplosion", "critical"): ["ppo"]}
-    _check(promtool, tmp_path, {"overrides": overrides}, runs, fired)
 
 
 SAME: Values = {

@@ -56,17 +56,6 @@ def _mean_jump() -> float:
     return sum(jumps) / len(jumps)
 
 
-def test_a_warning_that_begins_with_a_critical_alert_of_its_topic_is_inhibited(
-    backtest: Backtest, newest: None, tmp_path: Path
-) -> None:
-    path = log(tmp_path / "a.jsonl", exploding_kl())
-    (found,) = document(backtest(path, "--format", "json"))["runs"]
-    assert {name: alert["inhibited"] for name, alert in _alerts(found).items()} == {
-        "KLHigh": True,
-        "KLExplosion": False,
-    }
-
-
 def test_a_healthy_run_raises_nothing_and_the_table_says_so(
     backtest: Backtest, newest: None, tmp_path: Path
 ) -> None:

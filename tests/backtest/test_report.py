@@ -65,11 +65,6 @@ def test_names_are_shown_and_not_run(shown: Shown, tmp_path: Path) -> None:
     assert not [name for _, found in page.tags for name in found if name.startswith("on")]
 
 
-def test_a_name_with_quotes_and_backslashes_has_its_curves(shown: Shown, tmp_path: Path) -> None:
-    page = shown(log(tmp_path / 'a "b" \\c.jsonl', HEALTHY))
-    assert "Reward" in page.titles
-
-
 def test_names_that_are_no_text_and_values_beyond_all_bounds_are_shown_as_far_as_they_can_be(
     backtest: Backtest, tmp_path: Path
 ) -> None:
@@ -102,12 +97,6 @@ def test_a_runbook_in_the_checkout_is_found_from_wherever_the_page_lies(shown: S
     path = Path(target.removeprefix("file://").partition("#")[0])
     assert path.is_absolute()
     assert "### KLExplosion" in path.read_text()
-
-
-def test_each_picture_is_xml_with_words_for_those_who_do_not_see_it(shown: Shown, tmp_path: Path) -> None:
-    pictures = re.findall("<svg.*?</svg>", shown(log(tmp_path / "a.jsonl", exploding_kl())).text, re.S)
-    roots = [ElementTree.fromstring(picture) for picture in pictures]
-    assert [root.attrib["aria-label"].partition(" over")[0] for root in roots] == ["KL", "Reward"]
 
 
 def test_curves_of_what_fired_come_first_and_only_panels_with_data(shown: Shown, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from demo import OVERRIDES
 from stepwatch.__main__ import main
-from stepwatch.backtest.suggestions import Limit, limits
-from stepwatch.config import Config, load
+from stepwatch.backtest.suggestions import limits
+from stepwatch.config import load
 from tests import real
 from tests.backtest.conftest import Backtest, document, log, wavering
 from tests.backtest.pages import Page
@@ -164,39 +164,9 @@ def test_no_one_who_did_not_ask_gets_suggestions(backtest: Backtest, runs: Path)
     assert "suggestions" not in document(backtest(runs / "calm.jsonl", "--format", "json"))
 
 
-def _limit(key: str) -> Limit:
-    return next(limit for limit in limits(Config()) if limit.key == key)
-
-
-@pytest.mark.parametrize(
-    ("key", "lower", "higher"),
-    [
-        ("alerts.GradNormHigh.warning.times_level", [3.9, 0.5], [4.1, 32]),
-        ("alerts.NoLearningSignal.warning.zero_std_ratio", [0.94, 0.12], [0.96, 1]),
-        ("alerts.RewardStagnation.warning.steps", [290, 38], [310, 2400]),
-        ("alerts.NonFinite.critical.steps", [2, 1], [4, 24]),
-    ],
-)
-def test_values_go_outward_in_two_digits_as_far_as_they_may(
-    key: str, lower: list[float], higher: list[float]
-) -> None:
-    limit = _limit(key)
-    down, up = limit.lower(), limit.higher()
-    assert [down[0], down[-1], up[0], up[-1]] == [*lower, *higher]
-    assert down == sorted(down, reverse=True)
-    assert up == sorted(up)
-
-
 def test_limits_are_tried_beside_an_override_of_the_runs_that_the_demo_overrides(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(json.dumps({"overrides": OVERRIDES}).replace('"1m"', '"2m"'))
     limit = next(limits(load(file)))
     assert limit.lower()
     assert limit.higher()
-
-
-def test_alerts_that_are_off_have_no_limits_to_try() -> None:
-    config = Config.model_validate({"alerts": {"KL": {"enabled": False}, "Reward": {"critical": None}}})
-    keys = {limit.key for limit in limits(config)}
-    assert "alerts.Reward.warning.stddevs" in keys
-    assert not [key for key in keys if key.startswith(("alerts.KL.", "alerts.Reward.critical"))]

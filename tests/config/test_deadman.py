@@ -11,7 +11,6 @@ import yaml
 from stepwatch.config import load
 from stepwatch.config.deployment import InContainers
 from stepwatch.render.generator import render_all
-from stepwatch.render.receivers import require_known
 from stepwatch.schema.errors import ConfigError
 from stepwatch.system.environment import CHECKOUT, RESOURCES
 from tests.real import alertmanager
@@ -73,18 +72,6 @@ def rendered(folder: Path, text: str) -> str:
 def test_what_would_not_watch_is_refused_by_line_and_key(folder: Path, text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         load(written(folder, text))
-
-
-def test_an_alertmanager_that_reads_no_url_from_a_file_is_refused_with_the_version_needed(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old = tmp_path / "amtool"
-    old.write_text("#!/bin/sh\necho amtool, version 0.25.0\n")
-    old.chmod(0o755)
-    monkeypatch.setenv("STEPWATCH_AMTOOL", str(old))
-    file = written(folder, "deadman: {url_file: secrets/checker}")
-    with pytest.raises(ConfigError, match=r":1: deadman.url_file: needs amtool 0.26 or later"):
-        require_known(load(file), file, InContainers())
 
 
 def test_watchdog_goes_to_the_checker_alone_at_its_pace_and_its_end_to_no_one(folder: Path) -> None:

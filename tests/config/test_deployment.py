@@ -41,14 +41,6 @@ def test_this_machine_is_reached_by_its_name_in_containers(containers, written, 
     assert containers.url(f"https://{written}/a?b=127.0.0.1:1") == f"https://{seen}/a?b=127.0.0.1:1"
 
 
-def test_a_secret_is_seen_where_its_folder_is_mounted(containers, folder):
-    (folder / "team").mkdir()
-    secret = folder / "team/token"
-    secret.write_text("s")
-    secret.chmod(0o644)
-    assert containers.file(secret) == "/etc/stepwatch/secrets/team/token"
-
-
 def test_a_file_elsewhere_is_refused_with_the_fix(containers, folder):
     with pytest.raises(Refused, match=rf"/home/me/token: no container sees .* below {folder}\. Fix: move it"):
         containers.file(folder.__class__("/home/me/token"))
@@ -80,11 +72,3 @@ def test_the_ports_in_containers_are_those_that_compose_publishes():
     }
     door = yaml.safe_load((CHECKOUT / "compose.hub.yaml").read_text())["services"]["door"]["ports"]
     assert {int(port.rpartition(":")[2]) for port in door} == {AGENTS_PORT, CONTAINER_PORTS["door"]}
-
-
-def test_plain_processes_see_what_everybody_sees(tmp_path):
-    here = OnThisMachine(Config(), frozenset({"gpu"}))
-    assert (here.target("127.0.0.1:1"), here.url("http://localhost/")) == ("127.0.0.1:1", "http://localhost/")
-    assert here.file(tmp_path / "token") == str(tmp_path / "token")
-    assert here.address("gpu") == "127.0.0.1:9411"
-    assert (here.runs("gpu"), here.runs("node")) == (True, False)

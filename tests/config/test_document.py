@@ -45,13 +45,6 @@ def test_a_word_means_what_every_yaml_reader_takes_it_for(word, value):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "\n", "# only a comment\n", "---\n", "\ufeff".encode().decode("utf-8-sig")]
-)
-def test_an_empty_document_is_an_empty_mapping(text):
-    assert values(text) == {}
-
-
-@pytest.mark.parametrize(
     "word",
     [
         "on",
@@ -81,24 +74,5 @@ def test_a_word_that_yaml_readers_disagree_about_is_a_problem(word):
     assert [(problem.line, problem.fault.at) for problem in document.problems] == [(2, ("key",))]
 
 
-def test_every_key_and_item_has_its_line():
-    document = parse("a:\n  b: 1\n  c:\n    - x\n    -\n      d: 2\n", "config.yaml")
-
-    lines = {path: document.line(path) for path in [("a",), ("a", "b"), ("a", "c", 0), ("a", "c", 1, "d")]}
-
-    assert lines == {("a",): 1, ("a", "b"): 2, ("a", "c", 0): 4, ("a", "c", 1, "d"): 6}
-
-
-def test_what_has_no_line_has_that_of_the_nearest_thing_around_it():
-    assert parse("a:\n  b: 1\n", "config.yaml").line(("a", "x", 3, "y")) == 1
-
-
 def test_an_alias_stands_for_its_value_at_every_place():
     assert values("a: &a {x: 1}\nb: *a\nc: [*a]\n") == {"a": {"x": 1}, "b": {"x": 1}, "c": [{"x": 1}]}
-
-
-def test_of_a_doubled_key_the_first_value_is_kept():
-    document = parse("a: 1\nb: 2\na: 3\n", "config.yaml")
-
-    assert document.values == {"a": 1, "b": 2}
-    assert [problem.line for problem in document.problems] == [3]

@@ -42,20 +42,10 @@ def loads_or_refuses(path, content):
             assert not re.search("[\x00-\x1f\x7f-\x9f]", line)
 
 
-@given(st.binary(max_size=200))
-def test_any_bytes(path, content):
-    loads_or_refuses(path, content)
-
-
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.one_of(WORDS, MARKS), max_size=40).map("".join))
 def test_any_text_that_looks_like_yaml(path, text):
     loads_or_refuses(path, text.encode("utf-8", "surrogatepass"))
-
-
-@given(VALUES)
-def test_any_values(path, values):
-    loads_or_refuses(path, yaml.dump(values, allow_unicode=True).encode())
 
 
 @pytest.mark.slow

@@ -13,13 +13,10 @@ import pytest
 from stepwatch.backtest.judge import Judged
 from stepwatch.backtest.replay import Progress
 from stepwatch.config import Config
-from tests.formats import CHECKOUT
 from tests.judge import real_logs
 
 pytestmark = pytest.mark.e2e
 
-TRL = CHECKOUT / "tests" / "logs" / "trl" / "constant_reward.log"
-"""GRPO of TRL with a reward function that says the same of every answer."""
 
 Records = Iterable[Mapping[str, float]]
 
@@ -42,15 +39,6 @@ def written(folder: Path, records: Records) -> Path:
 
 def rewards(values: Iterable[float]) -> Records:
     return [{"reward": value} for value in values]
-
-
-def test_a_reward_that_is_the_same_from_the_first_step_on_is_reported() -> None:
-    assert "NoLearningSignal" in fired(TRL)
-
-
-def test_a_run_of_which_nothing_changes_any_more_is_judged(tmp_path: Path) -> None:
-    stuck = [{"reward": 0.0, "kl": 0.01, "entropy": 1.2}] * 120
-    assert {"NoLearningSignal", "RewardCollapse"} <= fired(written(tmp_path, stuck)).keys()
 
 
 RISEN = [0.3 + 0.7 * min(1, step / 40) for step in range(150)]

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import public_logs
-from tests.judge.labels import Label, labels
+from tests.judge.labels import Label
 from tests.judge.score import Alarm, Verdict, score
 
 FOLDER = Path("logs")
@@ -33,11 +32,6 @@ def test_an_alarm_just_before_the_fault_can_be_seen_finds_it() -> None:
     assert (found.found, found.paged, found.false) == ([SICK.file], [SICK.file], [])
 
 
-def test_an_alarm_that_still_fires_when_the_fault_can_be_seen_finds_it() -> None:
-    found = score([SICK], _verdict(_alarm(20)._replace(last=45)), by_name=True)
-    assert (found.found, found.paged, found.false) == ([SICK.file], [SICK.file], [])
-
-
 @pytest.mark.parametrize("alarms", [[_alarm(61)], [_alarm(55, name="Truncation"), _alarm(61)]])
 def test_an_alarm_after_the_last_record_that_the_label_allows_is_late(alarms: list[Alarm]) -> None:
     found = score([SICK], _verdict(*alarms), by_name=True)
@@ -51,23 +45,3 @@ def test_false_warnings_are_counted_for_records_in_which_nothing_was_wrong() -> 
         str(healthy.path): Verdict(60, (_alarm(7, "warning", "GradNormHigh"),)),
     }
     assert score([SICK, healthy], verdicts, by_name=True).false_warnings == 1000 / (60 + 40)
-
-
-def test_labels_come_from_all_folders_that_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in (1, 2):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        (folder / "labels.yaml").write_text(f"{number}.log: {{verdict: sick, seen: {number}, by: 9}}\n")
-    named = f"{tmp_path / '1'}:{tmp_path / 'none'}:{tmp_path / '2'}"
-    monkeypatch.setenv(public_logs.NAMED_BY, named)
-    assert labels() == [
-        Label(tmp_path / "1", "1.log", "sick", seen=1, by=9),
-        Label(tmp_path / "2", "2.log", "sick", seen=2, by=9),
-    ]
-
-
-def test_there_are_no_labels_where_the_named_folder_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(public_logs.NAMED_BY, str(tmp_path / "none"))
-    assert labels() == []

@@ -82,15 +82,3 @@ def test_a_tool_that_hangs_is_given_up(folders, tools, monkeypatch):
 
     with pytest.raises(CheckError, match=r"amtool cannot be run .*timed out"):
         check(folders)
-
-
-def test_a_service_that_was_not_rendered_is_not_checked(folders):
-    assert len(check({"prometheus": folders["prometheus"]})) == 1
-
-
-def test_a_tool_with_nothing_to_read_says_so(tmp_path):
-    (tmp_path / "empty").mkdir()
-
-    assert check({"prometheus": tmp_path / "empty"}) == (
-        "promtool has nothing to read: the files of prometheus are not checked.",
-    )

@@ -15,7 +15,6 @@ from stepwatch.config.deployment import OnThisMachine
 from stepwatch.generate import main
 from stepwatch.render import generator
 from stepwatch.render.generator import generate, stale
-from stepwatch.schema.errors import Refused
 from tests.real import tools as real
 
 CHECKOUT = Path(__file__).parents[2]
@@ -92,28 +91,6 @@ def test_an_edit_changes_only_the_files_that_it_concerns(site, run, capsys):
     assert {name for name, file in generated(site).items() if before[name] != file} == set(concerned)
 
 
-def test_a_folder_of_its_own_is_made_and_the_checkout_left_alone(site, tmp_path):
-    out = tmp_path / "deep" / "out"
-
-    assert main(["--config", str(site / "config.yaml"), "--out", str(out)]) == 0
-    assert sorted(generated(out)) == [
-        "alertmanager/generated/alertmanager.yml",
-        *EXPORTERS,
-        "prometheus/generated/prometheus.yml",
-        "prometheus/generated/rules/rl.yml",
-    ]
-    assert generated(site) == {}
-    assert sorted(path.name for path in out.iterdir()) == ["alertmanager", "exporter", "prometheus"]
-
-
-def test_check_is_silent_when_all_is_up_to_date(run, capsys):
-    run()
-    capsys.readouterr()
-
-    assert run("--check") == 0
-    assert capsys.readouterr() == ("", "")
-
-
 def test_check_names_each_stale_file_and_writes_nothing(site, run, capsys):
     run()
     (site / "config.yaml").write_text("alerts: {GradNormHigh: {warning: {times_level: 6}}}")
@@ -130,29 +107,6 @@ def test_check_names_each_stale_file_and_writes_nothing(site, run, capsys):
         "different prometheus/generated/rules/rl.yml",
         "The files above are stale. Fix: run python generate.py.",
     ]
-    assert generated(site) == before
-
-
-def test_check_of_a_folder_that_is_not_there_writes_nothing(site, tmp_path, capsys):
-    assert main(["--config", str(site / "config.yaml"), "--out", str(tmp_path / "none"), "--check"]) == 1
-    assert not (tmp_path / "none").exists()
-
-
-@pytest.mark.parametrize("check", [[], ["--check"]])
-def test_a_bad_configuration_is_refused_and_nothing_is_written(site, run, capsys, check):
-    run()
-    before = generated(site)
-    capsys.readouterr()
-    (site / "config.yaml").write_text("alerts:\n  GradNormHigh: {warning: {times_level: many}}\n")
-
-    assert run(*check) == 2
-    assert capsys.readouterr() == (
-        "",
-        (
-            f'{site}/config.yaml:2: alerts.GradNormHigh.warning.times_level: "many" is not a number. '
-            "Expected: a number of 0 or more. Fix: write a number without quotes.\n"
-        ),
-    )
     assert generated(site) == before
 
 
@@ -205,22 +159,6 @@ def test_a_place_that_cannot_be_written_is_refused_in_words(site, capsys):
     assert "Expected: a folder for generated files." in capsys.readouterr().err
 
 
-def test_callers_get_what_was_done(site):
-    outcome = generate(site / "config.yaml", site, templates=site)
-
-    assert outcome.files == 7
-    assert [kind for kind, _ in outcome.changes] == ["missing"] * 8
-    assert len(outcome.checks) == 2
-    assert not stale(site / "config.yaml", site, templates=site)
-
-
-def test_callers_get_every_refusal_as_one_kind_of_error(site):
-    (site / "config.yaml").write_text("x: 1")
-
-    with pytest.raises(Refused):
-        generate(site / "config.yaml", site, templates=site)
-
-
 @pytest.mark.parametrize(("prometheus", "alertmanager"), [("2.42", "0.25"), ("3.13", "0.31")])
 def test_everything_configurable_is_accepted_by_the_real_tools(
     tmp_path, monkeypatch, prometheus, alertmanager
@@ -266,27 +204,6 @@ def test_a_reader_that_has_read_enough_ends_it_without_a_traceback(tmp_path):
 
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "prometheus/generated/prometheus.yml").is_file()
-
-
-@pytest.mark.slow
-def test_a_thousand_targets_and_two_hundred_overrides_are_rendered(tmp_path, monkeypatch):
-    monkeypatch.setenv("STEPWATCH_PROMTOOL", "/bin/true")
-    monkeypatch.setenv("STEPWATCH_AMTOOL", "/bin/true")
-    jobs = "".join(
-        f"  - {{job: j{n}, targets: [{', '.join(f'{chr(34)}10.0.{n}.{m}:1{chr(34)}' for m in range(10))}]}}\n"
-        for n in range(100)
-    )
-    overrides = "".join(
-        f"  - {{runs: 'team{n}/*', alerts: {{KL: {{warning: {{stddevs: 4}}}}}}}}\n" for n in range(200)
-    )
-    (tmp_path / "config.yaml").write_text(f"scrape:\n{jobs}overrides:\n{overrides}")
-
-    generate(tmp_path / "config.yaml", tmp_path / "out")
-
-    assert (tmp_path / "out/prometheus/generated/prometheus.yml").read_text().count('"10.0.') == 1000
-    assert (tmp_path / "out/prometheus/generated/rules/rl.yml").read_text().count("alert: KLHigh") == 1
-    served = (tmp_path / "out/exporter/generated/runs.json").read_text()
-    assert served.count('"runs": "team') == 200
 
 
 def shim(*arguments, python=sys.executable, **options):

@@ -75,27 +75,6 @@ def test_the_stacks_own_addresses_stand_only_in_the_files_of_targets(rendered):
     assert not re.search(r"[0-9.]+:[0-9]{4}", yaml.safe_dump(asked))
 
 
-def test_paths_are_relative_so_that_the_folder_can_be_mounted_anywhere(rendered):
-    config = prometheus(rendered())
-
-    assert config["rule_files"] == ["rules/*.yml"]
-    (alertmanager,) = config["alerting"]["alertmanagers"]
-    assert alertmanager["file_sd_configs"] == [{"files": ["targets/alertmanager.yml"]}]
-    found = {job["job_name"]: job.get("file_sd_configs") for job in config["scrape_configs"]}
-    assert found == {
-        "rollouts": None,
-        **{name: [{"files": [f"targets/{name}.yml"]}] for name in OWN_JOBS},
-    }
-
-
-def test_servers_that_come_and_go_are_asked_for_at_the_exporter(rendered, containers):
-    (here,) = job(rendered("intervals: {runs: 3s}"), "rollouts")["http_sd_configs"]
-    (there,) = job(rendered(place=containers), "rollouts")["http_sd_configs"]
-
-    assert here == {"url": "http://127.0.0.1:9410/sd/rollout", "refresh_interval": "3s"}
-    assert there["url"] == "http://exporter:9410/sd/rollout"
-
-
 def test_containers_are_reached_by_their_service_names_whatever_the_ports_of_the_host(rendered, containers):
     files = rendered("ports: {exporter: 9419, gpu: 9410}\nlisten: 10.0.0.5\n", containers)
 
@@ -107,13 +86,6 @@ def test_containers_are_reached_by_their_service_names_whatever_the_ports_of_the
         "prometheus": ["prometheus:9090"],
         "alertmanager": ["alertmanager:9093"],
     }
-
-
-def test_the_gpus_of_the_demo_are_looked_for_where_there_are_containers(rendered, containers):
-    (found,) = job(rendered(place=containers), "gpu")["dns_sd_configs"]
-
-    assert (found["names"], found["type"], found["port"]) == (["demo-gpu"], "A", 9411)
-    assert "dns_sd_configs" not in job(rendered(), "gpu")
 
 
 @pytest.mark.parametrize(("name", "role"), [("gpu", "gpu"), ("node", "host")])
@@ -162,13 +134,6 @@ def test_a_job_of_target_files_gets_role_and_labels_by_relabelling(rendered, tmp
     ]
 
 
-def test_a_token_is_named_by_its_file_and_never_written(rendered, tmp_path):
-    files = rendered('scrape: [{job: a, targets: ["a:1"], bearer_token_file: token}]')
-
-    assert job(files, "a")["authorization"] == {"credentials_file": f"{tmp_path}/token"}
-    assert "hunter2" not in "".join(files.values())
-
-
 def test_what_containers_are_to_read_is_named_as_they_see_it(rendered, containers):
     files = rendered(
         "scrape:\n"
@@ -180,27 +145,6 @@ def test_what_containers_are_to_read_is_named_as_they_see_it(rendered, container
     assert job(files, "a")["authorization"] == {"credentials_file": "/etc/stepwatch/secrets/token"}
     assert job(files, "a")["static_configs"][0]["targets"] == ["host.docker.internal:1", "b:2"]
     assert job(files, "sd")["file_sd_configs"] == [{"files": ["/etc/stepwatch/secrets/sd/*.json"]}]
-
-
-def test_every_job_is_guarded_against_floods_of_series(rendered):
-    jobs = prometheus(rendered('scrape: [{job: a, targets: ["a:1"]}]'))["scrape_configs"]
-
-    assert all(job["sample_limit"] > 0 for job in jobs)
-    assert all("label_limit" in job for job in jobs if job["job_name"] in ("runs", "rollouts", "a"))
-
-
-def test_only_keys_that_the_oldest_prometheus_knows_are_used(rendered):
-    assert (
-        "fallback_scrape_protocol" not in rendered('scrape: [{job: a, targets: ["a:1"]}]')["prometheus.yml"]
-    )
-
-
-def test_prometheus_signs_in_to_itself_and_alertmanager(rendered, containers):
-    password = {"username": "internal", "password_file": "/run/stepwatch/internal-password"}
-    files = rendered(place=containers)
-
-    assert [job(files, name)["basic_auth"] for name in ("prometheus", "alertmanager")] == [password] * 2
-    assert prometheus(files)["alerting"]["alertmanagers"][0]["basic_auth"] == password
 
 
 def test_external_labels_and_central_systems_are_written_without_their_secrets(rendered, tmp_path):
@@ -228,23 +172,6 @@ def test_external_labels_and_central_systems_are_written_without_their_secrets(r
         },
     ]
     assert "hunter2" not in "".join(files.values())
-
-
-def test_without_a_central_system_nothing_is_written_of_one(rendered):
-    assert not {"remote_write", "external_labels"} & {
-        *prometheus(rendered()),
-        *prometheus(rendered())["global"],
-    }
-
-
-def test_containers_reach_a_central_system_of_this_machine(rendered, containers):
-    files = rendered(
-        'remote_write: [{url: "http://127.0.0.1:8428/api/v1/write", token_file: token}]', containers
-    )
-
-    (system,) = prometheus(files)["remote_write"]
-    assert system["url"] == "http://host.docker.internal:8428/api/v1/write"
-    assert system["authorization"] == {"credentials_file": "/etc/stepwatch/secrets/token"}
 
 
 def test_a_central_ruler_evaluates_rules_in_place_of_this_prometheus(rendered):

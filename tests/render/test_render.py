@@ -1,16 +1,13 @@
-import json
 import os
 import subprocess
 import sys
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import pytest
-import yaml
 
 from stepwatch.languages import Catalogue
 from stepwatch.render.templates import RenderError, render
-from stepwatch.schema.errors import ConfigError, Refused
-from stepwatch.schema.scalars import Duration
+from stepwatch.schema.errors import Refused
 
 CHECKOUT = Path(__file__).parents[2]
 IMPORT = '<% from "prometheus/templates/_m.yml.j2" import m %>'
@@ -37,33 +34,6 @@ def only(rendered, text, **context):
     return files["prometheus/generated/x.yml"].partition("\n")[2]
 
 
-def test_a_template_becomes_a_file_of_its_name_in_the_generated_folder(rendered):
-    files = rendered(
-        {
-            "prometheus/templates/prometheus.yml.j2": "a: 1\n",
-            "prometheus/templates/rules/rl.yml.j2": "a: 1\n",
-            "alertmanager/templates/stepwatch.tmpl.j2": "text\n",
-            "grafana/templates/provisioning/dashboards/stepwatch.yaml.j2": "a: 1\n",
-        }
-    )
-
-    assert set(files) == {
-        "prometheus/generated/prometheus.yml",
-        "prometheus/generated/rules/rl.yml",
-        "alertmanager/generated/stepwatch.tmpl",
-        "grafana/generated/provisioning/dashboards/stepwatch.yaml",
-    }
-
-
-@pytest.mark.parametrize("name", ["_macros.yml.j2", "_parts/x.yml.j2", ".x.yml.j2", "x.yml", "x.yml.j2~"])
-def test_macros_and_what_is_not_a_template_become_nothing(rendered, name):
-    assert rendered({f"prometheus/templates/{name}": "<% broken"}) == {}
-
-
-def test_a_service_without_templates_is_left_out(rendered):
-    assert rendered({"elsewhere/templates/x.yml.j2": "a: 1"}) == {}
-
-
 @pytest.mark.parametrize(
     ("template", "first"),
     [
@@ -76,95 +46,6 @@ def test_the_first_line_says_that_it_is_generated_and_from_what(rendered, templa
 
     assert text.startswith(first.format(template))
     assert text.endswith("\na: 1\n")
-
-
-def test_a_dashboard_becomes_json_that_says_the_same(rendered):
-    template = "grafana/templates/dashboards/runs.yaml.j2"
-    files = rendered({template: "uid: <%= uid %>\ntitle: Läufe\nrows: []\n"}, uid="stepwatch-runs")
-
-    dashboard = json.loads(files["grafana/generated/dashboards/runs.json"])
-
-    assert next(iter(dashboard)) == "__generated"
-    assert template in dashboard["__generated"]
-    assert (dashboard["uid"], dashboard["title"]) == ("stepwatch-runs", "Läufe")
-    assert files["grafana/generated/dashboards/runs.json"].startswith('{\n  "__generated"')
-
-
-def test_a_dashboard_with_a_doubled_key_is_refused(rendered):
-    template = "grafana/templates/dashboards/runs.yaml.j2"
-
-    with pytest.raises(ConfigError, match=r"runs.yaml.j2, as rendered:3: title: is given twice"):
-        rendered({template: "uid: a\ntitle: b\ntitle: c\nrows: []\n"})
-
-
-def test_the_braces_of_prometheus_and_alertmanager_are_left_alone(rendered):
-    text = "a: '{{ $labels.run }} {% x %} [[ y ]]'\n"
-
-    assert only(rendered, text) == text
-
-
-def test_statements_and_comments_leave_no_lines(rendered):
-    text = "<%# why\nand more #%>\n<% for n in [1, 2] %>\n- <%= n %>\n<% endfor %>\n"
-
-    assert only(rendered, text).strip() == "- 1\n- 2"
-
-
-def test_an_included_part_keeps_its_last_line_apart_from_the_next(rendered):
-    files = rendered(
-        {
-            "prometheus/templates/_part.yml.j2": "a: 1\n",
-            "prometheus/templates/x.yml.j2": '<% include "prometheus/templates/_part.yml.j2" %>\nb: 2\n',
-        }
-    )
-
-    assert files["prometheus/generated/x.yml"].endswith("\na: 1\nb: 2\n")
-
-
-def test_macros_are_imported_by_their_path_and_know_the_context(rendered):
-    files = rendered(
-        {
-            "prometheus/templates/_m.yml.j2": "<% macro m() %><%= config %><% endmacro %>",
-            "prometheus/templates/x.yml.j2": IMPORT + "a: <%= m() %>\n",
-        },
-        config="known",
-    )
-
-    assert files["prometheus/generated/x.yml"].endswith("a: known\n")
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "plain",
-        'it\'s "quoted"',
-        "a: b # c",
-        "on",
-        "",
-        "\u2028\x85\ufeff",
-        "😀",
-        "back\\slash",
-        5,
-        0.5,
-        True,
-        None,
-        ["a", 1],
-        {"k": ["v", None]},
-        Duration.parse("5s"),
-    ],
-)
-def test_the_filter_yaml_writes_any_value_so_that_it_is_read_back(rendered, value):
-    text = only(rendered, "a: <%= value | yaml %>\n", value=value)
-
-    assert yaml.safe_load(text) == {"a": str(value) if isinstance(value, Duration) else value}
-    assert text.count("\n") == 1
-
-
-def test_the_filter_re2_writes_patterns_as_one_expression(rendered):
-    assert only(rendered, "a: '<%= globs | re2 %>'\n", globs=["a*", "b.c"]) == "a: 'a.*|b[.]c'\n"
-
-
-def test_switches_are_written_as_yaml_has_them(rendered):
-    assert only(rendered, "a: <%= value %>\n", value=True) == "a: true\n"
 
 
 @pytest.mark.parametrize(
@@ -201,11 +82,6 @@ def test_a_fault_in_a_macro_is_named_where_it_is(rendered):
         )
 
 
-def test_a_file_of_a_kind_that_has_no_comments_is_refused(rendered):
-    with pytest.raises(RenderError, match=r"prometheus/templates/x.bin.j2: no comment is known for .bin"):
-        rendered({"prometheus/templates/x.bin.j2": "a"})
-
-
 def test_the_same_input_gives_the_same_bytes_in_every_process():
     program = (
         "import hashlib, sys; from pathlib import Path; from stepwatch.config import Config\n"
@@ -222,14 +98,3 @@ def test_the_same_input_gives_the_same_bytes_in_every_process():
         ).stdout
 
     assert digest("1") == digest("2")
-
-
-def test_files_come_in_the_order_of_their_paths(tmp_path):
-    for name in ("b", "a", "c/d"):
-        path = tmp_path / "prometheus/templates" / f"{name}.yml.j2"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("a: 1\n")
-
-    assert list(render(tmp_path, {})) == [
-        PurePosixPath("prometheus/generated", name) for name in ("a.yml", "b.yml", "c/d.yml")
-    ]

@@ -116,14 +116,6 @@ def test_an_agent_sends_to_the_write_door_alone_and_only_under_its_own_name(rend
     assert hub["queue_config"]["retry_on_http_429"] is True
 
 
-def test_another_system_gets_what_an_agent_sends_too(rendered: Rendered) -> None:
-    settings = _settings(rendered(AGENT + 'remote_write: [{url: "https://central/write"}]\n'))
-
-    assert [system["url"] for system in settings["remote_write"]] == [
-        *("https://hub:9415/api/v1/write", "https://central/write")
-    ]
-
-
 def test_what_is_local_to_an_agent_has_the_name_of_its_node_in_instance(
     rendered: Rendered, containers: Place
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -21,42 +20,30 @@ RIGHT = "right"
 """The rule as it is: if its cases noticed anything in it, what they notice in others would mean nothing."""
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What the cases of a rule make of its mutants.
+def faults(rule: JsonObject, every: int = 1) -> list[str]:
+    """Try all mutants of a rule on its cases, or one in ``every``, but for those that are excused.
 
-    Attributes:
-        rule: Its name.
-        mutants: How many there are.
-        equivalent: The reason why each of these need not be noticed.
-        unnoticed: The others that are not.
-        faults: What is wrong with the cases, or with what is said to make no difference.
+    Return those that are not noticed, and what is wrong with the cases or with the excuses.
     """
-
-    rule: str
-    mutants: int
-    equivalent: dict[Mutant, str] = field(default_factory=dict)
-    unnoticed: list[Mutant] = field(default_factory=list)
-    faults: list[str] = field(default_factory=list)
-
-    @property
-    def killed(self) -> int:
-        """How many were noticed."""
-        return self.mutants - len(self.equivalent) - len(self.unnoticed)
-
-
-def judge(rule: JsonObject, every: int = 1) -> Verdict:
-    """Try all mutants of a rule on its cases, or one in ``every``, but for those that are excused."""
     name, groups = proofs.named(rule), list(proofs.groups(rule))
+    reasons = EQUIVALENTS.get(name, {})
     wrong = list(mutants.of(rule))[crc32(name.encode()) % every :: every]
     if every > 1:  # an excused one passes all cases, however long they take
-        wrong = [each for each in wrong if not any(part in each.what for part in EQUIVALENTS.get(name, ()))]
+        wrong = [each for each in wrong if not any(part in each.what for part in reasons)]
     if not groups:
-        return Verdict(name, len(wrong), unnoticed=wrong, faults=["has no cases"])
+        return ["has no cases"]
     left = _unnoticed(rule, wrong, groups)
     if left is None:
-        return Verdict(name, len(wrong), unnoticed=wrong, faults=["is not as its cases say"])
-    return _verdict(name, wrong, left, whole=every == 1)
+        return ["is not as its cases say"]
+    noticed = [mutant for mutant in wrong if mutant not in left]
+    found = [f"unnoticed: {each.what}" for each in left if not any(part in each.what for part in reasons)]
+    for part in reasons:
+        if every == 1 and not any(part in mutant.what for mutant in left):
+            found.append(f"equivalents.py excuses what is no longer there or is noticed: {part}")
+        found += [
+            f"equivalents.py excuses what is noticed: {each.what}" for each in noticed if part in each.what
+        ]
+    return found
 
 
 def _unnoticed(rule: JsonObject, wrong: list[Mutant], groups: Iterable[Group]) -> list[Mutant] | None:
@@ -72,21 +59,6 @@ def _unnoticed(rule: JsonObject, wrong: list[Mutant], groups: Iterable[Group]) -
     if RIGHT not in alive:
         return None
     return [wrong[int(word.removeprefix("m"))] for word in alive if word != RIGHT]
-
-
-def _verdict(name: str, wrong: list[Mutant], left: list[Mutant], *, whole: bool) -> Verdict:
-    reasons = EQUIVALENTS.get(name, {})
-    excused = {mutant: reasons[part] for mutant in left for part in reasons if part in mutant.what}
-    unnoticed = [mutant for mutant in left if mutant not in excused]
-    faults = [f"unnoticed: {mutant.what}" for mutant in unnoticed]
-    noticed = [mutant for mutant in wrong if mutant not in left]
-    for part in reasons:
-        if whole and not any(part in mutant.what for mutant in excused):
-            faults.append(f"equivalents.py excuses what is no longer there or is noticed: {part}")
-        faults += [
-            f"equivalents.py excuses what is noticed: {each.what}" for each in noticed if part in each.what
-        ]
-    return Verdict(name, len(wrong), excused, unnoticed, faults)
 
 
 def orphans() -> Iterator[str]:

@@ -1,97 +1,55 @@
-"""Each rule about what is around the runs speaks when it should, and says who it is about."""
+"""What a person reads of an alert about a part or a GPU: what is wrong where, and what to do first."""
 
 from __future__ import annotations
 
 import urllib.parse
-from itertools import groupby
 from pathlib import Path
 
 import pytest
 
-from tests.rules import cluster, host, ray, rendered, rollout, servers, stack, upkeep
 from tests.rules import promtool as unit
+from tests.rules import proofs, rendered
 from tests.rules.promtool import Alert, Group, Moment
-from tests.rules.stack import Scenario
 
-AROUND = {
-    (group, *rule): scenarios
-    for group, module in (
-        ("rollout", servers),
-        ("rollout", rollout),
-        ("ray", ray),
-        ("host", host),
-        ("cluster", cluster),
-        ("stack", upkeep),
-    )
-    for rule, scenarios in module.SCENARIOS.items()
-}
-HOLES = ("<no value>", "%!", "?B", "? ", "NaN", "error calling")
+NAMES = [name for name in proofs.scenarios() if not name.startswith(("GPUIdleWhileRunning", "Watchdog"))]
+HOLES = ("<no value>", "%!", "?B", "? ", "NaN", "error calling", "{gpu}")
+UNNAMED = {"alertname", "severity", "topic", "job", "uuid"}
+"""Labels that need not be named for the reader."""
 
 
-def _interval(scenario: Scenario) -> int:
-    return scenario.interval
-
-
-@pytest.mark.parametrize("rule", AROUND, ids="-".join)
-def test_fires_when_something_around_the_runs_fails(
-    rule: tuple[str, str, str], promtool: Path, tmp_path: Path
-) -> None:
-    group, alert, severity = rule
-    found = rendered.rule(alert, severity, group)
-    files = [
-        unit.write(
-            tmp_path,
-            f"every-{interval}",
-            unit.silently([found]),
-            [scenario.group(alert, found["labels"]) for scenario in scenarios],
-        )
-        for interval, scenarios in groupby(sorted(AROUND[rule], key=_interval), _interval)
-    ]
-    unit.check(promtool, *files)
-
-
-def _written(promtool: Path, folder: Path, rule: tuple[str, str, str]) -> list[Alert]:
+def _written(promtool: Path, folder: Path, name: str) -> list[Alert]:
     """The messages of each scenario at the moment at which most fires."""
-    group, alert, severity = rule
-    found = rendered.rule(alert, severity, group)
+    found = proofs.rules()[name]
+    group = next(each for each in rendered.groups() if found in rendered.rules(each))
     files = []
-    for scenario in AROUND[rule]:
+    for scenario in proofs.scenarios()[name]:
         at, fired = max(scenario.alerts.items(), key=lambda moment: len(moment[1]))
         if fired:
-            look = Group(
-                scenario.name, scenario.series, [Moment(at, {alert: []})], interval=scenario.interval
-            )
-            records = rendered.looked_up(found, rendered.recorded(group), look.series)
-            files.append(unit.write(folder, f"{len(files)}", [*records, found], [look]))
+            moments = [Moment(at, {found["alert"]: []})]
+            look = Group(scenario.name, scenario.series, moments, interval=scenario.interval)
+            records = [*rendered.recorded(group), *rendered.recorded("texts")]
+            there = rendered.looked_up(found, records, look.series)
+            files.append(unit.write(folder, f"{len(files)}", [*there, found], [look]))
     return unit.seen(promtool, *files)
 
 
-@pytest.mark.parametrize("rule", AROUND, ids="-".join)
+@pytest.mark.parametrize("name", NAMES)
 def test_message_names_what_it_is_about_and_its_link_silences_that_alone(
-    rule: tuple[str, str, str], oldest: Path, tmp_path: Path
+    name: str, oldest: Path, tmp_path: Path
 ) -> None:
-    alerts = _written(oldest, tmp_path, rule)
+    alerts = _written(oldest, tmp_path, name)
     assert alerts
     for alert in alerts:
         summary, description = alert.annotations["summary"], alert.annotations["description"]
-        assert not [hole for hole in HOLES if hole in description], description
+        said = description + alert.annotations["action"]
+        assert not [hole for hole in HOLES if hole in said], said
         assert len(summary) <= 80
         assert len(description) <= 300, description
-        who = {
-            name: alert.labels[name]
-            for name in alert.labels.keys() - {"alertname", "severity", "topic", "job", "uuid"}
-        }
-        assert [value for value in who.values() if value not in description] == []
+        about = {label: alert.labels[label] for label in alert.labels.keys() - UNNAMED}
+        assert [value for value in about.values() if value not in description] == []
         silenced = urllib.parse.unquote(alert.annotations["silence_url"].partition("?filter=")[2])
-        wanted = [f'{name}="{value}"' for name, value in who.items()]
-        assert rule[1] == "SeriesLimit" or [each for each in wanted if each not in silenced] == []
-
-
-def test_where_there_are_no_engines_no_ray_and_no_machines_nothing_fires(
-    promtool: Path, tmp_path: Path
-) -> None:
-    rules = [rule for group in ("rollout", "ray", "host") for rule in rendered.rules(group)]
-    series = {stack.EXPORTER_UP: stack.UP, servers.RUN: stack.UP, stack.POLLED: "0+5x200"}
-    nothing = {rule["alert"]: [] for rule in rules}
-    group = Group("bare", series, [Moment(at, nothing) for at in (2, 62, 302, 902)])
-    unit.check(promtool, unit.write(tmp_path, "bare", unit.silently(rules), [group]))
+        wanted = [f'{label}="{value}"' for label, value in about.items() if label != "xid"]
+        assert name.startswith("SeriesLimit") or [each for each in wanted if each not in silenced] == []
+        if alert.labels["topic"] == "gpu" and "gpu" in alert.labels:
+            assert description.startswith(f"GPU {alert.labels['gpu']} at {alert.labels['instance']}")
+            assert alert.labels.get("uuid", "") in description

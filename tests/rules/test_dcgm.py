@@ -79,13 +79,6 @@ def test_a_gpu_that_another_exporter_reports_is_not_reported_twice(promtool: Pat
     _check(promtool, tmp_path, {**_page(HERE), **_page(NEIGHBOUR), **theirs}, {**counts, **others})
 
 
-def test_what_a_card_does_not_have_is_not_reported(promtool: Path, tmp_path: Path) -> None:
-    names = list(SHOWN)
-    page = {name: values for name, values in _page(HERE).items() if "gpu_pipe" not in name}
-    values = {f"count({names[-1]}) or vector(0)": 0.0, f"count({names[0]})": 1.0}
-    _check(promtool, tmp_path, page, values)
-
-
 def test_every_metric_that_is_recorded_is_served() -> None:
     served = {family.name for family in families.GPU_FAMILIES}
     assert OURS.keys() <= served

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.rules import promtool as unit
 from tests.rules import rendered
 from tests.rules.promtool import Group, Moment
@@ -42,17 +44,6 @@ def of_machine(run: str, node: str, number: int) -> dict[str, str]:
     return {selector("rl_run_node_gpu_info", run=run, uuid=card(node, number)["uuid"], **EXPORTER): "1+0x35"}
 
 
-def check(promtool: Path, folder: Path, series: dict[str, str], *behind: tuple[str, int]) -> None:
-    """Fail unless just these GPUs are behind their peers after a while."""
-    rule = rendered.rule("Straggler", "warning", "cluster")
-    (alert,) = unit.silently([rule])
-    fired = [
-        {name: card(*each)[name] for name in ("instance", "gpu", "uuid")} | rule["labels"] for each in behind
-    ]
-    group = Group("peers", series, [Moment(30 * MINUTE + 2, {"Straggler": fired})], interval=MINUTE)
-    unit.check(promtool, unit.write(folder, "peers", [*rendered.recorded("run_gpus"), alert], [group]))
-
-
 def _node(node: str, *clocks: str) -> dict[str, str]:
     return {
         name: value for number, clock in enumerate(clocks) for name, value in gpu(node, number, clock).items()
@@ -62,35 +53,59 @@ def _node(node: str, *clocks: str) -> dict[str, str]:
 ALIVE = {RUNNING: "1+0x35"}
 
 
-def test_one_slow_gpu_of_a_run_on_one_machine(promtool: Path, tmp_path: Path) -> None:
-    own = {name: value for n in range(4) for name, value in of_machine("ppo", "a", n).items()}
-    check(promtool, tmp_path, {**ALIVE, **own, **_node("a", TRAINS, TRAINS, SLOW, TRAINS)}, ("a", 2))
+BOTH = {**ALIVE, OTHER_RUNNING: "1+0x35"}
+Cards = tuple[tuple[str, int], ...]
 
 
-def test_the_only_run_is_taken_for_that_of_all_nodes(promtool: Path, tmp_path: Path) -> None:
-    own = {name: value for n in range(2) for name, value in of_machine("ppo", "a", n).items()}
-    series = {**ALIVE, **own, **_node("a", TRAINS, TRAINS), **_node("b", SLOW, SLOW), **_node("c", TRAINS)}
-    check(promtool, tmp_path, series, ("b", 0), ("b", 1))
+def _machine(count: int) -> dict[str, str]:
+    return {name: value for n in range(count) for name, value in of_machine("ppo", "a", n).items()}
 
 
-def test_rollout_beside_training_is_not_a_straggler_nor_training_beside_rollout(
-    promtool: Path, tmp_path: Path
+PEERS: dict[str, tuple[dict[str, str], Cards]] = {
+    "a slow one of a run on one machine": (
+        {**ALIVE, **_machine(4), **_node("a", TRAINS, TRAINS, SLOW, TRAINS)},
+        (("a", 2),),
+    ),
+    "the only run is taken for that of all nodes": (
+        {
+            **ALIVE,
+            **_machine(2),
+            **_node("a", *[TRAINS] * 2),
+            **_node("b", *[SLOW] * 2),
+            **_node("c", TRAINS),
+        },
+        (("b", 0), ("b", 1)),
+    ),
+    "rollout beside training": ({**ALIVE, **_node("a", *[TRAINS] * 4), **_node("b", *[GENERATES] * 5)}, ()),
+    "training beside rollout": ({**ALIVE, **_node("a", *[TRAINS] * 5), **_node("b", *[GENERATES] * 4)}, ()),
+    "of several runs those of another machine": (
+        {**BOTH, **_node("a", *[SLOW] * 4), **_node("b", *[TRAINS] * 8)},
+        (),
+    ),
+    "of several runs those of a machine": (
+        {**BOTH, **_node("a", SLOW, *[TRAINS] * 3), **_node("b", SLOW)},
+        (("a", 0),),
+    ),
+    "idle ones and other models": (
+        {
+            **ALIVE,
+            **_node("a", *[TRAINS] * 8),
+            **{name: value for n in range(4) for name, value in gpu("b", n, SLOW, busy=0.3).items()},
+            **{name: value for n in range(3) for name, value in gpu("c", n, SLOW, model="L40S").items()},
+        },
+        (),
+    ),
+    "no run": (_node("a", TRAINS, TRAINS, SLOW, TRAINS), ()),
+}
+
+
+@pytest.mark.parametrize(("series", "behind"), PEERS.values(), ids=PEERS)
+def test_gpus_behind_their_peers(
+    series: dict[str, str], behind: Cards, promtool: Path, tmp_path: Path
 ) -> None:
-    check(promtool, tmp_path, {**ALIVE, **_node("a", *[TRAINS] * 4), **_node("b", *[GENERATES] * 5)})
-    check(promtool, tmp_path, {**ALIVE, **_node("a", *[TRAINS] * 5), **_node("b", *[GENERATES] * 4)})
-
-
-def test_of_several_runs_the_gpus_of_a_machine_are_peers_alone(promtool: Path, tmp_path: Path) -> None:
-    both = {**ALIVE, OTHER_RUNNING: "1+0x35"}
-    check(promtool, tmp_path, {**both, **_node("a", *[SLOW] * 4), **_node("b", *[TRAINS] * 8)})
-    check(promtool, tmp_path, {**both, **_node("a", SLOW, *[TRAINS] * 3), **_node("b", SLOW)}, ("a", 0))
-
-
-def test_idle_gpus_and_other_models_are_no_peers(promtool: Path, tmp_path: Path) -> None:
-    idle = {name: value for n in range(4) for name, value in gpu("b", n, SLOW, busy=0.3).items()}
-    other = {name: value for n in range(3) for name, value in gpu("c", n, SLOW, model="L40S").items()}
-    check(promtool, tmp_path, {**ALIVE, **_node("a", *[TRAINS] * 8), **idle, **other})
-
-
-def test_without_a_run_no_gpu_is_judged(promtool: Path, tmp_path: Path) -> None:
-    check(promtool, tmp_path, _node("a", TRAINS, TRAINS, SLOW, TRAINS))
+    (alert,) = unit.silently([rendered.rule("Straggler", "warning", "cluster")])
+    fired = [
+        {name: card(*each)[name] for name in ("instance", "gpu", "uuid")} | alert["labels"] for each in behind
+    ]
+    group = Group("peers", series, [Moment(30 * MINUTE + 2, {"Straggler": fired})], interval=MINUTE)
+    unit.check(promtool, unit.write(tmp_path, "peers", [*rendered.recorded("run_gpus"), alert], [group]))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.rules import promtool as unit
 from tests.rules import rendered
 from tests.rules.cards import HERE, NEIGHBOUR, OTHER_BOX, TWICE, up
@@ -42,122 +44,69 @@ def _used(run: str, card: Labels, by: str, **more: str) -> str:
     return selector("rl_run_gpu", run=run, by=by, job="", **here, **more)
 
 
-def _check(promtool: Path, folder: Path, series: list[str], *used: str) -> None:
-    """Fail unless exactly these are recorded, whatever the memory."""
-    there = {name: f"{5e9 if 'bytes' in name else 1}+0x99" for name in series}
-    values = {(f"sum({each})", AT): 1.0 for each in used} | {
-        ("count(rl_run_gpu) or vector(0)", AT): float(len(used))
-    }
-    group = Group("run_gpus", {**UP, **there}, [], values)
-    unit.check(promtool, unit.write(folder, "run_gpus", rendered.recorded("run_gpus"), [group]))
-
-
-def test_a_run_uses_the_gpus_on_which_its_processes_hold_memory(promtool: Path, tmp_path: Path) -> None:
-    _check(
-        promtool,
-        tmp_path,
+BOTH = (HERE, NEIGHBOUR)
+USED: dict[str, tuple[list[str], list[str]]] = {
+    "those on which its processes hold memory": (
         [
             *(_process("ppo", pid) for pid in (100, 101, 102)),
-            _holds(100, HERE),
-            _holds(101, HERE),
-            _holds(101, NEIGHBOUR),
-            _process("sft", 200),
-            _holds(200, NEIGHBOUR),
-            _holds(300, NEIGHBOUR),
+            *(_holds(100, HERE), _holds(101, HERE), _holds(101, NEIGHBOUR)),
+            *(_process("sft", 200), _holds(200, NEIGHBOUR), _holds(300, NEIGHBOUR)),
             selector("gpu_process_memory_bytes", pid="", pid_namespace="", name="other", **HERE),
-            *(_node("ppo", card) for card in (HERE, NEIGHBOUR)),
+            *(_node("ppo", card) for card in BOTH),
         ],
-        _used("ppo", HERE, "process"),
-        _used("ppo", NEIGHBOUR, "process"),
-        _used("sft", NEIGHBOUR, "process"),
-    )
-
-
-def test_one_id_in_two_pid_namespaces_is_two_processes(promtool: Path, tmp_path: Path) -> None:
-    _check(
-        promtool,
-        tmp_path,
+        [*(_used("ppo", card, "process") for card in BOTH), _used("sft", NEIGHBOUR, "process")],
+    ),
+    "one id in two namespaces is two processes": (
         [
-            _process("ppo", 100),
-            _process("sft", 100, OTHER_BOOT, OTHER_EXPORTER),
-            _process("dpo", 100, "086fb401f216-4026532000"),
-            _holds(100, HERE),
-            _holds(100, ELSEWHERE, OTHER_BOOT),
-            _holds(100, NEIGHBOUR, "simulated"),
+            *(_process("ppo", 100), _process("sft", 100, OTHER_BOOT, OTHER_EXPORTER)),
+            *(_process("dpo", 100, "086fb401f216-4026532000"), _holds(100, HERE)),
+            *(_holds(100, ELSEWHERE, OTHER_BOOT), _holds(100, NEIGHBOUR, "simulated")),
         ],
-        _used("ppo", HERE, "process"),
-        _used("sft", ELSEWHERE, "process"),
-    )
-
-
-def test_a_run_whose_processes_are_not_known_uses_the_gpus_of_its_machine_that_are_no_other_runs(
-    promtool: Path, tmp_path: Path
-) -> None:
-    _check(
-        promtool,
-        tmp_path,
+        [_used("ppo", HERE, "process"), _used("sft", ELSEWHERE, "process")],
+    ),
+    "without known processes those of its machine that are no other run's": (
         [
-            _process("sft", 200),
-            _holds(200, NEIGHBOUR),
-            *(_node(run, card) for run in ("ppo", "sft", "dpo") for card in (HERE, NEIGHBOUR)),
+            *(_process("sft", 200), _holds(200, NEIGHBOUR)),
+            *(_node(run, card) for run in ("ppo", "sft", "dpo") for card in BOTH),
             _node("grpo", ELSEWHERE, OTHER_EXPORTER),
         ],
-        _used("sft", NEIGHBOUR, "process"),
-        _used("ppo", HERE, "node"),
-        _used("dpo", HERE, "node"),
-        _used("grpo", ELSEWHERE, "node"),
-    )
-
-
-def test_what_two_exporters_see_is_recorded_once(promtool: Path, tmp_path: Path) -> None:
-    _check(
-        promtool,
-        tmp_path,
         [
-            _process("ppo", 100),
-            _process("ppo", 100, target=OTHER_EXPORTER),
-            _holds(100, HERE),
-            _holds(100, TWICE),
-            up("ok", TWICE),
+            *(_used("sft", NEIGHBOUR, "process"), _used("ppo", HERE, "node")),
+            *(_used("dpo", HERE, "node"), _used("grpo", ELSEWHERE, "node")),
+        ],
+    ),
+    "what two exporters see counts once": (
+        [
+            *(_process("ppo", 100), _process("ppo", 100, target=OTHER_EXPORTER)),
+            *(_holds(100, HERE), _holds(100, TWICE), up("ok", TWICE)),
             *(_node("sft", NEIGHBOUR, target) for target in (EXPORTER, OTHER_EXPORTER)),
         ],
-        _used("ppo", HERE, "process"),
-        _used("sft", NEIGHBOUR, "node"),
-    )
-
-
-def test_a_process_for_which_two_exporters_name_different_runs_is_of_neither(
-    promtool: Path, tmp_path: Path
-) -> None:
-    _check(
-        promtool,
-        tmp_path,
+        [_used("ppo", HERE, "process"), _used("sft", NEIGHBOUR, "node")],
+    ),
+    "a process of which two exporters name different runs is of neither": (
         [
-            _process("ppo", 100),
-            _process("runs/ppo", 100, target=OTHER_EXPORTER),
-            _holds(100, HERE),
-            _process("sft", 200),
-            _holds(200, NEIGHBOUR),
+            *(_process("ppo", 100), _process("runs/ppo", 100, target=OTHER_EXPORTER), _holds(100, HERE)),
+            *(_process("sft", 200), _holds(200, NEIGHBOUR)),
         ],
-        _used("sft", NEIGHBOUR, "process"),
-    )
-
-
-def test_the_cluster_is_the_runs_even_where_only_its_exporter_has_the_label(
-    promtool: Path, tmp_path: Path
-) -> None:
-    _check(
-        promtool,
-        tmp_path,
+        [_used("sft", NEIGHBOUR, "process")],
+    ),
+    "the cluster is the run's even where only its exporter has the label": (
         [
-            _process("ppo", 100, cluster="east"),
-            _holds(100, HERE),
-            _process("sft", 200),
-            _holds(200, NEIGHBOUR, cluster="east"),
+            *(_process("ppo", 100, cluster="east"), _holds(100, HERE)),
+            *(_process("sft", 200), _holds(200, NEIGHBOUR, cluster="east")),
         ],
-        _used("ppo", HERE, "process", cluster="east"),
-        _used("sft", NEIGHBOUR, "process", cluster=""),
-    )
+        [_used("ppo", HERE, "process", cluster="east"), _used("sft", NEIGHBOUR, "process", cluster="")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("series", "used"), USED.values(), ids=USED)
+def test_which_gpus_a_run_uses(series: list[str], used: list[str], promtool: Path, tmp_path: Path) -> None:
+    there = {name: f"{5e9 if 'bytes' in name else 1}+0x99" for name in series}
+    values = {(f"sum({each})", AT): 1.0 for each in used}
+    values["count(rl_run_gpu) or vector(0)", AT] = float(len(used))
+    group = Group("run_gpus", {**UP, **there}, [], values)
+    unit.check(promtool, unit.write(tmp_path, "run_gpus", rendered.recorded("run_gpus"), [group]))
 
 
 def test_the_power_of_a_run_is_that_of_its_gpus_by_counters_of_energy_or_else_as_it_is(
