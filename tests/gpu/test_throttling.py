@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from exporter.gpu.backend import CLOCK_EVENTS
 from tests.gpu.driver import Driver
 from tests.gpu.expected import KINDS, SUM, Values, of
-from tests.gpu.exporter import Exporter, all_ok
-
-Starting = Callable[..., Exporter]
+from tests.gpu.exporter import Exporter, Starting, all_ok
 
 COUNTED = {
     "535.183.01": SUM,

@@ -89,41 +89,11 @@ def read(pen: Drawing, dashboard: Json, url: str, seconds: int = 3600, width: in
     return pen.show(dashboard, url, View(END - seconds, END, {**ALL, "instance": BOX}), width=width)
 
 
-def test_of_cards_that_are_slowed_down_each_has_its_reason(
-    default: dict[str, Json], url: str, pen: Drawing
-) -> None:
-    found = read(pen, default["stepwatch-gpu"], url)
-    rows = {row["gpu"]["text"]: row for row in found["Side by side"]}
-
-    assert {gpu: rows[gpu]["reason"]["text"] for gpu in rows} == {**dict.fromkeys(rows, ""), **SLOWED}
-    slowed = {gpu: rows[gpu]["slowed down"]["text"] for gpu in rows}
-    assert slowed == {**dict.fromkeys(rows, "0%"), **dict.fromkeys(SLOWED, "50%")}
-
-
 def test_the_health_of_the_worst_card_stands_first(default: dict[str, Json], url: str, pen: Drawing) -> None:
     found = read(pen, default["stepwatch-gpu"], url)
 
     first = [row["gpu"]["text"] for row in found["Health"]][:4]
     assert first == [REMAP_FAILED, NEEDS_RESET, UNCORRECTED, NVLINK]
-
-
-@pytest.mark.parametrize("width", [1600, 1920])
-def test_no_heading_of_a_table_about_gpus_is_cut_off(
-    default: dict[str, Json], url: str, pen: Drawing, width: int
-) -> None:
-    read(pen, default["stepwatch-gpu"], url, width=width)
-
-    assert cut_headings(pen) == []
-
-
-def cut_headings(pen: Drawing) -> Any:
-    return pen.browser.tell(
-        "[...document.querySelectorAll('[role=columnheader]')].filter((cell) => {"
-        "  const text = document.createRange(), room = cell.getBoundingClientRect();"
-        "  text.selectNodeContents(cell);"
-        "  return [...text.getClientRects()].some(({left, right}) => left < room.left || right > room.right);"
-        "}).map((cell) => cell.textContent)"
-    )
 
 
 def test_a_file_system_says_yes_or_no(default: dict[str, Json], url: str, pen: Drawing) -> None:
