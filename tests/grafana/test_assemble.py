@@ -59,19 +59,3 @@ def test_a_panel_without_a_description_is_refused_by_name() -> None:
 def test_a_dashboard_without_rows_is_refused() -> None:
     with pytest.raises(Refused, match=r"a dashboard \(X\) has no `rows`"):
         assemble({"uid": "x", "title": "X"})
-
-
-def test_a_collapsed_row_holds_its_panels_and_takes_one_line() -> None:
-    rows = [
-        {"height": 8, "title": "Critic", "collapsed": True, "panels": [panel()]},
-        {"height": 5, "title": "Rest", "panels": [panel()]},
-    ]
-    critic, rest, below = assemble({"uid": "x", "title": "X", "rows": rows})["panels"]
-
-    assert (critic["type"], critic["collapsed"], [each["type"] for each in critic["panels"]]) == (
-        "row",
-        True,
-        ["timeseries"],
-    )
-    assert (rest["type"], rest["collapsed"], rest["panels"]) == ("row", False, [])
-    assert [each["gridPos"]["y"] for each in (critic, critic["panels"][0], rest, below)] == [0, 1, 1, 2]

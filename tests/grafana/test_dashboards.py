@@ -57,22 +57,6 @@ def dashboard(default: dict[str, Json], request: pytest.FixtureRequest) -> Json:
     return default[request.param]
 
 
-def test_there_is_a_dashboard_for_each_question_with_the_uids_that_links_hold(
-    default: dict[str, Json],
-) -> None:
-    assert {uid: each["title"] for uid, each in default.items()} == {
-        "stepwatch-compare": "Compare",
-        "stepwatch-diagnose": "Diagnose",
-        "stepwatch-gpu": "GPU",
-        "stepwatch-nodes": "Nodes",
-        "stepwatch-rollout": "Rollout",
-        "stepwatch-runs": "Runs",
-        "stepwatch-stack": "Stack",
-        "stepwatch-training": "Training",
-        "stepwatch-tutorial": "Tutorial",
-    }
-
-
 def test_it_is_in_the_classic_form_that_grafana_10_to_13_loads(dashboard: Json) -> None:
     assert dashboard["schemaVersion"] == 38
     assert dashboard["editable"] is False
@@ -109,22 +93,6 @@ def test_a_run_of_minutes_is_not_a_sliver(default: dict[str, Json]) -> None:
         assert default[uid]["time"] == {"from": "now-1h", "to": "now"}
     (rewards,) = (each for each in panels_of(default["stepwatch-runs"]) if each["title"] == "Rewards")
     assert rewards["timeFrom"] == "1h"
-
-
-def test_the_table_of_runs_is_the_tallest_panel_and_the_name_its_widest_column(
-    default: dict[str, Json],
-) -> None:
-    panels = {panel["title"]: panel for panel in panels_of(default["stepwatch-runs"])}
-    heights = {title: panel["gridPos"]["h"] for title, panel in panels.items()}
-    widths = {
-        each["matcher"]["options"]: entry["value"]
-        for each in panels["All runs"]["fieldConfig"]["overrides"]
-        for entry in each["properties"]
-        if entry["id"] in {"custom.width", "custom.minWidth"}
-    }
-
-    assert max(heights, key=heights.__getitem__) == "All runs"
-    assert max(widths, key=widths.__getitem__) == "run"
 
 
 def test_what_fires_is_seen_together_with_the_runs(default: dict[str, Json]) -> None:

@@ -343,6 +343,8 @@ def test_a_slowed_card_and_one_with_errors_is_seen_at_a_glance(all_: Dashboards,
 
     assert (first["gpu"], first["state"], first["reason"]) == ("5", "faulty", "software_thermal")
     assert {(row["state"], row["slowed down"], row["reason"]) for row in others} == {("ok", "0%", "")}
+    clocks = [float(row["SM clock"].split()[0]) for row in others]
+    assert clocks == sorted(clocks), "then the slowest"
     assert table(found, "Xid errors")[0]["xid"] == "48: uncorrectable memory error"
     assert table(found, "Health")[0]["gpu"] == "5"
     energy = {row["run"]: row for row in table(found, "Energy by run")}
@@ -382,6 +384,7 @@ def test_an_incident_is_read_from_what_moved_first_to_what_to_do(all_: Dashboard
     alerts = [(row["alert"], int(row["step"])) for row in table(found, "Alerts")]
     own = [alert for alert in everything.FIRING if alert.labels.get("run") == SICK]
     assert alerts == [(alert.name, everything.step_at(alert.since)) for alert in own]
+    assert all(row["what to do first"] for row in table(found, "Alerts"))
     assert {each["name"] for each in found["Around the run"]} == {
         "GPUHot box-1:9411 GPU 5",
         "GPUXid box-1:9411 GPU 5",

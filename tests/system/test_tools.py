@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from stepwatch.system import programs, releases
 from stepwatch.system.environment import CHECKOUT
 from stepwatch.system.releases import tools_folder
 from tests.mirror import ARCHITECTURE, Mirror, standin, stem, tarball
-from tests.real import build, free_port, tools
+from tests.real import build, tools
 
 NEWEST = build.version("prometheus")
 PROGRAMS = ("prometheus", "promtool")
@@ -76,62 +76,11 @@ def test_a_program_is_taken_from_the_official_release_once(
     assert (capsys.readouterr().err, len(mirror.asked)) == ("", asked)
 
 
-def test_the_compose_plugin_is_taken_from_its_official_release(mirror: Mirror) -> None:
-    version = build.version("compose")
-    mirror.publish_compose(version, standin("Docker Compose", version))
-
-    (program,) = tools.newest("compose").iterdir()
-
-    assert program == tools_folder() / f"compose-{version}.linux-{ARCHITECTURE}" / "compose"
-    assert programs.read_version(program) == tuple(map(int, version.split(".")))
-
-
-def wrong_checksum(mirror: Mirror, _: pytest.MonkeyPatch) -> str:
-    publish(mirror, NEWEST, sha256="a" * 64)
-    return f"expected {'a' * 64}. Fix: try again"
-
-
-def missing(mirror: Mirror, _: pytest.MonkeyPatch) -> str:
-    publish(mirror, "1.0.0")
-    return "sha256sums.txt: 404 Not Found. Fix: name a mirror"
-
-
-def hanging_checksums(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> str:
-    publish(mirror, NEWEST)
-    mirror.hanging = "sha256sums.txt"
-    monkeypatch.setattr(releases, "_ANSWER_SECONDS", 0.3)
-    return " cannot be reached ("
-
-
-def hanging_archive(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> str:
-    publish(mirror, NEWEST)
-    mirror.hanging = ".tar.gz"
-    monkeypatch.setattr(releases, "_STALL_SECONDS", 0.3)
-    return ".tar.gz: timed out. Fix: try again"
-
-
-def refused(_: Mirror, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("STEPWATCH_RELEASES", f"http://127.0.0.1:{free_port()}")
-    return " cannot be reached (Connection refused). Fix: name a mirror"
-
-
-def unresolvable(_: Mirror, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("STEPWATCH_RELEASES", "http://mirror.invalid")
-    monkeypatch.setattr(releases, "_ANSWER_SECONDS", 2)
-    return "mirror.invalid cannot be reached ("
-
-
 @pytest.mark.usefixtures("go")
-@pytest.mark.parametrize(
-    "fault", [wrong_checksum, missing, hanging_checksums, hanging_archive, refused, unresolvable]
-)
 def test_a_release_that_cannot_be_downloaded_is_named_in_one_line_and_built_with_go_once(
-    mirror: Mirror,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    fault: Callable[[Mirror, pytest.MonkeyPatch], str],
+    mirror: Mirror, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    reason = fault(mirror, monkeypatch)
+    publish(mirror, NEWEST, sha256="a" * 64)
 
     folder = tools.newest("prometheus")
     said, asked = capsys.readouterr().err, len(mirror.asked)
@@ -140,7 +89,7 @@ def test_a_release_that_cannot_be_downloaded_is_named_in_one_line_and_built_with
     assert [path.name for path in folder.iterdir()] == ["prometheus"]
     (line,) = (line for line in said.splitlines() if "no official release" in line)
     assert line.startswith(f"prometheus-{NEWEST}: no official release (")
-    assert reason in line
+    assert f"expected {'a' * 64}. Fix: try again" in line
     assert line.endswith("; building it with Go, once (minutes).")
     assert tools.newest("prometheus") == folder
     assert (capsys.readouterr().err, len(mirror.asked)) == ("", asked)
@@ -153,7 +102,7 @@ def test_without_a_release_and_without_go_tests_skip_with_the_reason_and_fail_in
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ask, version = tools.prometheus.__wrapped__, NEWEST.rpartition(".")[0]
-    reason = f"prometheus {version}: Go 1.25 or later is needed to build it, found: none"
+    reason = f"prometheus {version}: Go 1.26 or later is needed to build it, found: none"
 
     with pytest.raises(RuntimeError, match=reason):
         ask(version)
