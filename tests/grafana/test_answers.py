@@ -215,6 +215,9 @@ def test_a_gpu_that_needs_someone_is_not_ok(default: dict[str, Json], prometheus
     }
     assert sorted(found, key=found.__getitem__, reverse=True)[:3] == ["7", "3", "5"], "the worst first"
     assert table["transformations"][-1]["options"]["sort"] == [{"field": "state", "desc": True}]
+    health = next(each for each in panels_of(dashboard) if each["title"] == "Health")
+    sorts = [each["options"]["sort"][0] for each in health["transformations"] if each["id"] == "sortBy"]
+    assert sorts == [{"field": name, "desc": True} for name in ("NVLink", "uncorrected", "state")]
     assert {
         (each["gpu"], each.get("reason", "")): value
         for each, value in shown_in("State", dashboard, prometheus_url, box)

@@ -164,12 +164,6 @@ def test_folder_and_state_leave_out_other_runs(eyes: Eyes) -> None:
     assert failed["All runs"] == []
 
 
-def test_states_have_names(runs: Found) -> None:
-    assert {each["name"] for each in runs["States"]} == {SICK, WELL}
-    for run in runs["States"]:
-        assert set(run["texts"]) <= {*STATES, "stalled"}, run
-
-
 def test_what_fires_is_in_the_order_of_its_onset_with_the_step(runs: Found, sick: Found) -> None:
     for found in (runs["Firing"], sick["Firing"]):
         rows = [row for row in found if row["severity"]["text"] != "info"]

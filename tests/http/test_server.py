@@ -191,14 +191,6 @@ def test_who_goes_away_before_the_answer_is_forgotten() -> None:
         assert not asked
 
 
-def test_one_connection_serves_many_requests(port: int) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    for _ in range(5):
-        connection.request("GET", "/metrics")
-        assert connection.getresponse().read() == b"gpu_up 1\n"
-    connection.close()
-
-
 def test_requests_sent_ahead_are_answered_in_order(port: int) -> None:
     first, second = b"GET /metrics HTTP/1.1\r\n\r\n", b"GET /nothing HTTP/1.1\r\n\r\n"
     answers = exchange(port, first + second + b"GET /metrics HTTP/1.0\r\n\r\n")
