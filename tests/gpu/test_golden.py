@@ -19,10 +19,6 @@ def test_the_page_is_the_one_that_was_kept(name: str) -> None:
     assert PAGES[name] == golden.path(name).read_text(), FIX
 
 
-def test_no_page_is_kept_that_no_one_compares() -> None:
-    assert {page.stem for page in golden.FOLDER.glob("*.metrics")} == set(PAGES)
-
-
 @pytest.mark.parametrize("profile", MOST)
 def test_a_card_has_no_more_series_than_it_needs(profile: str) -> None:
     samples = Scrape(PAGES[profile].encode()).samples

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from exporter.gpu.backend import CLOCK_EVENTS
 from tests.gpu.driver import Driver, uuid
 from tests.gpu.expected import CARDS, lacking, of
 from tests.gpu.exporter import QUICK, Starting, all_ok, reasons, shown
@@ -131,3 +132,19 @@ def test_promtool_finds_nothing_wrong_and_no_value_is_a_nan(
             [tool.tool, "check", "metrics"], input=found.text, capture_output=True, text=True, check=False
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), tool.version
+
+
+def test_every_reason_has_its_bit(driver: Driver, start: Starting) -> None:
+    driver.tell("gpus=8", f"reasons={0x4 | 0x40 | 0x800}")
+    exporter = start()
+    found = exporter.until(all_ok)
+
+    active = {
+        reason
+        for reason in CLOCK_EVENTS.values()
+        if found.value("gpu_clock_event_active", gpu="3", reason=reason) == 1
+    }
+    assert active == {"power_cap", "hardware_thermal"}
+    assert len(found.all("gpu_clock_event_active", gpu="3")) == len(CLOCK_EVENTS)
+    driver.tell("gpus=8", "reasons=0")
+    exporter.until(lambda found: found.value("gpu_clock_event_active", gpu="3", reason="power_cap") == 0)

@@ -226,18 +226,6 @@ def test_a_tool_of_another_version_than_its_server_is_not_taken(machine: Path, m
     assert programs.find("promtool") == programs.Program(tool, (2, 45, 0))
 
 
-def test_a_tool_on_path_belongs_to_a_server_on_path(
-    machine: Path, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publish(mirror, "prometheus", "promtool", NEWEST)
-    obtained("prometheus")
-    program(machine / "bin", "prometheus", "prometheus, version 2.45.0 (x)")
-    tool = program(machine / "elsewhere", "promtool", "promtool, version 2.45.0 (x)")
-    monkeypatch.setenv("PATH", f"{machine}/bin:{machine}/elsewhere")
-
-    assert programs.find("promtool") == programs.Program(tool, (2, 45, 0))
-
-
 def test_a_tool_beside_a_named_server_is_found(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = program(machine / "mine", "alertmanager", "alertmanager, version 0.30.0 (x)")
     tool = program(machine / "mine", "amtool", "amtool, version 0.30.0 (x)")
