@@ -62,13 +62,6 @@ class Mirror(Listening):
         base = f"/mirror/prometheus/{name}/releases/download/v{version}"
         self.files |= {f"{base}/{file}": archive, f"{base}/sha256sums.txt": f"{other}{line}".encode()}
 
-    def publish_compose(self, version: str, program: bytes) -> None:
-        """Offer a Compose plugin as its project does: the program itself."""
-        file = f"docker-compose-linux-{platform.machine()}"
-        line = f"{hashlib.sha256(program).hexdigest()} *{file}\n"
-        base = f"/mirror/docker/compose/releases/download/v{version}"
-        self.files |= {f"{base}/{file}": program, f"{base}/checksums.txt": line.encode()}
-
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:

@@ -42,23 +42,6 @@ def test_calls_wait_while_it_hangs_and_end_when_it_comes_back(mount: Mount, call
     assert process.wait(60) == 0
 
 
-def test_what_is_written_behind_it_meanwhile_is_there_afterwards(mount: Mount) -> None:
-    mount.hang()
-    with (mount.behind / "log").open("a") as file:
-        file.write("two\n")
-    mount.come_back()
-    assert (mount.folder / "log").read_text() == "one\ntwo\n"
-
-
-def test_a_process_that_waits_can_be_killed_as_with_nfs(mount: Mount) -> None:
-    mount.hang()
-    process = subprocess.Popen(["cat", str(mount.folder / "log")])
-    eventually(lambda: waits_in_kernel(process))
-    process.terminate()
-    process.kill()
-    assert process.wait(60) < 0
-
-
 def test_no_process_is_left_waiting_at_the_end(tmp_path: Path) -> None:
     with mounted(tmp_path / "mount") as mount:
         (mount.behind / "log").write_text("one\n")
@@ -67,10 +50,3 @@ def test_no_process_is_left_waiting_at_the_end(tmp_path: Path) -> None:
         eventually(lambda: waits_in_kernel(process))
     assert process.wait(60) == 1
     assert not list((tmp_path / "mount").iterdir())
-
-
-def test_an_unmounted_one_shows_the_empty_folder_below_it_until_it_is_mounted_again(mount: Mount) -> None:
-    mount.unmount()
-    assert not list(mount.folder.iterdir())
-    mount.mount()
-    assert [path.name for path in mount.folder.iterdir()] == ["log"]

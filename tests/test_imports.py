@@ -1,70 +1,14 @@
-"""Imports go down: from commands to what they use, and never back."""
+"""No two folders of ours import each other, and the exporters import nothing of the operator's side."""
 
 from __future__ import annotations
 
 import ast
-from collections import Counter
-from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[1]
-PRODUCT = CHECKOUT / "stepwatch"
-
-
-def part(module: str) -> str:
-    """The folder below stepwatch/ that a module is in, or the module itself beside the folders."""
-    return module.split(".")[1]
-
-
-def imported(file: Path) -> Iterator[str]:
-    """The modules of stepwatch/ that a file imports, wherever it does."""
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module == PRODUCT.name:
-            yield from (f"{node.module}.{name.name}" for name in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-        elif isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
-
-
-@cache
-def below() -> dict[str, set[str]]:
-    """Each part of stepwatch/ with the parts that it imports."""
-    found: dict[str, set[str]] = {}
-    for file in PRODUCT.rglob("*.py"):
-        own = part(".".join(file.relative_to(CHECKOUT).with_suffix("").parts))
-        used = {part(each) for each in imported(file) if each.startswith(f"{PRODUCT.name}.")}
-        found.setdefault(own, set()).update(used - {own})
-    return found
-
-
-def reached(start: str) -> dict[str, set[str]]:
-    """The parts that one imports, directly or by others, each with those that it imports."""
-    every, found, pending = below(), {}, [start]
-    while pending:
-        name = pending.pop()
-        if name not in found:
-            found[name] = every[name]
-            pending += every[name]
-    return found
-
-
-def test_limits_go_from_their_values_to_the_table_the_configuration_and_the_rules() -> None:
-    order = list(TopologicalSorter(reached("rules")).static_order())
-
-    assert order.index("schema") < order.index("alerts") < order.index("config") < order.index("rules")
-
-
-def test_the_table_of_alerts_imports_no_configuration() -> None:
-    assert below()["alerts"] == {"schema"}
-
-
-# folders of all packages
-
 PACKAGES = ("exporter", "stepwatch", "demo", "tools")
-MOST_MODULES = 16
 
 
 def modules() -> dict[str, Path]:
@@ -104,9 +48,3 @@ def test_the_exporters_work_without_the_operators_side() -> None:
     used = {each for name, below in folders().items() if name.startswith("exporter") for each in below}
 
     assert {each for each in used if not each.startswith("exporter")} == set()
-
-
-def test_a_folder_can_be_taken_in_at_a_glance() -> None:
-    sizes = Counter(name.rpartition(".")[0] for name in modules() if not name.endswith(".__init__"))
-
-    assert {name: size for name, size in sizes.items() if size > MOST_MODULES} == {}

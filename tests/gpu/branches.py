@@ -45,6 +45,9 @@ BRANCHES = {
     "570": Branch("570.211.01", sum=True),
     "575": Branch("575.57.08"),
     "580.65": Branch("580.65.06"),
+    "580.76": Branch("580.76.05", sum=True),
     "580.82": Branch("580.82.09"),
     "590": Branch("590.48.01"),
+    "unknown": Branch("a driver that nobody knows", lacks=frozenset({"gpu_recovery_action"}), sum=True),
 }
+"""The library answers at the other drivers' numbers for throttling with 77 s of something else."""

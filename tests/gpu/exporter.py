@@ -91,6 +91,10 @@ class Exporter:
         return self.process.returncode, *split(log, "exporter.gpu.state")
 
 
+Starting = Callable[..., Exporter]
+"""Of the fixture ``start``."""
+
+
 @contextmanager
 def running(*flags: str, environment: Mapping[str, str], **variables: str) -> Iterator[Exporter]:
     """An exporter that has to end well and without a word."""

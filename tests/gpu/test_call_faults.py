@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 import pytest
 
 from tests.gpu.driver import Driver, uuid
-from tests.gpu.exporter import Exporter, all_ok, nvml, reasons, shown
+from tests.gpu.exporter import Exporter, Starting, all_ok, nvml, reasons, shown
 from tests.gpu.faults import OTHERS, all_down, lasting, only_3, series, soon, strike
 from tests.runs.scrape import Scrape
-
-Starting = Callable[..., Exporter]
 
 
 def test_one_failing_call_costs_only_its_own_values(driver: Driver, start: Starting) -> None:

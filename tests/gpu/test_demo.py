@@ -20,7 +20,6 @@ from tests.gpu.exporter import Exporter, reasons
 from tests.runs.scrape import Scrape
 
 SICK = 1
-BUSY = ("gpu_utilization_ratio", "gpu_power_watts")
 COUNTERS = {family.name for family in GPU_FAMILIES if family.type == "counter"}
 TROUBLE = ("software_thermal", "hardware_thermal", "hardware_slowdown", "power_brake")
 WORST = {
@@ -116,14 +115,6 @@ def test_a_healthy_box_has_no_error_and_is_not_too_hot(profile: str) -> None:
             assert values["gpu_temperature_margin_celsius"] > 10
 
 
-def test_busy_and_idle_phases_follow_each_other() -> None:
-    used = [values["gpu_utilization_ratio"] for values in over_time(60)]
-
-    assert max(used) > 0.9
-    assert min(used) < 0.1
-    assert sum(used) / len(used) > 0.6
-
-
 def test_energy_is_the_integral_of_the_power() -> None:
     values = over_time(200)
     energy = [each["gpu_energy_joules_total"] for each in values]
@@ -131,18 +122,6 @@ def test_energy_is_the_integral_of_the_power() -> None:
 
     assert all(after > before for before, after in pairwise(energy))
     assert abs((energy[192] - energy[0]) / 192 - mean) < 1
-
-
-@pytest.mark.parametrize(("gpu", "sick", "reason"), [(1, None, "power_cap"), (2, 2, "software_thermal")])
-def test_time_with_a_clock_held_down_is_counted_while_the_bit_is_set(
-    gpu: int, sick: int | None, reason: str
-) -> None:
-    seen = over_time(240, gpu, sick=sick)
-    counted = [values[f"gpu_clock_event_seconds_total {reason}"] for values in seen]
-    active = [values[f"gpu_clock_event_active {reason}"] for values in seen]
-
-    assert 0 < sum(active) < len(active)
-    assert abs(counted[-1] - counted[0] - sum(active)) <= 1
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -189,51 +168,11 @@ def test_the_sick_gpu_reports_a_critical_error_after_45_seconds_and_every_three_
     assert at == [45, 225, 405]
 
 
-def test_without_a_sick_gpu_no_error_is_reported() -> None:
-    stage = Stage(sick=None)
-    while stage.now < 1000 + 500:
-        assert stage.demo.events(0.5) == []
-
-
-@pytest.mark.parametrize("profile", PROFILES)
-def test_no_message_about_these_gpus_is_to_be_taken_for_one_about_a_real_one(profile: str) -> None:
-    (name,) = (name for name in Stage(profile).values(0) if name.startswith("gpu_info"))
-
-    assert name.startswith("gpu_info simulated ")
-
-
-def test_static_values_are_those_of_an_h200() -> None:
-    values = Stage().values(0)
-
-    assert "gpu_info simulated H200 00000000:01:00.0 hopper 9.0 demo" in values
-    assert values["gpu_power_limit_watts enforced"] == 700
-
-
 def test_a_sick_gpu_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         __main__.command_line(["--backend=demo", "--profile=rtx4080", "--sick=5"]).options()
 
     assert "--sick 5: no such GPU. Expected a number from 0 to 1" in capsys.readouterr().err
-
-
-def test_links_are_reported_together_or_each_by_itself_and_sum_up_alike() -> None:
-    found = [of(Extras(sick=SICK, links=links)) for links in (False, True)]
-    for metric in ("gpu_nvlink_transmit_bytes_total", "gpu_nvlink_receive_bytes_total"):
-        together, each = ([reading.value for reading in all_ if reading.metric == metric] for all_ in found)
-        assert (len(together), len(each)) == (1, 18)
-        assert sum(each) == pytest.approx(together[0], rel=1e-6)
-
-
-@pytest.mark.parametrize(("most", "names"), [(0, []), (1, ["trainer", "other"]), (9, ["trainer", "rollout"])])
-def test_the_largest_processes_are_named_and_all_sum_up(most: int, names: list[str]) -> None:
-    readings = of(Extras(processes=most))
-    reported = {
-        each.labels["name"]: each.value for each in readings if each.metric == "gpu_process_memory_bytes"
-    }
-    (used,) = (each.value for each in readings if each.metric == "gpu_memory_used_bytes")
-
-    assert list(reported) == names
-    assert not reported or used - 2 <= sum(reported.values()) <= used
 
 
 def of(extras: Extras) -> list[Reading]:

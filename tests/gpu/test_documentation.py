@@ -6,7 +6,6 @@ import re
 from contextlib import ExitStack
 from pathlib import Path
 
-from exporter.gpu.backend import NVML_REASONS
 from exporter.gpu.families import FRONT_FAMILIES, GPU_FAMILIES
 from tests.gpu.driver import Driver
 from tests.gpu.expected import CARDS
@@ -67,9 +66,3 @@ def test_units_in_names_are_those_of_the_page() -> None:
         for ending, wanted in UNITS.items():
             if name.removesuffix("_total").endswith(ending):
                 assert unit == wanted, name
-
-
-def test_every_reason_is_explained_on_the_page_and_to_who_reads_the_log() -> None:
-    for reason, text in NVML_REASONS.items():
-        assert f"`{reason}`" in PAGE, reason
-        assert text.endswith(".")

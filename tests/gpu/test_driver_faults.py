@@ -7,10 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.gpu.driver import LIBRARY, Driver
-from tests.gpu.exporter import Exporter, all_ok, nvml, reasons
+from tests.gpu.exporter import Starting, all_ok, nvml, reasons
 from tests.gpu.faults import all_down, lasting, series, soon, strike
-
-Starting = Callable[..., Exporter]
 
 
 def nothing(reason: str) -> Callable[..., bool]:

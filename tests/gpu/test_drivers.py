@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
 
 import pytest
 
 from tests.gpu.branches import BRANCHES, GONE_WITH_CUDA_14, Branch
 from tests.gpu.driver import LIBRARY, Driver
 from tests.gpu.expected import A100, CARDS, H200, lacking, of
-from tests.gpu.exporter import Exporter, all_ok, shown
-
-Starting = Callable[..., Exporter]
+from tests.gpu.exporter import Starting, all_ok, shown
 
 NEW_IN_535 = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetMemoryInfo_v2")
 NEEDED = {

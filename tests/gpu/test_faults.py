@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 
 from tests.gpu.driver import Driver, uuid
-from tests.gpu.exporter import Exporter, all_ok, nvml, reasons, shown
+from tests.gpu.exporter import Starting, all_ok, nvml, reasons, shown
 from tests.gpu.faults import OTHERS, all_down, lasting, only_3, series, soon, strike
 from tests.runs.scrape import Scrape
-
-Starting = Callable[..., Exporter]
 
 
 @pytest.mark.parametrize(("code", "reason"), [(15, "lost"), (999, "lost"), (16, "reset_required")])

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 
 from exporter.gpu.nvml.library import decode
 from tests.gpu.driver import Driver
 from tests.gpu.expected import H200, lacking, of
-from tests.gpu.exporter import QUICK, Exporter, all_ok, reasons, shown
+from tests.gpu.exporter import QUICK, Starting, all_ok, reasons, shown
 from tests.real import eventually
 
-Starting = Callable[..., Exporter]
 MEMORY_TEMPERATURE = 82
 TYPES = range(7)
 
@@ -26,11 +24,6 @@ def test_a_value_is_read_by_its_type(driver: Driver, start: Starting, kind: int)
     found = start().until(all_ok)
 
     assert found.value("gpu_temperature_celsius", gpu="3", sensor="memory") == 77
-
-
-def test_signed_values_keep_their_sign() -> None:
-    assert decode(5, struct.pack("i", -8) + b"\xaa" * 4) == -8
-    assert decode(4, struct.pack("q", -8)) == -8
 
 
 def test_an_unknown_type_is_not_a_value_and_is_listed(driver: Driver, start: Starting) -> None:
@@ -156,3 +149,8 @@ def test_a_margin_may_be_used_up(driver: Driver, start: Starting) -> None:
     driver.tell("gpus=8", "margin=-3")
 
     assert start().until(all_ok).value("gpu_temperature_margin_celsius", gpu="3") == -3
+
+
+def test_signed_values_keep_their_sign() -> None:
+    assert decode(5, struct.pack("i", -8) + b"\xaa" * 4) == -8
+    assert decode(4, struct.pack("q", -8)) == -8

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import time
-from collections.abc import Callable
 
-import pynvml
 import pytest
 
-from exporter.gpu.nvml.windows import _Answer, _Question
 from tests.gpu.driver import Driver
 from tests.gpu.expected import lacking
-from tests.gpu.exporter import Exporter, all_ok, reasons, shown
+from tests.gpu.exporter import Starting, all_ok, reasons, shown
 from tests.real.waiting import in_time
 from tests.runs.scrape import Scrape
-
-Starting = Callable[..., Exporter]
 
 
 def reported(found: Scrape) -> bool:
@@ -148,12 +142,3 @@ def test_another_call_that_always_fails_does_not_interrupt_it(driver: Driver, st
         found = exporter.scrape()
         assert reported(found) or not all_ok(found)
         time.sleep(0.05)
-
-
-def test_structures_are_those_of_the_wheel() -> None:
-    theirs, ours = pynvml.c_nvmlGpmMetricsGet_t, _Question
-    for (name, _), (own, _) in zip(theirs._fields_, ours._fields_, strict=True):
-        assert getattr(theirs, name).offset == getattr(ours, own).offset, name
-    assert ctypes.sizeof(pynvml.c_nvmlGpmMetric_t) == ctypes.sizeof(_Answer)
-    for name, own in (("metricId", "number"), ("nvmlReturn", "code"), ("value", "value")):
-        assert getattr(pynvml.c_nvmlGpmMetric_t, name).offset == getattr(_Answer, own).offset, name

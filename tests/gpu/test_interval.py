@@ -5,27 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
 
 from exporter.gpu.supervisor import Interval
 from tests.gpu.driver import Driver, uuid
-from tests.gpu.exporter import Exporter, all_ok, nvml, reasons, shown
+from tests.gpu.exporter import Exporter, Starting, all_ok, nvml, reasons, shown
 from tests.real import eventually
 from tests.real.waiting import in_time
 
-Starting = Callable[..., Exporter]
 READ = ("GetUtilizationRates", 3)
-
-
-def test_seldom_after_a_minute_without_a_look_and_often_after_the_next() -> None:
-    interval = Interval(usual=1.0, patience=60.0, now=0.0)
-    assert [interval.seconds(now) for now in (0, 60, 60.1, 1e6)] == [1, 1, 15, 15]
-    interval.scraped(1e6)
-    assert interval.seconds(1e6 + 60) == 1
-
-
-def test_who_wants_it_slower_gets_it_no_faster() -> None:
-    assert Interval(usual=30.0, patience=60.0, now=0.0).seconds(100) == 30
 
 
 def idle(start: Starting, driver: Driver) -> Exporter:
@@ -95,3 +82,7 @@ def test_a_worker_that_hangs_meanwhile_shows_nothing_old_for_longer_than_three_r
 
     assert in_time(time.monotonic() - looked, 2)
     exporter.until(all_ok)
+
+
+def test_who_wants_it_slower_gets_it_no_faster() -> None:
+    assert Interval(usual=30.0, patience=60.0, now=0.0).seconds(100) == 30

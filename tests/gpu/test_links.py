@@ -9,9 +9,7 @@ import pytest
 
 from tests.gpu.driver import Driver
 from tests.gpu.expected import CARDS, of
-from tests.gpu.exporter import QUICK, Exporter, all_ok
-
-Starting = Callable[..., Exporter]
+from tests.gpu.exporter import QUICK, Starting, all_ok
 
 
 def test_links_that_are_down_are_counted(driver: Driver, start: Starting) -> None:

@@ -6,16 +6,13 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.gpu.exporter import ROOT, Exporter, all_ok
+from tests.gpu.exporter import ROOT, Exporter, Starting, all_ok
 from tests.real import free_port
 from tests.records import refusal
-
-Starting = Callable[..., Exporter]
 
 
 def refused(*flags: str) -> str:

@@ -9,10 +9,8 @@ import pytest
 
 from tests.gpu.driver import Driver, uuid
 from tests.gpu.expected import lacking
-from tests.gpu.exporter import Exporter, all_ok, reasons, shown
+from tests.gpu.exporter import Exporter, Starting, all_ok, reasons, shown
 from tests.runs.scrape import Scrape
-
-Starting = Callable[..., Exporter]
 
 OTHERS = set(range(8)) - {3}
 CALM = ("--interval=0.4", "--retry=0.3")

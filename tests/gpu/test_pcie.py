@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from threading import Event
 
 import pytest
 
 from exporter.gpu.backend import Reading
 from exporter.gpu.nvml import links
 from tests.gpu.driver import Driver
-from tests.gpu.exporter import QUICK, Exporter, all_ok, reasons, shown
+from tests.gpu.exporter import QUICK, Starting, all_ok, reasons, shown
 from tests.real.waiting import in_time
 
-Starting = Callable[..., Exporter]
 SENT, RECEIVED = "gpu_pcie_transmit_bytes_per_second", "gpu_pcie_receive_bytes_per_second"
 
 
@@ -88,18 +85,3 @@ def test_the_exporter_ends_at_once_in_the_midst_of_it(driver: Driver, start: Sta
     assert in_time(time.monotonic() - before, 5)
     if held == "hang":
         assert not driver.calls()["Shutdown", -1]
-
-
-@pytest.mark.parametrize("ends", [True, False])
-def test_it_is_closed_once_what_it_measures_has_ended(monkeypatch: pytest.MonkeyPatch, ends: bool) -> None:
-    """A driver must not be shut down while it is asked; the caller learns whether it still is."""
-    answered = Event()
-    monkeypatch.setattr(links, "_DIRECTIONS", {SENT: lambda _: float(answered.wait(60))})
-    call = links.Throughput().call()
-    call.read([])
-    if ends:
-        answered.set()
-    closed = call.close()
-    answered.set()
-
-    assert closed == ends

@@ -8,19 +8,16 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
 import pytest
 
 from tests.gpu.driver import Driver
-from tests.gpu.exporter import ROOT, Exporter, all_ok, nvml, reasons, shown
+from tests.gpu.exporter import ROOT, Exporter, Starting, all_ok, nvml, reasons, shown
 from tests.real import eventually
 from tests.real.waiting import HANG_SECONDS, in_time
 from tests.runs.scrape import Scrape
-
-Starting = Callable[..., Exporter]
 
 
 def restarts(found: Scrape, reason: str) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,8 @@ from exporter.gpu.nvml.windows import Mark
 from exporter.process import pid_namespace
 from tests.gpu.driver import Driver
 from tests.gpu.expected import lacking
-from tests.gpu.exporter import Exporter, all_ok
+from tests.gpu.exporter import Starting, all_ok
 from tests.runs.scrape import Scrape
-
-Starting = Callable[..., Exporter]
 
 MIB = 2**20
 FAST = ("--interval=0.1", "--retry=0.3", "--hang=2")
@@ -214,14 +211,6 @@ def test_a_name_may_be_anything(driver: Driver, start: Starting, host: Host) -> 
     assert [name for _, name, _ in held(found)] == ['a"b\\c\nd\ufffd\r']
 
 
-def test_processes_of_this_machine_have_their_names(driver: Driver, start: Starting) -> None:
-    driver.tell("gpus=1", use(os.getpid(), 3))
-    found = start(*FAST, "--processes=1").until(held)
-
-    name = Path(f"/proc/{os.getpid()}/comm").read_text().removesuffix("\n")
-    assert [(pid, named) for pid, named, _ in held(found)] == [(str(os.getpid()), name)]
-
-
 def test_processes_are_those_of_the_exporters_pid_namespace(driver: Driver, start: Starting) -> None:
     driver.tell("gpus=1", use(os.getpid(), 3), use(FIRST, 2))
     found = start(*FAST, "--processes=1").until(held)
@@ -296,10 +285,3 @@ def test_samples_are_those_since_the_last_reading(monkeypatch: pytest.MonkeyPatc
     mark.forget()
     assert mark.new(ask) == []
     assert asked == [since * 10**6 for since in (0, 1000, 1002, 0, 499, 0)]
-
-
-def test_what_comes_after_an_empty_reading_is_new() -> None:
-    mark = Mark()
-
-    assert mark.new(lambda _: []) == []
-    assert mark.new(lambda _: [(5, "first")]) == ["first"]

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.gpu.driver import Driver
-from tests.gpu.exporter import Exporter, all_ok, nvml, reasons, shown
+from tests.gpu.exporter import Exporter, Starting, all_ok, nvml, reasons, shown
 from tests.real import eventually
 
-Starting = Callable[..., Exporter]
 RELEASE = "/-/release"
 
 
@@ -88,13 +86,6 @@ def test_to_take_back_what_was_not_given_changes_nothing(exporter: Exporter) -> 
 
     assert exporter.workers() == before
     assert all_ok(exporter.scrape())
-
-
-def test_asked_again_it_lasts_as_long_as_said_last(exporter: Exporter) -> None:
-    exporter.ask(f"{RELEASE}?seconds=3600", "POST")
-    exporter.ask(f"{RELEASE}?seconds=1", "POST")
-
-    exporter.until(all_ok)
 
 
 def test_the_signal_does_the_same_for_a_minute(driver: Driver, exporter: Exporter) -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.gpu.driver import Driver
-from tests.gpu.exporter import Exporter, all_ok, nvml, shown
+from tests.gpu.exporter import Exporter, Starting, all_ok, nvml, shown
 from tests.real.waiting import eventually, slowness
 from tests.records import refusal
 from tests.runs.scrape import Scrape
 
-Starting = Callable[..., Exporter]
 AT = "gpu_exporter_config_last_reload_success_timestamp_seconds"
 SUCCESSFUL = "gpu_exporter_config_last_reload_successful"
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 import subprocess
 import time
-from collections.abc import Callable
 
 import pytest
 
+from exporter.gpu.backend import CLOCK_EVENTS
 from tests.gpu.driver import Driver, uuid
 from tests.gpu.expected import CARDS, lacking, of
-from tests.gpu.exporter import QUICK, Exporter, all_ok, reasons, shown
+from tests.gpu.exporter import QUICK, Starting, all_ok, reasons, shown
 from tests.real import eventually, prometheus
-
-Starting = Callable[..., Exporter]
 
 
 @pytest.mark.parametrize("card", CARDS)
@@ -95,19 +93,6 @@ def test_what_a_card_lacks_is_absent_and_listed_in_few_lines(driver: Driver, sta
     }
 
 
-def test_an_impossible_utilization_is_dropped_and_counted(driver: Driver, start: Starting) -> None:
-    driver.tell("gpus=8", "util=808334905")
-    exporter = start()
-    found = exporter.until(lambda found: all_ok(found) and found.all("gpu_exporter_collect_errors_total"))
-
-    assert shown(found) == set()
-    assert (
-        found.value("gpu_exporter_collect_errors_total", call="GetUtilizationRates", code="garbage") or 0
-    ) > 0
-    driver.tell("gpus=8")
-    assert exporter.until(lambda found: 3 in shown(found)).value("gpu_utilization_ratio", gpu="3") == 0.43
-
-
 def test_static_values_are_read_once_and_slow_ones_seldom(driver: Driver, start: Starting) -> None:
     exporter = start("--interval=0.1")
     exporter.until(all_ok)
@@ -149,5 +134,17 @@ def test_promtool_finds_nothing_wrong_and_no_value_is_a_nan(
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), tool.version
 
 
-def test_a_card_has_no_more_series_than_a_person_can_follow(start: Starting) -> None:
-    assert len(start(*QUICK).until(all_ok).samples) <= 8 * 100
+def test_every_reason_has_its_bit(driver: Driver, start: Starting) -> None:
+    driver.tell("gpus=8", f"reasons={0x4 | 0x40 | 0x800}")
+    exporter = start()
+    found = exporter.until(all_ok)
+
+    active = {
+        reason
+        for reason in CLOCK_EVENTS.values()
+        if found.value("gpu_clock_event_active", gpu="3", reason=reason) == 1
+    }
+    assert active == {"power_cap", "hardware_thermal"}
+    assert len(found.all("gpu_clock_event_active", gpu="3")) == len(CLOCK_EVENTS)
+    driver.tell("gpus=8", "reasons=0")
+    exporter.until(lambda found: found.value("gpu_clock_event_active", gpu="3", reason="power_cap") == 0)

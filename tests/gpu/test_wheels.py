@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from exporter.gpu.nvml import library
 from tests.gpu.branches import BRANCHES, GONE_WITH_CUDA_14, Branch
 from tests.gpu.driver import Driver
 from tests.gpu.expected import of
@@ -64,13 +63,6 @@ def test_a_wheel_that_no_longer_names_what_goes_with_cuda_14_misses_nothing(tmp_
     environment = on(tmp_path / "driver", branch)
     with running("--interval=0.5", environment=environment, PYTHONPATH=str(tmp_path)) as exporter:
         assert of(exporter.until(all_ok)) == branch.reported
-
-
-def test_what_a_wheel_lacks_is_an_error_of_the_driver_s() -> None:
-    with pytest.raises(library.Error) as raised:
-        library.call("DeviceGetWhatComesWithTheNextDriver", None)
-
-    assert raised.value.value == library.FUNCTION_NOT_FOUND
 
 
 def loaded(path: str) -> str:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from tests.gpu.driver import Driver
-from tests.gpu.exporter import Exporter, all_ok
-
-Starting = Callable[..., Exporter]
+from tests.gpu.exporter import Starting, all_ok
 
 
 def test_an_xid_error_is_counted_once_with_its_time(driver: Driver, start: Starting) -> None:

@@ -166,7 +166,7 @@ def _run(run: str, number: int, at: int, *, over: bool) -> Iterator[tuple[str, d
         "rl_step_interval_typical_seconds": STEP_SECONDS,
     }
     for family in RUN_FAMILIES:
-        if family.name not in OWN:
+        if family.name not in OWN and (run, family.name) != (WELL, "rl_total_steps"):
             yield family.name, {}, known.get(family.name, 3)
     yield "rl_run_info", {"framework": "verl", "source": "console"}, 1
     for each in STATES:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-import promql_parser
 import pytest
 import yaml
 
@@ -17,7 +16,7 @@ from exporter.runs.stats.catalogue import RUN_FAMILIES, STATISTICS
 from stepwatch.alerts.model.runs import SHOWN_STATE, SHOWN_STATES, onset_rules
 from tests.grafana.conftest import Dashboards, Json
 from tests.grafana.drawn import drawing
-from tests.grafana.queries import View, dashboard_queries, parsed
+from tests.grafana.queries import View, dashboard_queries
 from tests.real import PrometheusServer, query
 from tests.real.listening import Exposing
 from tests.real.waiting import eventually
@@ -119,28 +118,6 @@ def _url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(name="hub", scope="module")
 def _hub(dashboards: Dashboards) -> dict[str, Json]:
     return dashboards("role: hub\nactions: {policies: [{on: KLExplosion, do: [notify]}]}")
-
-
-@pytest.mark.parametrize("name", CHOOSING)
-def test_each_selector_of_what_is_chosen_names_its_cluster(hub: dict[str, Json], name: str) -> None:
-    chosen = {RUN, BOX, ".*"}
-
-    def selectors(node: object) -> Iterator[dict[str, str]]:
-        if isinstance(node, promql_parser.VectorSelector):
-            yield {each.name: each.value for each in node.matchers.matchers}
-        for part in ("expr", "lhs", "rhs", "param", "vector_selector"):
-            if child := getattr(node, part, None):
-                yield from selectors(child)
-        for child in getattr(node, "args", []):
-            yield from selectors(child)
-
-    seen = 0
-    for asked in dashboard_queries(hub[f"stepwatch-{name}"], RUN, BOX, "east"):
-        for labels in selectors(parsed(asked.expr)):
-            if chosen & {labels.get("run"), labels.get("instance")}:
-                seen += 1
-                assert labels.get("cluster") == "east", asked
-    assert seen > 3
 
 
 @pytest.mark.parametrize("name", CHOOSING)

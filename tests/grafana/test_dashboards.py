@@ -6,15 +6,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import promql_parser
 import pytest
 
 from exporter.gpu.families import FRONT_FAMILIES, GPU_FAMILIES
 from exporter.runs.signals import SIGNALS
 from exporter.runs.stats.catalogue import RUN_FAMILIES, STATISTICS
-from stepwatch.alerts.gpu_health import XIDS
 from tests.grafana.conftest import Dashboards, Json
-from tests.grafana.queries import View, dashboard_queries, panels_of, parsed, selectors
+from tests.grafana.queries import dashboard_queries, panels_of, selectors
 from tests.rules.served import COUNTER, FOREIGN, METRICS
 
 UIDS = tuple(
@@ -59,22 +57,6 @@ def dashboard(default: dict[str, Json], request: pytest.FixtureRequest) -> Json:
     return default[request.param]
 
 
-def test_there_is_a_dashboard_for_each_question_with_the_uids_that_links_hold(
-    default: dict[str, Json],
-) -> None:
-    assert {uid: each["title"] for uid, each in default.items()} == {
-        "stepwatch-compare": "Compare",
-        "stepwatch-diagnose": "Diagnose",
-        "stepwatch-gpu": "GPU",
-        "stepwatch-nodes": "Nodes",
-        "stepwatch-rollout": "Rollout",
-        "stepwatch-runs": "Runs",
-        "stepwatch-stack": "Stack",
-        "stepwatch-training": "Training",
-        "stepwatch-tutorial": "Tutorial",
-    }
-
-
 def test_it_is_in_the_classic_form_that_grafana_10_to_13_loads(dashboard: Json) -> None:
     assert dashboard["schemaVersion"] == 38
     assert dashboard["editable"] is False
@@ -86,15 +68,6 @@ def test_it_is_in_the_classic_form_that_grafana_10_to_13_loads(dashboard: Json) 
         assert {"id", "type", "title", "gridPos", "targets", "fieldConfig", "options"} <= set(panel)
         assert {"defaults", "overrides"} == set(panel["fieldConfig"])
         assert panel["type"] in {"timeseries", "stat", "table", "state-timeline", "trend", "heatmap"}
-
-
-def test_panels_have_ids_of_their_own_and_queries_letters_of_their_own(dashboard: Json) -> None:
-    ids = [panel["id"] for panel in panels_of(dashboard)]
-    assert len(set(ids)) == len(ids)
-    for panel in panels_of(dashboard):
-        letters = [target["refId"] for target in panel["targets"]]
-        assert letters
-        assert len(set(letters)) == len(letters)
 
 
 def test_panels_lie_on_the_grid_without_overlap(dashboard: Json) -> None:
@@ -120,22 +93,6 @@ def test_a_run_of_minutes_is_not_a_sliver(default: dict[str, Json]) -> None:
         assert default[uid]["time"] == {"from": "now-1h", "to": "now"}
     (rewards,) = (each for each in panels_of(default["stepwatch-runs"]) if each["title"] == "Rewards")
     assert rewards["timeFrom"] == "1h"
-
-
-def test_the_table_of_runs_is_the_tallest_panel_and_the_name_its_widest_column(
-    default: dict[str, Json],
-) -> None:
-    panels = {panel["title"]: panel for panel in panels_of(default["stepwatch-runs"])}
-    heights = {title: panel["gridPos"]["h"] for title, panel in panels.items()}
-    widths = {
-        each["matcher"]["options"]: entry["value"]
-        for each in panels["All runs"]["fieldConfig"]["overrides"]
-        for entry in each["properties"]
-        if entry["id"] in {"custom.width", "custom.minWidth"}
-    }
-
-    assert max(heights, key=heights.__getitem__) == "All runs"
-    assert max(widths, key=widths.__getitem__) == "run"
 
 
 def test_what_fires_is_seen_together_with_the_runs(default: dict[str, Json]) -> None:
@@ -286,33 +243,6 @@ def test_the_query_of_a_variable_is_one_line(dashboard: Json) -> None:
         assert "\n" not in (query["query"] if isinstance(query, dict) else query), variable["name"]
 
 
-def test_the_box_on_show_is_one_of_those_whose_gpus_prometheus_knows(default: dict[str, Json]) -> None:
-    (variable,) = default["stepwatch-gpu"]["templating"]["list"]
-
-    assert variable["name"] == "instance"
-    assert variable["query"]["query"] == "label_values(gpu_up, instance)"
-    assert (variable["multi"], variable["includeAll"]) == (False, False)
-
-
-def test_xid_errors_are_put_into_words(default: dict[str, Json]) -> None:
-    table = next(panel for panel in default["stepwatch-gpu"]["panels"] if panel["title"] == "Xid errors")
-    (override,) = [each for each in table["fieldConfig"]["overrides"] if each["matcher"]["options"] == "xid"]
-    ((words,),) = [entry["value"] for entry in override["properties"] if entry["id"] == "mappings"]
-
-    assert {int(code): entry["text"] for code, entry in words["options"].items()} == {
-        code: f"{code}: {meaning.meaning}" for code, meaning in XIDS.items()
-    }
-
-
-def test_a_table_about_gpus_joins_its_queries_by_all_labels_they_share(default: dict[str, Json]) -> None:
-    table = next(panel for panel in default["stepwatch-gpu"]["panels"] if panel["title"] == "Xid errors")
-    join, keep, arrange = table["transformations"]
-
-    assert join == {"id": "merge", "options": {}}
-    assert keep["options"]["include"]["names"] == ["gpu", "xid", "Value #A", "Value #B"]
-    assert arrange["options"]["renameByName"] == {"Value #A": "times", "Value #B": "last"}
-
-
 @pytest.mark.parametrize(
     ("uid", "selected", "title"),
     [
@@ -352,37 +282,12 @@ def test_marks_are_drawn_at_their_own_time_in_milliseconds(
     assert mark["useValueForTime"]
 
 
-def test_every_query_is_promql_once_the_run_is_filled_in(dashboard: Json) -> None:
-    for query in dashboard_queries(dashboard, 'a/"b" c'):
-        assert not re.search(r"\$[{_]", query.expr), query
-        parsed(query.expr)
-
-
 def test_every_metric_asked_for_is_one_that_someone_serves(dashboard: Json) -> None:
     for query in dashboard_queries(dashboard, "a"):
         for name, matchers in selectors(query.expr):
             if name not in RUN_METRICS | OTHER_METRICS and not name.endswith("nonfinite_streak_steps"):
                 labels = {key: value for key, value in matchers.items() if key != "run"}
                 assert (name, tuple(sorted(labels.items()))) in STATISTIC_SERIES, query
-
-
-def aggregated(node: Any, inside: bool = False) -> Iterator[tuple[str, bool]]:
-    """Every metric of an expression, and whether it is inside an aggregation."""
-    if isinstance(node, promql_parser.VectorSelector):
-        yield node.name, inside
-    inside = inside or isinstance(node, promql_parser.AggregateExpr)
-    for name in ("expr", "lhs", "rhs"):
-        if isinstance(child := getattr(node, name, None), promql_parser.Expr):
-            yield from aggregated(child, inside)
-    for child in getattr(node, "args", []):
-        yield from aggregated(child, inside)
-
-
-def test_two_exporters_on_one_run_draw_one_curve(dashboard: Json) -> None:
-    """Whatever an exporter serves is aggregated before anything else is done with it."""
-    for query in dashboard_queries(dashboard, "a"):
-        for name, inside in aggregated(parsed(query.expr)):
-            assert inside or name == "ALERTS", query
 
 
 @pytest.mark.parametrize(("name", "least"), [("rollout", 6), ("nodes", 6), ("gpu", 1)])
@@ -404,14 +309,3 @@ def test_gauges_are_not_read_as_counters(dashboard: Json) -> None:
     for query in dashboard_queries(dashboard, "a"):
         for read in re.findall(r"\b(?:rate|increase|irate)\(([\w:]+)", query.expr):
             assert read.endswith("_total") or FOREIGN_TYPES.get(read) == COUNTER, query
-
-
-def test_a_run_is_filled_in_as_grafana_does_it() -> None:
-    view = View(0, 7200, {"instance": "[::1]:9411", "run": 'ppo/强 "q" it\'s', "folder": "a.b/"}, interval=10)
-
-    assert view.expression("x{a=${instance:doublequote}}") == 'x{a="[::1]:9411"}'
-    assert view.expression("x{run=${run:doublequote}}") == 'x{run="ppo/强 \\"q\\" it\'s"}'
-    assert (
-        view.expression("x{run=~`(${folder:regex}).*`}[$__range:$__interval]")
-        == r"x{run=~`(a\.b\/).*`}[7200s:10s]"
-    )

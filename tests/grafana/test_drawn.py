@@ -13,12 +13,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from exporter.runs.stats.catalogue import STATES
-from stepwatch.alerts.catalogue import TABLE
 from stepwatch.render.dashboard import CURVE_COLOURS
 from tests import own_logs
 from tests.e2e.stack import PAIRS
 from tests.e2e.writer import writing
-from tests.grafana.drawn import DRAWING, THEMES, VERSIONS, WIDTHS, Drawing, drawing
+from tests.grafana.drawn import DRAWING, VERSIONS, WIDTHS, Drawing, drawing
 from tests.grafana.queries import Json, View, marks_of
 from tests.rules import rendered
 from tests.runs.light.screenshots import Scene
@@ -27,8 +26,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 SICK, WELL = "grpo/short-answers", "ppo/long.run"
 RED, ORANGE, GREEN = {"#F2495C", "#E02F44"}, {"#FF9830"}, {"#73BF69"}
-AT_A_GLANCE = 8
-ACTION = next(alert.action for alert in TABLE if alert.name == "KLExplosion")
 ALL = {"folder": ".*", "framework": ".*", "state": ".*"}
 
 WITHOUT_STEP = 'ALERTS{alertstate="firing",run!=""} unless on (alertname, severity, run) rl_alert_onset_step'
@@ -167,17 +164,6 @@ def test_folder_and_state_leave_out_other_runs(eyes: Eyes) -> None:
     assert failed["All runs"] == []
 
 
-def test_each_run_has_a_curve_of_its_reward(runs: Found) -> None:
-    assert {each["name"] for each in runs["Rewards"]} == {SICK, WELL}
-    assert all(0 <= float(each["text"]) <= 1 for each in runs["Rewards"])
-
-
-def test_states_have_names(runs: Found) -> None:
-    assert {each["name"] for each in runs["States"]} == {SICK, WELL}
-    for run in runs["States"]:
-        assert set(run["texts"]) <= {*STATES, "stalled"}, run
-
-
 def test_what_fires_is_in_the_order_of_its_onset_with_the_step(runs: Found, sick: Found) -> None:
     for found in (runs["Firing"], sick["Firing"]):
         rows = [row for row in found if row["severity"]["text"] != "info"]
@@ -196,12 +182,6 @@ def test_each_onset_is_marked_once_with_its_step(eyes: Eyes) -> None:
     assert any(re.fullmatch(r"KLExplosion at step [3-6]\d", title) for title, _ in titles)
     assert {mark["color"] for mark in found} == {"red", "orange"}
     assert eyes.marks("training", run=WELL) == []
-
-
-def test_a_legend_is_read_at_a_glance_and_says_each_name_once(sick: Found, well: Found) -> None:
-    for title, curves in (*sick.items(), *well.items()):
-        shown = [curve["name"] for curve in curves if curve.get("legend")]
-        assert len(shown) == len(set(shown)) <= AT_A_GLANCE, title
 
 
 def test_only_limits_are_red_or_orange(sick: Found) -> None:
@@ -230,49 +210,6 @@ def test_a_curve_that_the_run_does_not_log_leaves_an_empty_panel(sick: Found) ->
     assert "step" in {curve["name"] for curve in sick["Reward"]}
 
 
-def test_runs_are_compared_at_the_same_step(eyes: Eyes) -> None:
-    found = eyes.read("compare", runs=[SICK], baseline=WELL, reach="0.1")
-    steps, *curves = found["Reward"]
-    rows = {row["run"]["text"]: row for row in found["Side by side"]}
-
-    assert {curve["name"] for curve in curves} == {SICK, f"{WELL} (baseline)"}
-    assert steps["unit"] == "none"
-    numbers = [int(text) for text in steps["texts"]]
-    assert numbers == sorted(set(numbers))
-    assert len(numbers) > 5
-    assert float(rows[WELL]["best vs baseline"]["text"]) == 0
-    better = float(rows[SICK]["best"]["text"]) - float(rows[WELL]["best"]["text"])
-    assert float(rows[SICK]["best vs baseline"]["text"]) == pytest.approx(better, abs=0.002)
-    assert int(rows[SICK]["steps to reach"]["text"]) <= 60
-
-
-@pytest.fixture(name="incident", scope="module")
-def _incident(eyes: Eyes) -> Found:
-    return eyes.read("diagnose", run=SICK, band="20")
-
-
-def test_an_incident_says_what_moved_first_and_what_to_do(incident: Found) -> None:
-    moved = {row["signal"]["text"]: row for row in incident["How far each moved"]}
-    steps = [int(row["step"]["text"]) for row in incident["How far each moved"]]
-    alerts = {row["alert"]["text"]: row for row in incident["Alerts"]}
-
-    assert {"kl", "entropy"} <= set(moved)
-    assert steps == sorted(steps)
-    assert all(float(row["peak"]["text"]) >= 5 for row in moved.values())
-    assert [row["name"] for row in incident["What moved first"]] == list(moved)[:AT_A_GLANCE]
-    assert "KLExplosion" in alerts
-    assert alerts["KLExplosion"]["what to do first"]["text"] == ACTION
-    assert 34 <= int(alerts["KLExplosion"]["step"]["text"]) <= 60
-
-
-def test_a_row_of_what_moved_says_in_which_direction_and_how_far(incident: Found) -> None:
-    rows = {row["name"]: set(row["texts"]) - {"", "in its band"} for row in incident["What moved first"]}
-
-    assert "far up" in rows["kl"]
-    assert set().union(*rows.values()) <= {"up", "far up", "down", "far down"}
-    assert all(rows.values())
-
-
 @drawn
 def test_rows_of_what_moved_have_the_colours_of_their_directions(eyes: Eyes) -> None:
     colours = {"up": "#ca95e5", "far up": "#8f3bb8", "down": "#8ab8ff", "far down": "#1f60c4"}
@@ -294,22 +231,6 @@ def test_the_stack_says_whether_silence_can_be_trusted(eyes: Eyes) -> None:
     assert empty <= {"Firing", "Disks of the stack"}
 
 
-def test_gpus_stand_side_by_side_the_slowest_first(eyes: Eyes) -> None:
-    found = eyes.read("gpu", instance=eyes.box)
-    rows = found["Side by side"]
-
-    def hertz(row: dict[str, Any]) -> float:
-        number, unit = row["SM clock"]["text"].split()
-        return float(number) * {"GHz": 1e9, "MHz": 1e6}[unit]
-
-    assert len(rows) == 8
-    assert [hertz(row) for row in rows] == sorted(hertz(row) for row in rows)
-    assert all((row["state"]["text"], row["state"]["color"] in GREEN) == ("ok", True) for row in rows)
-    assert {text for curve in found["State"] for text in curve["texts"]} == {"ok"}
-    names = [curve["name"] for curve in found["Utilisation"] if curve["legend"]]
-    assert names == [f"GPU {number}" for number in range(8)]
-
-
 def test_an_empty_stack_says_what_to_do(eyes: Eyes) -> None:
     eyes.read("runs", folder="none/", framework=".*", state=".*")
     runs = text_of(eyes, "All runs")
@@ -326,14 +247,6 @@ def text_of(eyes: Eyes, title: str) -> str:
         ".map((box) => [box.querySelector('h2').textContent, box.innerText.split('\\n').slice(1).join(' ')]))"
     )
     return str(boxes[title]).strip()
-
-
-@pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("width", WIDTHS)
-def test_no_title_and_no_legend_is_cut_off(eyes: Eyes, theme: str, width: int) -> None:
-    for name, variables in (("runs", ALL), ("training", {"run": SICK}), ("gpu", {"instance": eyes.box})):
-        assert eyes.read(name, theme, width, **variables)
-        assert cut_off(eyes) == []
 
 
 def cut_off(eyes: Eyes) -> Any:

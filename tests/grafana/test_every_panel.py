@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -310,6 +311,9 @@ def test_a_machine_and_a_node_of_ray_are_read_with_their_figures(all_: Dashboard
     assert last(found, "CPU") == {"node": "20.0%"}
     (ray,) = table(found, "Ray nodes")
     assert (ray["node"], ray["killed"]) == ("ray:8000", "1")
+    systems = {row["mountpoint"]["text"]: row for row in found["File systems"]}
+    assert (systems["/"]["writable"]["text"], systems["/"]["readable"]["text"]) == ("yes", "yes")
+    assert (systems["/nas"]["readable"]["text"], systems["/nas"]["readable"]["color"]) == ("no", "#FF9830")
     assert set(last(found, "Object store")) == {"in the store", "room left", "spilled"}
 
 
@@ -343,6 +347,8 @@ def test_a_slowed_card_and_one_with_errors_is_seen_at_a_glance(all_: Dashboards,
 
     assert (first["gpu"], first["state"], first["reason"]) == ("5", "faulty", "software_thermal")
     assert {(row["state"], row["slowed down"], row["reason"]) for row in others} == {("ok", "0%", "")}
+    clocks = [float(row["SM clock"].split()[0]) for row in others]
+    assert clocks == sorted(clocks), "then the slowest"
     assert table(found, "Xid errors")[0]["xid"] == "48: uncorrectable memory error"
     assert table(found, "Health")[0]["gpu"] == "5"
     energy = {row["run"]: row for row in table(found, "Energy by run")}
@@ -382,6 +388,7 @@ def test_an_incident_is_read_from_what_moved_first_to_what_to_do(all_: Dashboard
     alerts = [(row["alert"], int(row["step"])) for row in table(found, "Alerts")]
     own = [alert for alert in everything.FIRING if alert.labels.get("run") == SICK]
     assert alerts == [(alert.name, everything.step_at(alert.since)) for alert in own]
+    assert all(row["what to do first"] for row in table(found, "Alerts"))
     assert {each["name"] for each in found["Around the run"]} == {
         "GPUHot box-1:9411 GPU 5",
         "GPUXid box-1:9411 GPU 5",
@@ -396,12 +403,34 @@ def test_a_run_says_how_far_it_is_and_how_long_it_will_take(all_: Dashboards, pe
 
     assert list(rows) == [SICK, WELL, OVER], "those in need first"
     assert (rows[SICK]["progress"], rows[SICK]["left"]) == ("36%", "53 mins")
+    assert rows[WELL]["progress"] == "-", "it does not say how many steps it will take"
     assert (rows[SICK]["duration"], rows[SICK]["tokens/s"]) == ("30 mins", "5.2 K")
     assert (rows[OVER]["progress"], rows[OVER]["left"], rows[OVER]["state"]) == ("100%", "", "finished")
     assert (rows[SICK]["severity"], rows[SICK]["alert"]) == ("critical", "KLExplosion")
     assert {each["name"] for each in found["Rewards"]} == {SICK, WELL, OVER}
     training = all_.read(pen, "training")
     assert figures(training, "Step", "Time left") == [["361", "1000"], ["53 mins"]]
+
+
+SPARKLINES = """
+    [...document.querySelectorAll('section[title="Rewards"] canvas')].map((canvas) => {
+        const {data, width} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+        const columns = new Set();
+        for (let at = 3; at < data.length; at += 4) {
+            if (data[at] > 0) columns.add(((at - 3) / 4) % width);
+        }
+        return (Math.max(...columns) - Math.min(...columns)) / width;
+    })"""
+"""Which share of its width each curve takes."""
+
+
+@drawn
+def test_a_sparkline_lies_where_its_run_was_in_the_time_on_show(all_: Dashboards, pen: Drawing) -> None:
+    for times in (1, 3):
+        start = everything.END - times * everything.LASTS
+        pen.draw(all_.answered("runs", replace(everything.view("runs"), start=start)))
+        shares = sorted(pen.browser.tell(SPARKLINES))
+        assert shares == pytest.approx([1 / 3 / times, 1 / times, 1 / times], abs=0.05)
 
 
 RED, ORANGE = {"#F2495C", "#E02F44"}, {"#FF9830", "#FF780A"}

@@ -15,7 +15,6 @@ from exporter.alert_labels import ABOUT, ONSET, ONSET_STEP
 from exporter.runs.overview.models import RunId
 from exporter.runs.overview.prometheus import Client
 from stepwatch.alerts.model.runs import SHOWN_STATE, SHOWN_STATES, onset_rules
-from stepwatch.rules.subjects import SUBJECTS
 from tests.grafana.conftest import Json
 from tests.grafana.drawn import drawing
 from tests.grafana.queries import View, dashboard_queries
@@ -143,10 +142,6 @@ def during(link: str) -> tuple[str, str]:
     return asks["from"][0], asks["to"][0]
 
 
-def test_the_labels_of_all_subjects_tell_alerts_apart() -> None:
-    assert set(ABOUT) == {label for subject in SUBJECTS.values() for label in subject.identity}
-
-
 def test_two_alerts_of_one_name_are_two_rows_that_say_what_each_is_about(
     drawn: dict[str, dict[str, list[Any]]],
 ) -> None:
@@ -155,12 +150,6 @@ def test_two_alerts_of_one_name_are_two_rows_that_say_what_each_is_about(
 
     assert rows == sorted((name, about) for name, _, _, about, _ in FIRING)
     assert nodes == {"n1", "n2"}
-
-
-def test_each_is_counted(drawn: dict[str, dict[str, list[Any]]]) -> None:
-    (count,) = drawn["runs"]["Critical"]
-
-    assert count["text"] == str(len(FIRING))
 
 
 def test_each_is_shown_around_a_run(default: dict[str, Json], url: str) -> None:

@@ -74,19 +74,6 @@ def test_no_two_limits_of_a_panel_look_alike(default: dict[str, Json], of: str) 
     assert several
 
 
-def test_targets_down_have_the_colour_of_their_alert_on_each_dashboard(default: dict[str, Json]) -> None:
-    for of in ("runs", "stack"):
-        assert steps(default, "Targets down", of) == [("green", None), ("orange", 1)]
-
-
-def test_deviations_are_the_same_wherever_they_are_shown(default: dict[str, Json]) -> None:
-    """One depends on the time between two points, which follows from their number."""
-    rows, table = (panel(default, title, "diagnose") for title in ("What moved first", "How far each moved"))
-
-    assert rows["maxDataPoints"] == table["maxDataPoints"]
-    assert "peak" in table["transformations"][2]["options"]["renameByName"].values()
-
-
 def test_directions_have_no_colour_of_a_severity(default: dict[str, Json]) -> None:
     (mapping,) = panel(default, "What moved first", "diagnose")["fieldConfig"]["defaults"]["mappings"]
     colours = [each["color"] for each in mapping["options"].values()]
@@ -188,12 +175,6 @@ def test_limits_of_gpus_are_drawn_on_their_dashboard(
     assert lines(default, "Slowed down", "GPUPowerBrake", "gpu")[0].startswith("min(0.01 + 0 * ")
     assert steps(default, "Utilisation", "gpu") == [("green", None), ("orange", 0.05)]
     assert steps(moved, "Utilisation", "gpu") == [("green", None), ("orange", 0.2)]
-
-
-def test_limits_of_gpus_are_on_no_panel_of_a_run(dashboards: Dashboards) -> None:
-    on = dashboards("alerts: {GPUMemoryHigh: {enabled: true}}")
-
-    assert lines(on, "Memory", "GPUMemoryHigh") == []
 
 
 def test_limits_of_gpus_that_are_off_are_not_drawn(dashboards: Dashboards) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from stepwatch.alerts.catalogue import TABLE
-from stepwatch.alerts.model.runs import SHOWN_STATE, SHOWN_STATES
 from stepwatch.rules.messages import TEXT_INFO, Entry, entries
 from stepwatch.system.environment import CHECKOUT
 from tests.grafana.conftest import Dashboards, Json
@@ -281,49 +280,6 @@ def test_the_traffic_of_nvlinks_is_full_once_the_shortest_rate_is_known(
 
     asks = asked(default["stepwatch-gpu"], "NVLink traffic", "A", instance="a:9411")
     assert_answers(promtool, tmp_path, series, {asks: {'{gpu="0"}': 4000}})
-
-
-def test_two_clusters_with_a_run_of_one_name_have_a_row_each(
-    default: dict[str, Json], promtool: Path, tmp_path: Path
-) -> None:
-    series = {}
-    for cluster, state, reward in (("east", "running", 0.5), ("west", "failed", 0.25)):
-        labels = f'cluster="{cluster}",run="{RUN}"'
-        series |= {
-            f'rl_run_info{{{labels},framework="verl",source="console"}}': "1+0x120",
-            f'rl_run_state{{{labels},state="{state}"}}': "1+0x120",
-            f"{SHOWN_STATE}{{{labels}}}": f"{SHOWN_STATES.index(state) + 1}+0x120",
-            f"rl_reward{{{labels}}}": f"{reward}+0x120",
-        }
-    dashboard = default["stepwatch-runs"]
-    panel = next(each for each in panels_of(dashboard) if each["title"] == "All runs")
-    join = next(each for each in panel["transformations"] if each["id"] == "joinByField")
-    titles = {
-        new: old[-1]
-        for old, new in next(each for each in panel["transformations"] if each["id"] == "organize")[
-            "options"
-        ]["renameByName"].items()
-    }
-
-    assert join["options"]["byField"] == "row"
-    assert_answers(
-        promtool,
-        tmp_path,
-        series,
-        {
-            asked(dashboard, "All runs", titles["shown"], **ALL): {
-                f'{{cluster="{name}",framework="verl",row="{name} {RUN}",run="{RUN}"}}': 1
-                for name in ("east", "west")
-            },
-            asked(dashboard, "All runs", titles["reward"], **ALL): {
-                f'{{row="east {RUN}"}}': 0.5,
-                f'{{row="west {RUN}"}}': 0.25,
-            },
-            asked(dashboard, "All runs", titles["shown"], **{**ALL, "state": "failed"}): {
-                f'{{cluster="west",framework="verl",row="west {RUN}",run="{RUN}"}}': 1
-            },
-        },
-    )
 
 
 def test_of_hundreds_of_runs_those_in_need_have_a_curve(

@@ -381,22 +381,6 @@ def get(url: str, path: str, asked: dict[str, object]) -> Any:
         return json.load(answer)["data"]
 
 
-def test_runs_of_one_name_in_two_clusters_seen_by_two_exporters_are_one_row_for_each_cluster(
-    default: dict[str, Json], url: str
-) -> None:
-    situation = situation_of("twice")
-    for found in figures(default["stepwatch-runs"], url, situation.view(), "All runs"):
-        rows = [each["metric"]["row"] for each in found]
-        assert len(set(rows)) == len(rows)
-
-
-def test_without_runs_panels_say_so(default: dict[str, Json], url: str) -> None:
-    view = situation_of("nothing").view()
-
-    assert figures(default["stepwatch-runs"], url, view, "Running")[0][0]["value"][1] == "0"
-    assert not any(figures(default["stepwatch-runs"], url, view, "All runs"))
-
-
 @pytest.mark.parametrize(
     ("limit", "field", "drawn"),
     [

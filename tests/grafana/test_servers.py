@@ -14,7 +14,7 @@ from tests.grafana.queries import View, panels_of
 from tests.grafana.scraped import ENDED, SCRAPED, SERVERS, recorded
 from tests.real import PrometheusServer, query
 from tests.real.listening import Exposing
-from tests.real.waiting import counted, eventually
+from tests.real.waiting import eventually
 
 pytestmark = pytest.mark.e2e
 
@@ -146,34 +146,6 @@ def test_figures_of_an_engine_are_the_sum_of_its_ranks_however_often_it_is_scrap
     assert (figure("Waiting for training", "B"), figure("Waiting for training", "C")) == (0.6, 0.3)
 
 
-def test_all_servers_stand_side_by_side_once(default: dict[str, Json], url: str) -> None:
-    found = shown(default["stepwatch-rollout"], url)
-
-    for name, values in found["Servers side by side"].items():
-        instances = sorted(labels["instance"] for labels, _ in values)
-        silent = {f"{each}:8000" for each in NOT_REPORTED} - set(instances)
-        assert instances == sorted({f"{each}:8000" for each in SERVERS} - silent), name
-    assert [value for values in found["Servers"].values() for _, value in values] == [len(SERVERS)] * 2
-    assert [value for _, value in found["Running now"]["A requests"]] == [
-        4 * sum(ranks for _, _, ranks in SERVERS.values())
-    ]
-
-
-def test_a_heatmap_has_the_buckets_of_the_histogram(default: dict[str, Json], url: str) -> None:
-    found = shown(default["stepwatch-rollout"], url, server="vllm:8000")
-    (panel,) = (
-        each for each in panels_of(default["stepwatch-rollout"]) if each["title"] == "Request time spread"
-    )
-
-    buckets = {labels["le"]: value for labels, value in found["Request time spread"]["A {{le}}"]}
-    assert {float(bound) for bound in buckets} == bounds("vllm")
-    assert (panel["type"], panel["targets"][0]["format"], panel["options"]["calculate"]) == (
-        "heatmap",
-        "heatmap",
-        False,
-    )
-
-
 @pytest.mark.parametrize(("of", "series"), [(RUN, 1), ("ppo/other", 2 + 2 + 1 + 2 + 3)])
 def test_latencies_of_a_run_are_those_of_its_servers_else_of_all(
     default: dict[str, Json], url: str, of: str, series: int
@@ -183,15 +155,6 @@ def test_latencies_of_a_run_are_those_of_its_servers_else_of_all(
 
     assert {float(bound) for bound in buckets} >= bounds(OF_RUN)
     assert buckets["+Inf"] == pytest.approx(series * ENDED, rel=0.2)
-
-
-def test_each_panel_about_machines_has_data(default: dict[str, Json], url: str) -> None:
-    found = shown(default["stepwatch-nodes"], url)
-
-    assert found.pop("Firing") == {"A __auto": []}
-    for title, figures in found.items():
-        for name, values in figures.items():
-            assert values, f"{title}, {name}"
 
 
 def test_a_machine_that_is_down_is_said_to_be_down_and_takes_no_column_away(
@@ -210,46 +173,3 @@ def test_a_machine_that_is_down_is_said_to_be_down_and_takes_no_column_away(
         }
         states = {labels["instance"]: value for labels, value in table["J __auto"]}
         assert states == {each: float(each != "gone:9100") for each in expected}
-
-
-def test_figures_of_a_machine_count_no_part_of_a_drive_and_no_network_of_containers(
-    default: dict[str, Json], url: str
-) -> None:
-    expected = {
-        "CPU": 0.2,
-        "I/O wait": 0.05,
-        "Memory": 0.6,
-        "Disk space": 0.75,
-        "Disk traffic": 4000,
-        "Disk busy": 0.5,
-        "Network": 7000,
-        "InfiniBand": 2e6,
-    }
-    found: dict[str, Figures] = {}
-
-    def as_expected() -> bool:
-        """A scrape that a busy machine has late moves a rate for a moment."""
-        found.update(shown(default["stepwatch-nodes"], url, machine="node:8000"))
-        figures = {title: found[title]["A {{machine}}"][0][1] for title in expected}
-        return figures == pytest.approx(expected, rel=0.2)
-
-    scrapes = counted("scrapes", f"{url}/metrics", "prometheus_target_interval_length_seconds_count")
-    eventually(as_expected, scrapes, limit=600, seen=lambda: found)
-    assert found["Machines side by side"]["A __auto"][0][1] == pytest.approx(0.2, rel=0.05)
-    assert found["CPU"]["A {{machine}}"][0][0] == {"instance": "node:8000", "machine": "node"}
-
-
-def test_the_first_worker_that_ray_kills_is_counted(default: dict[str, Json], url: str) -> None:
-    found = shown(default["stepwatch-nodes"], url)
-
-    assert found["Ray nodes"]["F __auto"] == [({"instance": "ray:8000"}, 1)]
-
-
-def test_a_file_system_that_does_not_answer_is_listed_as_not_readable(
-    default: dict[str, Json], url: str
-) -> None:
-    found = shown(default["stepwatch-nodes"], url)
-    used, readable = (found["File systems"][f"{letter} __auto"] for letter in "AE")
-
-    assert {labels["mountpoint"]: value for labels, value in used} == {"/": 0.75, "/data": 0.75}
-    assert {labels["mountpoint"] for labels, value in readable if value == 1} == {"/nas"}

@@ -78,11 +78,6 @@ def get(port: int, path: str, method: str = "GET") -> tuple[int, str | None, byt
         connection.close()
 
 
-def test_a_page_comes_with_its_type(port: int) -> None:
-    assert get(port, "/metrics?collect=all") == (200, "text/plain; version=0.0.4", b"gpu_up 1\n")
-    assert get(port, "/nothing")[0] == 404
-
-
 def test_head_is_a_get_without_a_body(port: int) -> None:
     assert exchange(port, b"HEAD /metrics HTTP/1.0\r\n\r\n").endswith(b"close\r\n\r\n")
     assert get(port, "/metrics", "HEAD") == (200, "text/plain; version=0.0.4", b"")
@@ -189,14 +184,6 @@ def test_who_goes_away_before_the_answer_is_forgotten() -> None:
         asked.clear()
         time.sleep(0.2)
         assert not asked
-
-
-def test_one_connection_serves_many_requests(port: int) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    for _ in range(5):
-        connection.request("GET", "/metrics")
-        assert connection.getresponse().read() == b"gpu_up 1\n"
-    connection.close()
 
 
 def test_requests_sent_ahead_are_answered_in_order(port: int) -> None:
@@ -308,11 +295,6 @@ def test_answers_and_dropped_clients_are_counted(monkeypatch: pytest.MonkeyPatch
         ({"reason": "slow"}, 1),
         ({"reason": "surplus"}, 0),
     ]
-
-
-def test_a_port_in_use_is_an_os_error(port: int) -> None:
-    with pytest.raises(OSError, match="in use"):
-        Server(("127.0.0.1", port), page)
 
 
 def test_any_bytes_in_any_pieces_leave_the_server_working() -> None:

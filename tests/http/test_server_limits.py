@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import resource
 import socket
@@ -100,24 +99,6 @@ def test_where_no_client_can_make_room_the_server_rests(server: Server, knock: K
             server.serve(0.1)
             rounds += 1
     assert rounds <= 0.5 / server_module.OUT_OF_DESCRIPTORS_SECONDS + 1
-
-
-def test_a_client_that_cannot_be_watched_ends_nothing(
-    server: Server, knock: Knock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "no more watches")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(server._selector, "register", refused)
-        unwatched = knock()
-        server.serve(0.1)
-    newcomer = knock()
-    newcomer.sendall(ASKED)
-    for _ in range(2):
-        server.serve(0.1)
-    assert newcomer.recv(12) == b"HTTP/1.1 200"
-    assert unwatched.recv(1) == b""
 
 
 @pytest.mark.slow

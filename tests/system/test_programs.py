@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from stepwatch.system import programs, releases
-from stepwatch.system.environment import CHECKOUT
 from stepwatch.system.programs import ProgramError
 from tests.mirror import Mirror, standin, stem, tarball
 from tests.real import Tool, alertmanager
@@ -73,19 +72,6 @@ def test_the_version_is_read_from_what_a_program_reports(
     tmp_path: Path, says: str, version: programs.Version | None
 ) -> None:
     assert programs.read_version(program(tmp_path, "it", says)) == version
-
-
-def test_what_does_not_run_has_no_version(tmp_path: Path) -> None:
-    (tmp_path / "it").write_text("not a program")
-
-    assert programs.read_version(tmp_path / "it") is None
-    assert programs.read_version(tmp_path / "missing") is None
-
-
-def test_a_program_on_path_is_taken_if_it_is_new_enough(machine: Path) -> None:
-    path = program(machine / "bin", "prometheus", "prometheus, version 2.42.0 (x)")
-
-    assert programs.find("prometheus") == programs.Program(path, (2, 42, 0))
 
 
 def obtained(name: str) -> tuple[programs.Program, list[str]]:
@@ -240,18 +226,6 @@ def test_a_tool_of_another_version_than_its_server_is_not_taken(machine: Path, m
     assert programs.find("promtool") == programs.Program(tool, (2, 45, 0))
 
 
-def test_a_tool_on_path_belongs_to_a_server_on_path(
-    machine: Path, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publish(mirror, "prometheus", "promtool", NEWEST)
-    obtained("prometheus")
-    program(machine / "bin", "prometheus", "prometheus, version 2.45.0 (x)")
-    tool = program(machine / "elsewhere", "promtool", "promtool, version 2.45.0 (x)")
-    monkeypatch.setenv("PATH", f"{machine}/bin:{machine}/elsewhere")
-
-    assert programs.find("promtool") == programs.Program(tool, (2, 45, 0))
-
-
 def test_a_tool_beside_a_named_server_is_found(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = program(machine / "mine", "alertmanager", "alertmanager, version 0.30.0 (x)")
     tool = program(machine / "mine", "amtool", "amtool, version 0.30.0 (x)")
@@ -301,13 +275,6 @@ def test_another_distribution_s_package_in_the_cache_is_not_taken(machine: Path,
 def _real() -> Tool:
     """The newest Alertmanager, found before a test makes this machine a bare one."""
     return alertmanager("0.31")
-
-
-@pytest.mark.parametrize("name", ["prometheus", "alertmanager"])
-def test_processes_and_containers_take_the_same_release(name: str) -> None:
-    release = programs.WANTED[name].tool.release
-
-    assert f":-prom/{name}:v{release.version}}}" in (CHECKOUT / "compose.yaml").read_text()
 
 
 @pytest.mark.e2e

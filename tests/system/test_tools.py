@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,20 +11,10 @@ import yaml
 
 from stepwatch.system import programs, releases
 from stepwatch.system.environment import CHECKOUT
-from stepwatch.system.releases import tools_folder
-from tests.mirror import ARCHITECTURE, Mirror, standin, stem, tarball
-from tests.real import build, free_port, tools
+from tests.mirror import Mirror
+from tests.real import build, tools
 
 NEWEST = build.version("prometheus")
-PROGRAMS = ("prometheus", "promtool")
-
-GO = """#!/bin/sh
-case $1 in
-env) echo go1.26.0 ;;
-build) echo '#!/bin/sh' > "$5prometheus" ;;
-esac
-"""
-"""Takes no minutes; `go build -ldflags STAMP -o FOLDER/ tool` is how it is called."""
 
 
 @pytest.fixture(name="path", autouse=True)
@@ -47,113 +36,11 @@ def _mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
         yield mirror
 
 
-@pytest.fixture(name="go")
-def _go(path: Path) -> None:
-    (path / "go").write_text(GO)
-    (path / "go").chmod(0o755)
-    for name in ("env", "sh"):
-        real = next(folder for folder in os.defpath.split(":") if (Path(folder) / name).exists())
-        (path / name).symlink_to(Path(real) / name)
-
-
-def publish(mirror: Mirror, version: str, *, sha256: str | None = None) -> None:
-    files = {name: standin(name, version) for name in PROGRAMS}
-    mirror.publish("prometheus", version, tarball(stem("prometheus", version), files), sha256=sha256)
-
-
-def test_a_program_is_taken_from_the_official_release_once(
-    mirror: Mirror, capsys: pytest.CaptureFixture[str]
-) -> None:
-    publish(mirror, NEWEST)
-
-    folder = tools.newest("prometheus")
-    said, asked = capsys.readouterr().err, len(mirror.asked)
-
-    assert folder == tools_folder() / f"prometheus-{NEWEST}.linux-{ARCHITECTURE}"
-    assert programs.read_version(folder / "promtool") == tuple(map(int, NEWEST.split(".")))
-    assert said.startswith(f"prometheus-{NEWEST}: downloading the official release, once.\n")
-    assert tools.newest("prometheus") == folder
-    assert (capsys.readouterr().err, len(mirror.asked)) == ("", asked)
-
-
-def test_the_compose_plugin_is_taken_from_its_official_release(mirror: Mirror) -> None:
-    version = build.version("compose")
-    mirror.publish_compose(version, standin("Docker Compose", version))
-
-    (program,) = tools.newest("compose").iterdir()
-
-    assert program == tools_folder() / f"compose-{version}.linux-{ARCHITECTURE}" / "compose"
-    assert programs.read_version(program) == tuple(map(int, version.split(".")))
-
-
-def wrong_checksum(mirror: Mirror, _: pytest.MonkeyPatch) -> str:
-    publish(mirror, NEWEST, sha256="a" * 64)
-    return f"expected {'a' * 64}. Fix: try again"
-
-
-def missing(mirror: Mirror, _: pytest.MonkeyPatch) -> str:
-    publish(mirror, "1.0.0")
-    return "sha256sums.txt: 404 Not Found. Fix: name a mirror"
-
-
-def hanging_checksums(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> str:
-    publish(mirror, NEWEST)
-    mirror.hanging = "sha256sums.txt"
-    monkeypatch.setattr(releases, "_ANSWER_SECONDS", 0.3)
-    return " cannot be reached ("
-
-
-def hanging_archive(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> str:
-    publish(mirror, NEWEST)
-    mirror.hanging = ".tar.gz"
-    monkeypatch.setattr(releases, "_STALL_SECONDS", 0.3)
-    return ".tar.gz: timed out. Fix: try again"
-
-
-def refused(_: Mirror, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("STEPWATCH_RELEASES", f"http://127.0.0.1:{free_port()}")
-    return " cannot be reached (Connection refused). Fix: name a mirror"
-
-
-def unresolvable(_: Mirror, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("STEPWATCH_RELEASES", "http://mirror.invalid")
-    monkeypatch.setattr(releases, "_ANSWER_SECONDS", 2)
-    return "mirror.invalid cannot be reached ("
-
-
-@pytest.mark.usefixtures("go")
-@pytest.mark.parametrize(
-    "fault", [wrong_checksum, missing, hanging_checksums, hanging_archive, refused, unresolvable]
-)
-def test_a_release_that_cannot_be_downloaded_is_named_in_one_line_and_built_with_go_once(
-    mirror: Mirror,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    fault: Callable[[Mirror, pytest.MonkeyPatch], str],
-) -> None:
-    reason = fault(mirror, monkeypatch)
-
-    folder = tools.newest("prometheus")
-    said, asked = capsys.readouterr().err, len(mirror.asked)
-
-    assert folder == tools_folder() / f"prometheus-{NEWEST}" / "bin"
-    assert [path.name for path in folder.iterdir()] == ["prometheus"]
-    (line,) = (line for line in said.splitlines() if "no official release" in line)
-    assert line.startswith(f"prometheus-{NEWEST}: no official release (")
-    assert reason in line
-    assert line.endswith("; building it with Go, once (minutes).")
-    assert tools.newest("prometheus") == folder
-    assert (capsys.readouterr().err, len(mirror.asked)) == ("", asked)
-    assert [path.name for path in tools_folder().iterdir() if not path.name.startswith(".")] == [
-        f"prometheus-{NEWEST}"
-    ]
-
-
 def test_without_a_release_and_without_go_tests_skip_with_the_reason_and_fail_in_ci(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ask, version = tools.prometheus.__wrapped__, NEWEST.rpartition(".")[0]
-    reason = f"prometheus {version}: Go 1.25 or later is needed to build it, found: none"
+    reason = f"prometheus {version}: Go 1.26 or later is needed to build it, found: none"
 
     with pytest.raises(RuntimeError, match=reason):
         ask(version)
@@ -161,49 +48,6 @@ def test_without_a_release_and_without_go_tests_skip_with_the_reason_and_fail_in
     with pytest.raises(unittest.SkipTest, match=reason):
         ask(version)
     assert "sha256sums.txt: 404 Not Found" in capsys.readouterr().err
-
-
-def packaged(version: str) -> Path:
-    """A package that was unpacked before, in the version that apt would install."""
-    apt = Path(os.environ["PATH"]) / "apt-cache"
-    apt.write_text(f"#!/bin/sh\necho '  Candidate: {version}+ds'\n")
-    apt.chmod(0o755)
-    folder = tools_folder() / f"prometheus-{version}+ds" / "usr/bin"
-    folder.mkdir(parents=True)
-    for name in PROGRAMS:
-        (folder / name).write_bytes(standin(name, version))
-        (folder / name).chmod(0o755)
-    return folder
-
-
-def test_the_oldest_version_is_the_distribution_s_package(mirror: Mirror) -> None:
-    folder = packaged("2.42.0")
-
-    found = tools.prometheus.__wrapped__("2.42")
-
-    assert (found.version, found.server, found.tool) == (
-        "2.42.0",
-        folder / "prometheus",
-        folder / "promtool",
-    )
-    assert mirror.asked == []
-
-
-@pytest.mark.parametrize("other", [None, "2.53.3"], ids=["no package", "another version"])
-def test_the_oldest_version_is_the_official_release_where_the_distribution_has_it_not(
-    mirror: Mirror, other: str | None
-) -> None:
-    publish(mirror, "2.42.0")
-    if other:
-        packaged(other)
-
-    found = tools.prometheus.__wrapped__("2.42")
-
-    assert (found.version, found.options) == ("2.42.0", ())
-    assert found.tool == tools_folder() / f"prometheus-2.42.0.linux-{ARCHITECTURE}" / "promtool"
-    asked = len(mirror.asked)
-    assert tools.prometheus.__wrapped__("2.42") == found
-    assert len(mirror.asked) == asked
 
 
 def test_tests_run_the_releases_that_the_product_takes() -> None:

@@ -66,22 +66,3 @@ def test_a_training_that_is_stopped_lives_makes_no_step_and_goes_on(
     assert {found.value("rl_run_writer_present", run="a") for found in silent} == {1.0}
     assert {found.value(when, run="a") for found in silent} == {first.value(when, run="a")}
     exporter.until(lambda found: found.state("a") == "finished" and step(found, "a") == 70)
-
-
-def test_a_training_that_raises_has_failed(trainer: Trainer, exporter: Watching, tmp_path: Path) -> None:
-    with trainer.training(tmp_path, trainer.fails_after(30), steps=200) as training:
-        assert training.wait() != 0
-    found = exporter.until(lambda found: found.state("a") == "failed")
-
-    assert (step(found, "a"), found.value("rl_total_steps", run="a")) == (30, 200)
-
-
-def test_a_training_that_raises_before_its_first_step_has_failed(
-    trainer: Trainer, exporter: Watching, tmp_path: Path
-) -> None:
-    with trainer.training(tmp_path, trainer.fails_after(0), steps=200) as training:
-        while training.running:
-            exporter.scrape()
-            time.sleep(1)
-
-    exporter.until(lambda found: found.state("a") == "failed")
