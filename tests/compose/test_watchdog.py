@@ -57,15 +57,6 @@ def test_a_full_volume_is_reported_within_a_minute_and_its_end_too(stack: Checko
     assert {name for name, _ in sink.alerts("firing")} == {"AlertingBroken"}
 
 
-def test_empty_files_that_alertmanager_left_are_removed_in_its_volume(stack: Checkout) -> None:
-    _inside(stack, "alertmanager", "touch -d '2026-01-01 00:00' /alertmanager/nflog.1a2b")
-
-    until(
-        lambda: "nflog.1a2b" not in _inside(stack, "alertmanager", "ls /alertmanager"),
-        "the watchdog removes what is old and empty",
-    )
-
-
 def test_each_volume_belongs_to_its_own_service_and_the_watchdog_writes_where_it_may(stack: Checkout) -> None:
     listed = _inside(stack, "watchdog", f"stat -c '%u %n' {' '.join(f'/data/{each}' for each in OWNERS)}")
 

@@ -40,14 +40,6 @@ def test_whatever_its_labels_say_a_container_is_a_target_or_reported_or_did_not_
     assert len(json.loads(result.file)) == len(names)
 
 
-def test_hundreds_of_containers_are_so_many_targets_in_the_order_of_their_names() -> None:
-    names = [f"server-{number:03}" for number in range(600)]
-    result = found([container(name, scrape="8000") for name in reversed(names)], ANYWHERE)
-
-    assert [group["labels"]["container"] for group in json.loads(result.file)] == names
-    assert not result.faults
-
-
 def test_a_container_is_called_by_its_own_name_and_not_by_that_of_a_link() -> None:
     (linked,), (nameless,) = containers([_answer(Names=["/web/db", "/db"])]), containers([_answer(Names=[])])
     assert (linked.name, nameless.name) == ("db", "0" * 12)

@@ -9,7 +9,7 @@ import sys
 import urllib.error
 import urllib.request
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import datetime, timezone
 from pathlib import Path
@@ -173,7 +173,3 @@ class Notifier:
     def seen(self) -> str:
         """What a wait that failed shows."""
         return f"{self.ask('/api/v1/deliveries')[1][:2000]} {self.server.log.read_text()[-3000:]}"
-
-
-def names(alerts: Sequence[Alert]) -> list[str]:
-    return [each["labels"]["alertname"] for each in alerts]

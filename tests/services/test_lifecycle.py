@@ -75,13 +75,6 @@ def test_a_part_that_dies_again_and_again_is_given_up_long_before() -> None:
 
 
 @pytest.mark.usefixtures("clock")
-def test_ends_before_this_start_do_not_count() -> None:
-    failed, _ = waited({"one": [Look(ready=False, ends=7), Look(ready=True, ends=7)]}, ended={"one": 7})
-
-    assert failed == {}
-
-
-@pytest.mark.usefixtures("clock")
 def test_a_prometheus_that_replays_its_log_is_waited_for_as_long_as_it_gets_on() -> None:
     replaying = [Look(ready=False, busy=f"segment {second // 300}") for second in range(3000)]
     failed, said = waited({"prometheus": [*replaying, READY]})

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import urllib.request
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -16,11 +14,10 @@ from typing import Any
 import pytest
 
 from stepwatch.config import load
-from stepwatch.operate import test_alert
 from stepwatch.operate.test_alert import Probe, sent
 from stepwatch.schema.errors import ConfigError, Refused
 from stepwatch.system import http_client
-from tests.real import AlertmanagerServer, free_port
+from tests.real import AlertmanagerServer
 from tests.real.answering import Answering
 from tests.real.waiting import eventually
 from tests.testalert.conftest import LOGIN, Bench
@@ -184,24 +181,6 @@ def test_without_the_log_a_failure_is_reported_if_it_is_counted_by_receiver(benc
         assert "gone: not delivered by webhook (HTTP): no result after 3 s." in words
 
 
-FAILED = {"s_total": 1, "s_failed_total": 1, "_requests_total": 1, "_requests_failed_total": 1}
-
-
-def test_an_attempt_is_delivered_only_if_the_next_page_counts_no_failure_of_it(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Alertmanager counts an attempt and its failure one after the other."""
-    pages = itertools.chain(
-        [(Counter(), True), (Counter({"s_total": 1, "_requests_total": 1}), True)],
-        itertools.repeat((Counter(FAILED), True)),
-    )
-    monkeypatch.setattr(test_alert, "sent", lambda *_: next(pages))
-    monkeypatch.setattr(http_client, "order", lambda *_: "")
-    receiver = next(each for each in load(bench.config).receivers if each.name == "gone")
-
-    assert not Probe(receiver, "", str).run(print, 3)[0]
-
-
 def test_a_silence_that_covers_it_is_named_and_left_alone(bench: Bench) -> None:
     now = datetime.now(timezone.utc)
     silence = {
@@ -230,13 +209,6 @@ def test_a_silence_that_covers_it_is_named_and_left_alone(bench: Bench) -> None:
     ).close()
 
 
-def test_a_receiver_that_config_yaml_does_not_name_is_refused_with_those_it_does(bench: Bench) -> None:
-    with pytest.raises(
-        Refused, match=r"opps is not a receiver of .*\. Expected: ops or .*Fix: name one of these"
-    ):
-        bench.test("opps")
-
-
 def test_a_configuration_without_receivers_is_refused(bench: Bench, tmp_path: Any) -> None:
     (tmp_path / "config.yaml").touch()
 
@@ -254,16 +226,6 @@ def test_settings_that_alertmanager_does_not_run_are_not_tested(bench: Bench) ->
 
     assert len(bench.good.received) == sent
     bench.config.write_text(before)
-
-
-def test_an_alertmanager_that_does_not_answer_is_said(bench: Bench, tmp_path: Any) -> None:
-    (tmp_path / "config.yaml").write_text(
-        f"ports: {{alertmanager: {(port := free_port())}}}\n"
-        "receivers: [{name: ops, webhook: {url: 'http://127.0.0.1:9'}}]"
-    )
-
-    with pytest.raises(Refused, match=rf"does not answer at http://127.0.0.1:{port}.* Fix: `make up`"):
-        Bench(tmp_path, bench.server, bench.good, bench.chat, bench.mailbox).test("ops")
 
 
 def test_an_alertmanager_that_is_slow_to_answer_is_waited_for() -> None:

@@ -14,12 +14,10 @@ from typing import Any
 
 import pytest
 
-from exporter.watchdog.client import Client, UnreachableError
 from exporter.watchdog.finding import EXPIRY_SECONDS, HOLD_SECONDS, Finding, Findings, Text
 from stepwatch.system import http_client
 from stepwatch.system.environment import CHECKOUT
 from tests.real import Server, free_port
-from tests.real.answering import Answering
 from tests.real.waiting import eventually
 from tests.rules import served
 
@@ -107,14 +105,3 @@ def test_a_finding_is_an_alert_until_a_minute_after_its_end_and_then_ends_once()
 
 def _seconds(alert: dict[str, Any], key: str) -> float:
     return datetime.fromisoformat(alert[key]).timestamp()
-
-
-def test_a_server_behind_a_password_gets_it_and_an_unreadable_password_is_named(tmp_path: Path) -> None:
-    secret = tmp_path / "password"
-    secret.write_text("s3cret\n")
-    with Answering(body="fine") as server:
-        assert Client(server.url, str(secret)).post("/a", "application/json", "{}").body == "fine"
-        authorization = Client(server.url, str(secret))._authorization()
-    assert authorization == ["Authorization: Basic aW50ZXJuYWw6czNjcmV0"]
-    with pytest.raises(UnreachableError, match="no-such: No such file"):
-        Client("http://127.0.0.1:1", str(tmp_path / "no-such")).get("/")
