@@ -93,21 +93,6 @@ def test_the_tool_cache_is_kept_until_a_pinned_version_changes(monkeypatch: pyte
     assert hashed == pins
 
 
-def test_forms_ask_what_their_forge_can_show() -> None:
-    forms = [yaml.safe_load(file.read_text()) for file in FORMS if file.name != "config.yml"]
-
-    assert {form["name"] for form in forms} == {"Bug", "False or missed alert", "Unreadable trainer log"}
-    for form in forms:
-        assert set(form) == {"name", "description", "body"}
-        names = [field["id"] for field in form["body"]]
-        assert len(names) == len(set(names))
-        for field in form["body"]:
-            assert field["type"] in {"input", "textarea", "dropdown"}
-            assert field["attributes"]["label"]
-            assert (field["type"] == "dropdown") == ("options" in field["attributes"])
-            assert set(field) <= {"type", "id", "attributes", "validations"}
-
-
 def test_the_guide_names_only_paths_and_modules_that_exist() -> None:
     text = (CHECKOUT / "CONTRIBUTING.md").read_text()
     named = set(re.findall(r"`([\w.<>/-]+)`", text))

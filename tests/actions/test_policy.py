@@ -353,27 +353,6 @@ def test_what_was_dropped_does_not_count_for_the_day_and_what_acted_does(tmp_pat
     assert len(around.breaker.actions()) == 2
 
 
-def test_a_veto_after_the_step_began_is_too_late_but_no_kill_follows(tmp_path: Path) -> None:
-    around = Around(tmp_path)
-    around.at(1120, firing=True)
-    around.at(1420)
-    (action,) = around.breaker.actions()
-
-    assert around.breaker.veto(action.id, "someone")
-    assert around.at(1600).done == ["evidence", "stop"]
-    assert action.outcome == "done"
-    assert not around.breaker.veto(action.id, "someone")
-
-
-def test_a_dry_action_does_not_use_up_the_cause(tmp_path: Path) -> None:
-    dry = Around(tmp_path, limits=replace(LIMITS, dry_run=True))
-    dry.at(1120, firing=True).at(1420)
-    dry.breaker.audit.close()
-    real = Around(tmp_path)
-
-    assert real.at(1430, firing=True).at(1800).done == ["evidence", "stop"]
-
-
 def test_half_a_line_of_a_full_disk_spoils_no_other(tmp_path: Path) -> None:
     audit = Audit(tmp_path)
     audit.append(1.0, "opened", "id", **opening(ACTION))

@@ -120,16 +120,6 @@ def test_a_rotation_that_deletes_meanwhile_leaves_it_whole_or_not_at_all(folder:
             break
 
 
-def test_a_checkpoint_that_changed_since_it_was_seen_is_not_kept(folder: Path) -> None:
-    saving.verl(folder, 5)
-    seen = saving.checkpoint(folder, "global_step_5")
-    (folder / "global_step_5" / "data.pt").write_bytes(b"other")
-    with opened(folder) as best, pytest.raises(NotKept, match="changed or deleted"):
-        best.keep(seen, 1.0, "validation", "why")
-
-    assert listed(folder) == []
-
-
 KILLED = """
 import os, sys, time
 from pathlib import Path

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import urllib.request
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from demo.pages import LIST_SECONDS, NODES, RAY_LIST, Pages
-from exporter.gpu.backend import Extras
-from exporter.gpu.demo import Demo
 from exporter.runs.discovery.address import Allowed, Allowlist
 from exporter.runs.discovery.target_sources import RayFiles
 from tests.rules.served import FOREIGN, TARGET
@@ -51,10 +47,6 @@ def _seen(folder: Path) -> list[list[Page]]:
     return found
 
 
-def names(served: Page) -> set[str]:
-    return {name for name, _ in served}
-
-
 def test_the_exporter_finds_the_pages_as_those_of_ray_and_no_more_once_the_demo_ends(
     tmp_path: Path,
 ) -> None:
@@ -73,13 +65,6 @@ def test_the_exporter_finds_the_pages_as_those_of_ray_and_no_more_once_the_demo_
     assert [each.over for each in source.targets()] == [True] * len(pages.addresses)
 
 
-def test_the_list_is_complete_at_any_time(seen: list[list[Page]], folder: Path) -> None:
-    (group,) = json.loads((folder / RAY_LIST).read_text())
-
-    assert len(group["targets"]) == len(seen[0]) == NODES + 1
-    assert [each.name for each in (folder / RAY_LIST).parent.iterdir()] == [RAY_LIST.name]
-
-
 def test_nodes_have_what_dashboards_and_rules_read_of_ray_and_nothing_is_wrong(
     seen: list[list[Page]],
 ) -> None:
@@ -94,31 +79,3 @@ def test_nodes_have_what_dashboards_and_rules_read_of_ray_and_nothing_is_wrong(
             assert values["ray_memory_manager_worker_eviction_total"] == 0
             assert values["ray_node_mem_used"] < 0.9 * values["ray_node_mem_total"]
             assert values["ray_object_store_available_memory"] > 0
-
-
-def test_the_trainers_page_has_the_four_metrics_of_tutorials_and_its_steps_go_on(
-    seen: list[list[Page]],
-) -> None:
-    trainer = [moment[-1] for moment in seen]
-    steps, rewards, samples = (
-        [served[name, frozenset()] for served in trainer]
-        for name in (
-            "verl_training_steps_total",
-            "verl_average_reward",
-            "verl_sample_generation_seconds_count",
-        )
-    )
-
-    assert all(before < after for before, after in pairwise(steps))
-    assert all(before < after for before, after in pairwise(samples))
-    assert rewards[-1] > rewards[0] + 0.1
-    assert "verl_gpu_memory_used_bytes" in names(trainer[-1])
-    assert "verl_sample_generation_seconds_bucket" in names(trainer[-1])
-
-
-def test_the_gpus_of_the_run_are_those_that_the_gpu_exporter_simulates(seen: list[list[Page]]) -> None:
-    simulated = Demo(Extras(sick=5))
-    simulated.open()
-    used = {labels for served in seen[-1] for name, labels in served if name == "rl_run_node_gpu_info"}
-
-    assert used == {frozenset({("run", RUN), ("uuid", card.uuid)}) for card in simulated.cards()}

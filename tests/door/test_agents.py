@@ -289,23 +289,6 @@ def test_what_is_not_a_write_request_is_refused_and_costs_little(hub):
     assert _resident(hub) < 400 << 20
 
 
-def test_chunks_beyond_the_limit_and_half_a_body_are_refused(hub):
-    token = hub.admit("chunky")
-    head = {**WROTE, "Authorization": f"Bearer {token}"}
-    parts = (bytes(1 << 20) for _ in range(18))
-    with closing(hub.connection()) as connection:
-        with suppress(OSError):  # it may hang up before all is sent
-            connection.request("POST", WRITE, parts, head, encode_chunked=True)
-        eventually(lambda: hub.refused("size", "chunky") == 1)
-    with closing(hub.connection()) as connection:
-        connection.putrequest("POST", WRITE)
-        for name, value in {**head, "Content-Length": "1000"}.items():
-            connection.putheader(name, value)
-        connection.endheaders(one("half", "chunky")[:10])
-    assert hub.write(one("whole", "chunky"), token).status in (200, 204)
-    assert not hub.stored("half")
-
-
 def test_a_flood_of_agents_leaves_its_own_pages_and_late_clients_go(hub):
     token = hub.admit("patient")
     silent, handshakes = [], []

@@ -11,7 +11,6 @@ from stepwatch.config import Config
 from stepwatch.deploy.native.installed import node_exporter, serves_already
 from stepwatch.deploy.native.state import State
 from tests.real import Server, free_port
-from tests.real.answering import Answering
 
 PAGES = """
 import sys
@@ -76,11 +75,3 @@ def test_our_own_is_not_taken_for_someone_else_s(config: Config, tmp_path: Path)
     (tmp_path / "supervisord.pid").write_text(str(os.getsid(0)))  # it leads the parts' session
     for _ in serving(config, OF_NODE_EXPORTER):
         assert not serves_already(config, State(tmp_path))
-
-
-@pytest.mark.slow
-def test_one_that_waits_for_a_file_system_that_hangs_is_still_recognised(tmp_path: Path) -> None:
-    with Answering(body=OF_NODE_EXPORTER, delay=6) as waiting:
-        config = Config.model_validate({"ports": {"node": waiting.port}})
-
-        assert serves_already(config, State(tmp_path))

@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -31,16 +29,6 @@ def supervisor_pid(stack: StandInStack) -> int:
     return int((stack.place.folder / "supervisord.pid").read_text())
 
 
-def test_up_waits_until_every_part_answers_and_status_shows_each(stack: StandInStack) -> None:
-    first, second = stack.part("first"), stack.part("second")
-
-    assert stack.up(first, second) == 0
-    assert "first is ready" in stack.words
-    assert stack.status() == 0
-    assert f"{second.url}" in stack.words
-    assert str(stack.place.log("second")) in stack.words
-
-
 def test_up_restarts_only_parts_whose_command_changed_and_ends_removed_ones(stack: StandInStack) -> None:
     kept, moved, gone = stack.part("kept"), stack.part("moved"), stack.part("gone")
     stack.up(kept, moved, gone)
@@ -52,24 +40,6 @@ def test_up_restarts_only_parts_whose_command_changed_and_ends_removed_ones(stac
     with supervisord.connected(stack.place) as server:
         assert server is not None
         assert set(server.reports()) == {"kept", "moved", "new"}
-
-
-def test_down_leaves_no_process_and_no_socket_but_keeps_data_and_logs(stack: StandInStack) -> None:
-    part = stack.part("one")
-    stack.up(part)
-    stack.place.data("one").mkdir(parents=True)
-
-    assert stack.down() == 0
-    assert stack.pids() == set()
-    assert sorted(path.name for path in stack.place.folder.iterdir()) == ["data", "discovered", "logs"]
-    assert part.web
-    assert not processes.port_taken("127.0.0.1", part.web.ports["one"])
-
-
-def test_down_is_safe_when_nothing_runs(stack: StandInStack) -> None:
-    assert stack.down() == 0
-    assert stack.words == "Stepwatch is not running."
-    assert stack.status() == 3
 
 
 def test_a_part_that_is_killed_comes_back_and_status_counts_it(stack: StandInStack) -> None:
@@ -272,54 +242,6 @@ def test_damaged_arguments_of_the_last_up_are_kept_aside_and_replaced_by_default
     assert len(said) == 1
 
 
-def test_down_stops_all_parts_at_the_same_time(stack: StandInStack, tmp_path: Path) -> None:
-    asked = tmp_path / "asked"
-    asked.mkdir()
-    names = ("one", "other", "third")
-    script = (
-        "trap 'touch {0}/$NAME; for _ in $(seq 100); do "
-        "[ -e {0}/one ] && [ -e {0}/other ] && [ -e {0}/third ] && touch {1}/$NAME && exit; sleep 0.1; "
-        "done; exit' TERM; while :; do sleep 0.1; done"
-    ).format(shlex.quote(str(asked)), shlex.quote(str(tmp_path)))
-    assert (
-        stack.up(*(parts.Part(name, ("sh", "-c", script), "", environment={"NAME": name}) for name in names))
-        == 0
-    )
-
-    assert stack.down() == 0
-
-    assert [
-        name for name in names if not (tmp_path / name).exists()
-    ] == []  # each has seen the others be asked
-
-
-def test_status_waits_for_parts_that_hang_only_once(stack: StandInStack, tmp_path: Path) -> None:
-    settings = tmp_path / "settings"
-    settings.write_text("one")
-    names = ("one", "other", "third")
-    stack.up(*(stack.part(name, settings=settings) for name in names))
-    for name in names:
-        os.kill(pid_of(stack, name), signal.SIGSTOP)
-    begun = time.monotonic()
-
-    assert stack.status() == 1
-
-    assert in_time(time.monotonic() - begun, 9)  # two timeouts are 10 s
-    assert all(f"A signal suspended {name}." in stack.words for name in names)
-
-
-def test_a_port_in_use_is_named_with_its_owner_before_anything_is_touched(stack: StandInStack) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        with pytest.raises(StackError) as refusal:
-            stack.up(stack.part("one"), stack.part("prometheus", port=port))
-
-    assert str(refusal.value).startswith(f"ports.prometheus: {port} is in use by pid {os.getpid()} (")
-    assert "Fix:" in str(refusal.value)
-    assert stack.pids() == set()
-    assert not stack.place.supervisor_config.exists()
-
-
 def test_an_owner_is_named_without_the_arguments_that_may_hold_secrets(tmp_path: Path) -> None:
     script = tmp_path / "server.py"
     script.write_text("import time; time.sleep(60)")
@@ -363,36 +285,11 @@ def test_a_deep_folder_with_odd_characters_works(tmp_path: Path) -> None:
     assert stack.pids() == set()
 
 
-def test_down_leaves_a_supervisor_of_another_stack_alone(stack: StandInStack, tmp_path: Path) -> None:
-    other = StandInStack(tmp_path / "other")
-    try:
-        other.up(other.part("one"))
-        stack.place.create()
-        (stack.place.folder / "supervisord.pid").write_text(str(supervisor_pid(other)))
-
-        assert stack.status() == 3
-        assert stack.down() == 0
-
-        assert other.status() == 0
-    finally:
-        other.down()
-
-
 def test_the_state_folder_is_closed_to_other_users(stack: StandInStack) -> None:
     stack.up(stack.part("one"))
 
     assert stack.place.folder.stat().st_mode & 0o777 == 0o700
     assert stack.place.socket.stat().st_mode & 0o777 == 0o700
-
-
-def test_the_state_folder_is_the_one_that_the_variable_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("STEPWATCH_STATE", raising=False)
-    assert State.chosen(tmp_path).folder == tmp_path
-
-    monkeypatch.setenv("STEPWATCH_STATE", str(tmp_path / "elsewhere"))
-    assert State.chosen(tmp_path).folder == tmp_path / "elsewhere"
 
 
 def test_a_suspended_part_is_named_by_status(stack: StandInStack) -> None:

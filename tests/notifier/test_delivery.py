@@ -109,18 +109,6 @@ def test_a_burst_is_merged_within_the_limit_and_every_alert_is_named(tmp_path: P
         assert [arrived(robot, run) for run in runs] == [1] * len(runs)
 
 
-def test_receivers_of_one_robot_share_its_limit(tmp_path: Path) -> None:
-    with DingTalk() as robot:
-        urls = {"day": robot.url, "night": robot.url}
-        kinds, secrets = dict.fromkeys(urls, "dingtalk"), dict.fromkeys(urls, robot.secret)
-        with Notifier(tmp_path, urls, kinds=kinds, secrets=secrets) as notifier:
-            names = [f"{to}-{number:02d}" for number in range(15) for to in urls]
-            for name in names:
-                notifier.post(alert(run=name), to=name.partition("-")[0])
-            eventually(lambda: all(arrived(robot, name) for name in names), seen=notifier.seen)
-    assert robot.over_limit == 0
-
-
 def test_a_full_disk_is_answered_with_503_and_nothing_is_taken(tmp_path: Path) -> None:
     robot = Feishu()
     with Notifier(tmp_path, {"chat": robot}) as notifier:

@@ -7,19 +7,14 @@ import re
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
 
 from stepwatch.config import load
-from stepwatch.operate.test_alert import Probe, sent
+from stepwatch.operate.test_alert import Probe
 from stepwatch.schema.errors import ConfigError, Refused
 from stepwatch.system import http_client
-from tests.real import AlertmanagerServer
-from tests.real.answering import Answering
-from tests.real.waiting import eventually
 from tests.testalert.conftest import LOGIN, Bench
 
 pytestmark = pytest.mark.e2e
@@ -170,17 +165,6 @@ def test_a_file_that_is_gone_when_it_is_needed_is_named(bench: Bench) -> None:
     path.write_text(bench.chat.url)
 
 
-def test_without_the_log_a_failure_is_reported_if_it_is_counted_by_receiver(bench: Bench) -> None:
-    receiver = next(each for each in load(bench.config).receivers if each.name == "gone")
-    _, words = Probe(receiver, bench.server.url, str).run(print, 3)
-
-    if "receiver-name-in-metrics" in bench.server.command[-1]:
-        assert "gone: not delivered by webhook (HTTP): Alertmanager counts a failure." in words
-        assert "the log names the error" in words
-    else:
-        assert "gone: not delivered by webhook (HTTP): no result after 3 s." in words
-
-
 def test_a_silence_that_covers_it_is_named_and_left_alone(bench: Bench) -> None:
     now = datetime.now(timezone.utc)
     silence = {
@@ -226,29 +210,3 @@ def test_settings_that_alertmanager_does_not_run_are_not_tested(bench: Bench) ->
 
     assert len(bench.good.received) == sent
     bench.config.write_text(before)
-
-
-def test_an_alertmanager_that_is_slow_to_answer_is_waited_for() -> None:
-    page = 'alertmanager_notifications_total{integration="webhook"} 3\n'
-    with Answering(body=page, delay=6) as busy:
-        assert sent(busy.url, "webhook", "(test) ops")[0]["s_total"] == 3
-
-
-def test_an_alertmanager_that_has_no_room_for_a_request_is_asked_again(tmp_path: Path) -> None:
-    (tmp_path / "alertmanager.yml").write_text("route: {receiver: a}\nreceivers: [{name: a}]\n")
-    options = ("--web.get-concurrency=1",)
-    with AlertmanagerServer("0.31", tmp_path, options=options) as server, ThreadPoolExecutor(1) as pool:
-        seen = Event()
-
-        def occupy() -> None:
-            # Again and again: the look for whether it is busy may take the only place first.
-            while not seen.is_set():
-                http_client.read(f"{server.url}/debug/pprof/trace?seconds=2", timeout=30)
-
-        busy = pool.submit(occupy)
-        try:
-            eventually(lambda: http_client.read(f"{server.url}/metrics") is None)
-        finally:
-            seen.set()
-        assert sent(server.url, "webhook", "(test) ops")[0]["s_total"] == 0
-        busy.result()
