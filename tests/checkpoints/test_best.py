@@ -318,19 +318,6 @@ def test_a_disk_is_never_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         assert SIZE_MIB > 72
 
 
-def test_a_copy_is_as_whole_as_a_link(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.link", _no_links)
-    monkeypatch.setattr("fcntl.ioctl", _no_links)
-    place = saving.transformers(folder, 5)
-    before = saving.contents(place)
-    assert keep(folder, place.name) == COPY
-    saving.transformers(folder, 5)
-
-    with opened(folder) as best:
-        assert [each.by for each in best.kept] == [COPY]
-    assert saving.contents(folder.with_name("e.best") / place.name) == before
-
-
 def test_where_the_trainers_folder_is_a_disk_the_best_are_on_it(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "tmpfs") as disk:
         saving.transformers(disk, 5)

@@ -24,12 +24,8 @@ def _stack(docker: Docker, checkout: Checkout) -> Iterator[Checkout]:
     labels = {"project": "stepwatch", "volume": VOLUME}
     ours = [f"--label=com.docker.compose.{name}={value}" for name, value in labels.items()]
     docker.docker("volume", "create", *SMALL, *ours, f"stepwatch_{VOLUME}")
-    done = checkout.stepwatch("up")
-    try:
-        assert done.returncode == 0, done.stdout + done.stderr
+    with checkout.running():
         yield checkout
-    finally:
-        checkout.run("docker", "compose", "down", "--volumes", "--timeout=5")
 
 
 @pytest.fixture(name="sink", scope="module")

@@ -6,7 +6,6 @@ import json
 import re
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from stepwatch.config import load
 from stepwatch.operate.test_alert import Probe
 from stepwatch.schema.errors import ConfigError, Refused
 from stepwatch.system import http_client
+from tests.real.silences import silence
 from tests.testalert.conftest import LOGIN, Bench
 
 pytestmark = pytest.mark.e2e
@@ -166,22 +166,7 @@ def test_a_file_that_is_gone_when_it_is_needed_is_named(bench: Bench) -> None:
 
 
 def test_a_silence_that_covers_it_is_named_and_left_alone(bench: Bench) -> None:
-    now = datetime.now(timezone.utc)
-    silence = {
-        "matchers": [{"name": "severity", "value": ".+", "isRegex": True}],
-        "startsAt": now.isoformat(),
-        "endsAt": (now + timedelta(minutes=5)).isoformat(),
-        "createdBy": "a test",
-        "comment": "everything",
-    }
-    request = urllib.request.Request(
-        f"{bench.server.url}/api/v2/silences",
-        json.dumps(silence).encode(),
-        {"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        made = json.load(answer)["silenceID"]
-
+    made = silence(bench.server.url, "severity", ".+")
     code, said = bench.test("ops")
 
     assert code == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import urllib.error
 import urllib.request
@@ -17,9 +16,9 @@ import pytest
 from exporter.watchdog.finding import EXPIRY_SECONDS, HOLD_SECONDS, Finding, Findings, Text
 from stepwatch.system import http_client
 from stepwatch.system.environment import CHECKOUT
+from tests.documented import shown_and_documented
 from tests.real import Server, free_port
 from tests.real.waiting import eventually
-from tests.rules import served
 
 FULL = Finding("disk_full", "/data", Text("State disk is full"), Text("/data: 0 B free."), ("prometheus",))
 GONE = Finding("alertmanager_down", "alertmanager", Text("Alertmanager does not answer"), Text(""))
@@ -47,25 +46,9 @@ def test_it_reports_servers_that_do_not_answer_as_json_and_as_documented_metrics
     eventually(lambda: len(found()) == 2, seen=found)
     assert {each["fault"] for each in found()} == {"alertmanager_down", "prometheus_down"}
     page = http_client.read(f"{watchdog.url}/metrics") or ""
-    shown = {
-        (
-            name,
-            kind,
-            frozenset(label for line in _lines(page, name) for label in re.findall(r'(\w+)="', line)),
-        )
-        for name, kind in re.findall(r"^# TYPE (stepwatch_\w+) (\w+)$", page, re.MULTILINE)
-    }
-    section = served.PAGE.partition("\n## The watchdog\n")[2].partition("\n## ")[0]
-    documented = {
-        (name, kind, frozenset(re.findall(r"`(\w+)`", labels)))
-        for name, kind, _, labels in served.DOCUMENTED.findall(section)
-    }
+    shown, documented = shown_and_documented(page, "The watchdog")
     assert shown == documented
     assert (http_client.metric(page, "process_resident_memory_bytes") or 0) < MOST_BYTES
-
-
-def _lines(page: str, name: str) -> list[str]:
-    return re.findall(rf"^{name}{{.*}} ", page, re.MULTILINE)
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/-/healthy", "/api/v1/findings"])
