@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 
 from stepwatch.system import http_client
 from stepwatch.system.processes import SUPERVISORD
-from tests.native.installation import MAINLY_NEWEST, Installation, made, python_module
+from tests.native.installation import Installation, python_module
 from tests.real.silences import comments, silence
 from tests.real.waiting import eventually, in_time
 
@@ -23,13 +22,6 @@ pytestmark = pytest.mark.e2e
 PROMISED_SECONDS = 15
 ENDED_SECONDS = 5
 NOTE = "kept over kills"
-
-
-@pytest.fixture(name="installation", params=MAINLY_NEWEST)
-def _installation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Installation]:
-    installation = made(tmp_path, request.param)
-    yield installation
-    installation.run("down")
 
 
 def running(installation: Installation) -> dict[str, int]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from stepwatch.system import http_client
-from tests.native.installation import MAINLY_NEWEST, PORTS, Installation, made
+from tests.native.installation import PORTS, Installation
 from tests.native.release import unpacked_release
 from tests.real import Server, free_port, query
 from tests.real.tools import newest
@@ -19,13 +18,6 @@ from tests.real.waiting import eventually
 pytestmark = pytest.mark.e2e
 
 SECRET = "kein-mensch-darf-das-lesen"
-
-
-@pytest.fixture(name="installation", params=MAINLY_NEWEST)
-def _installation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Installation]:
-    installation = made(tmp_path, request.param)
-    yield installation
-    installation.run("down")
 
 
 @pytest.mark.parametrize("installation", ["oldest"], indirect=True)

@@ -54,20 +54,6 @@ def test_no_message_is_longer_than_its_channel_takes_and_what_is_cut_is_counted(
     assert text.count("instance=node-") > 5
 
 
-@pytest.mark.parametrize("kind", ROBOTS)
-def test_cards_that_are_merged_all_stand_in_a_message_as_a_whole(kind: str) -> None:
-    notifications = [parse(payload(alert(run=f"run-{n:03d}")))[0] for n in range(400)]
-    cards = [wording("en").card(each, n) for n, each in enumerate(notifications)]
-    sent = 0
-    while sent < len(cards):
-        message, held = robot(kind).compose(cards[sent:])
-        text = json.dumps(message)
-        assert held > 1
-        assert size(kind, message) <= LIMITS[kind]
-        assert [f"run-{n:03d}" in text for n in range(400)] == [sent <= n < sent + held for n in range(400)]
-        sent += held
-
-
 @pytest.mark.parametrize(("own", "shown"), LINKS)
 def test_a_dashboard_is_that_of_the_rules_own_link_with_its_variables(own: str, shown: str) -> None:
     one = alert(run="ppo/gsm8k", cluster="here", annotations={"dashboard_url": own})

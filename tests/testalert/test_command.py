@@ -118,15 +118,6 @@ def test_a_mail_arrives_with_login_encrypted_and_readable_in_both_forms(bench: B
     assert "check that on@call.example and second@call.example received it" in ended["mail"][1][-1]
 
 
-def test_slack_gets_a_message(bench: Bench, ended: Ended) -> None:
-    [message] = bench.chat.received
-
-    assert message["channel"] == "#training"
-    [attachment] = message["attachments"]
-    assert attachment["title"] == "TestAlert  This is a test of the receiver chat. Nothing is wrong."
-    assert attachment["color"] == "#36a2eb"
-
-
 def test_what_goes_wrong_is_said_while_alertmanager_still_tries(ended: Ended) -> None:
     _, said = ended["broken"]
 
@@ -136,12 +127,6 @@ def test_what_goes_wrong_is_said_while_alertmanager_still_tries(ended: Ended) ->
 def test_nothing_that_fires_or_silences_is_left_behind(bench: Bench, ended: Ended) -> None:
     assert get(bench, "alerts?active=true") == []
     assert get(bench, "silences") == []
-
-
-def test_a_second_test_is_a_second_message(bench: Bench, ended: Ended) -> None:
-    assert bench.test("ops")[0] == 0
-
-    assert len(bench.good.received) == 2
 
 
 def test_when_patience_ends_it_says_that_nothing_is_known(bench: Bench) -> None:

@@ -15,7 +15,6 @@ FAILED = "prometheus_tsdb_wal_writes_failed_total"
 EVALUATED = "prometheus_rule_evaluations_total"
 DROPPED = "prometheus_notifications_dropped_total"
 LOADED = "prometheus_config_last_reload_success_timestamp_seconds"
-STARTED = "process_start_time_seconds"
 
 
 @dataclass
@@ -124,27 +123,6 @@ def test_alerts_that_do_not_reach_an_alertmanager_that_is_up_are_found_until_non
     watched.site.values[DROPPED] += 1
     assert watched.look() == {"notifications_dropped"}
     assert [watched.look() for _ in range(9)][-1] == set()
-
-
-def test_an_alertmanager_that_does_not_answer_is_found_and_answers_since_it_is_back(clock: Clock) -> None:
-    site = Site({STARTED: 5})
-    alertmanager = Alertmanager(site)  # type: ignore[arg-type]
-    assert list(alertmanager.look()) == []
-    assert alertmanager.answers_since == clock.now
-    site.down = True
-    found: list[str] = []
-    for _ in range(5):
-        clock.pass_(10)
-        found += [each.fault for each in alertmanager.look()]
-    assert found == ["alertmanager_down", "alertmanager_down"]
-    assert alertmanager.answers_since == 0
-    site.down = False
-    list(alertmanager.look())
-    assert alertmanager.answers_since == clock.now
-    clock.pass_(20)
-    site.values[STARTED] = clock.now - 5
-    list(alertmanager.look())
-    assert alertmanager.answers_since == clock.now - 5
 
 
 def test_an_alertmanager_that_refuses_an_alert_is_reported_with_its_words(clock: Clock) -> None:
