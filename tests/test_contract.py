@@ -31,11 +31,9 @@ from exporter.runs.signals.record import Record, TotalSteps
 from exporter.runs.stats.catalogue import MOST_SERIES, STATISTIC_HELP, STATISTICS, Hold
 from exporter.watchdog import finding
 from stepwatch.alerts.model.runs import CLOCK_RATIO, RECORDED
-from stepwatch.operate import logfiles
 from stepwatch.system import http_client
 from tests import real
 from tests.grafana.queries import dashboard_queries
-from tests.own_logs import HEALTHY
 from tests.real import AlertmanagerServer, PrometheusServer
 from tests.real.tools import newest
 from tests.real.waiting import eventually
@@ -93,11 +91,6 @@ def test_exactly_the_statistics_that_rules_and_panels_ask_for_are_served() -> No
         for found in _statistics(selected)
     }
     assert used == {(each.metric, frozenset(each.labels.items())) for each in STATISTICS}
-
-
-def test_no_statistic_is_listed_twice() -> None:
-    listed = [(each.metric, each.labels) for each in STATISTICS]
-    assert all(listed.count(each) == 1 for each in listed)
 
 
 def test_statistics_are_held_at_the_extreme_that_their_rules_look_for() -> None:
@@ -356,12 +349,3 @@ def _series(run: Run) -> set[str]:
     return {
         line.rpartition(" ")[0] for line in _exported(run).splitlines() if re.match(r'rl_\w+{run="a"', line)
     }
-
-
-def test_a_run_of_verl_has_at_most_250_series() -> None:
-    (found,), _ = logfiles.logs([str(HEALTHY)], HEALTHY.parent)
-    (run,) = logfiles.read(found, Options()).runs.values()
-    run.watched = True
-    chunks = RunText().chunks(View("a", run, "running", None), 0.0)
-    series = [line for lines in chunks.values() for line in lines.splitlines()]
-    assert 50 < len(series) <= MOST_SERIES

@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from stepwatch.system.environment import CHECKOUT
-from stepwatch.system.releases import tools_folder
 
 FOLDER = CHECKOUT / ".github"
 WORKFLOWS = sorted((FOLDER / "workflows").glob("*"))
@@ -79,18 +78,6 @@ def test_actions_are_pinned_by_commit_with_their_version_beside_it(file: Path) -
     assert used
     for action in used:
         assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action)
-
-
-def test_the_tool_cache_is_kept_until_a_pinned_version_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    (cache,) = (step["with"] for step in steps() if "actions/cache" in step.get("uses", ""))
-    (pattern,) = re.findall(r"hashFiles\('(.*)'\)", cache["key"])
-
-    assert Path(cache["path"]).expanduser() == tools_folder()
-    hashed = {file for file in CHECKOUT.glob(f"{pattern}/*") if file.is_file()}
-    pins = {file for file in (CHECKOUT / "tests/tools").rglob("*") if file.is_file()}
-    assert pins
-    assert hashed == pins
 
 
 def test_the_guide_names_only_paths_and_modules_that_exist() -> None:

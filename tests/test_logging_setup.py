@@ -191,20 +191,6 @@ def test_what_is_not_caught_is_one_record_each_with_its_traceback(form: str) -> 
         assert "in fails" in each["exception"]
 
 
-def test_the_worker_of_the_gpu_exporter_logs_in_the_format_of_the_front() -> None:
-    words = ["demo", "[]", "no number", "1", "0", "info", "json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "exporter.gpu.worker", *words],
-        cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    (found,) = records(done.stderr)
-
-    assert "ValueError" in found["exception"]
-
-
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize(
     "text",

@@ -27,9 +27,42 @@ def hook(event, arguments, done=[]):
 sys.addaudithook(hook)
 """
 
-COMMAND = ("-m", "stepwatch")
-RUNS, GPU, DEMO = ("-m", "exporter.runs"), ("-m", "exporter.gpu", "--backend=demo"), ("-m", "demo")
-DOOR, WATCHDOG = ("-m", "exporter.door"), ("-m", "exporter.watchdog")
+ALERTS = ("-m", "stepwatch", "alerts", "--config", "{folder}/config.yaml")
+GENERATE = (str(CHECKOUT / "generate.py"), "--config", "{folder}/config.yaml", "--out", "{folder}/out")
+RUNS = ("-m", "exporter.runs", "--port={port}", "--path={folder}")
+GPU = ("-m", "exporter.gpu", "--backend=demo", "--port={port}")
+DEMO = ("-m", "demo", "--path={folder}")
+DOOR = ("-m", "exporter.door", "--port={port}", "--agents-port={other}")
+WATCHDOG = ("-m", "exporter.watchdog", "--port={port}")
+SETUP = ("-m", "stepwatch.system.environment", "requirements.lock")
+EVENTS = {
+    GENERATE: (
+        "import pathlib",
+        "import importlib.util",
+        "import stepwatch",
+        "import pydantic",
+        "import yaml",
+        "import jinja2",
+        "import stepwatch.render.templates",
+        "open {folder}/config.yaml",
+        "tempfile.mkdtemp",
+        "subprocess.Popen /bin/true",
+        "os.rename",
+    ),
+    ALERTS: (
+        "import argparse",
+        "import stepwatch.config",
+        "import pydantic",
+        "import stepwatch.operate.limits_report",
+        "open {folder}/config.yaml",
+    ),
+    SETUP: ("import hashlib", "import venv"),
+    RUNS: ("import argparse", "import orjson", "import exporter.runs.app"),
+    GPU: ("import argparse", "import exporter.gpu.supervisor"),
+    DEMO: ("import argparse", "import demo.trainer"),
+    DOOR: ("import aiohttp", "import exporter.door.agents"),
+    WATCHDOG: ("import argparse", "import exporter.watchdog.servers"),
+}
 
 
 @pytest.fixture(name="interrupted")
@@ -49,10 +82,15 @@ def _interrupted(tmp_path):
     def heed_ctrl_c():  # which a suite that was started in the background ignores, and its children with it
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
+    ports = {"port": free_port(), "other": free_port()}
+
+    def filled(word):
+        return word.format(folder=tmp_path, **ports)
+
     def run(event, *words, before=heed_ctrl_c):
         return subprocess.run(
-            [sys.executable, *words],
-            env={**environment, "CTRL_C_AT": event.replace("{folder}", str(tmp_path))},
+            [sys.executable, *(filled(word) for word in words)],
+            env={**environment, "CTRL_C_AT": filled(event)},
             cwd=tmp_path,
             capture_output=True,
             text=True,
@@ -64,93 +102,20 @@ def _interrupted(tmp_path):
     return run
 
 
-def ends_quietly(done):
+@pytest.mark.parametrize(
+    ("words", "event"), [(words, event) for words, events in EVENTS.items() for event in events]
+)
+def test_a_program_that_is_still_starting_ends_without_a_traceback(interrupted, tmp_path, words, event):
+    done = interrupted(event, *words)
+
     assert done.returncode == 130, done.stderr
     assert len(done.stderr.splitlines()) <= 1
     assert not re.search(r"Traceback|KeyboardInterrupt|Exception", done.stdout + done.stderr)
-    return True
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        "import pathlib",
-        "import importlib.util",
-        "import stepwatch",
-        "import pydantic",
-        "import yaml",
-        "import jinja2",
-        "import stepwatch.render.templates",
-        "open {folder}/config.yaml",
-        "tempfile.mkdtemp",
-        "subprocess.Popen /bin/true",
-        "os.rename",
-    ],
-)
-def test_generate_ends_without_a_traceback(interrupted, tmp_path, event):
-    script = str(CHECKOUT / "generate.py")
-
-    done = interrupted(
-        event, script, "--config", str(tmp_path / "config.yaml"), "--out", str(tmp_path / "out")
-    )
-
-    assert ends_quietly(done)
     assert not list(tmp_path.glob("out/*/generated/*"))
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        "import argparse",
-        "import stepwatch.config",
-        "import pydantic",
-        "import stepwatch.operate.limits_report",
-        "open {folder}/config.yaml",
-    ],
-)
-def test_a_command_ends_without_a_traceback(interrupted, tmp_path, event):
-    done = interrupted(event, *COMMAND, "alerts", "--config", str(tmp_path / "config.yaml"))
-
-    assert ends_quietly(done)
-
-
-@pytest.mark.parametrize("event", ["import hashlib", "import venv"])
-def test_the_setup_of_the_environment_ends_without_a_traceback(interrupted, event):
-    assert ends_quietly(interrupted(event, "-m", "stepwatch.system.environment", "requirements.lock"))
-
-
-@pytest.mark.parametrize(
-    ("program", "event"),
-    [
-        (RUNS, "import argparse"),
-        (RUNS, "import orjson"),
-        (RUNS, "import exporter.runs.app"),
-        (GPU, "import argparse"),
-        (GPU, "import exporter.gpu.supervisor"),
-        (DEMO, "import argparse"),
-        (DEMO, "import demo.trainer"),
-        (DOOR, "import aiohttp"),
-        (DOOR, "import exporter.door.agents"),
-        (WATCHDOG, "import argparse"),
-        (WATCHDOG, "import exporter.watchdog.servers"),
-    ],
-)
-def test_a_service_that_is_still_starting_ends_without_a_traceback(interrupted, tmp_path, program, event):
-    flags = {
-        RUNS: [f"--port={free_port()}", "--path", str(tmp_path)],
-        GPU: [f"--port={free_port()}"],
-        DEMO: ["--path", str(tmp_path)],
-        DOOR: [f"--port={free_port()}", f"--agents-port={free_port()}"],
-        WATCHDOG: [f"--port={free_port()}"],
-    }
-
-    assert ends_quietly(interrupted(event, *program, *flags[program]))
 
 
 def test_a_program_in_the_background_goes_on_ignoring_ctrl_c(interrupted, tmp_path):
     def ignoring():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-    words = ("alerts", "--config", str(tmp_path / "config.yaml"))
-
-    assert interrupted("import pydantic", *COMMAND, *words, before=ignoring).returncode == 0
+    assert interrupted("import pydantic", *ALERTS, before=ignoring).returncode == 0

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar
 
 from typing_extensions import Self
@@ -128,8 +127,3 @@ class Acting(Stack):
     def _seen(self) -> str:
         page = http_client.read(f"http://{self.config.address('actions')}/api/v1/actions")
         return f"{super()._seen()}, actions {page}, {self.actions.log.read_text()[-2000:]}"
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, problem, trace)

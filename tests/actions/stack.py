@@ -7,8 +7,6 @@ import os
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -29,6 +27,7 @@ from stepwatch.system.environment import CHECKOUT
 from tests.alertmanager.route import QUICK, Labels, alert, post
 from tests.e2e.stack import server
 from tests.real import AlertmanagerServer, WebhookSink, free_port
+from tests.real.asking import ask
 from tests.real.ending import end
 from tests.real.listening import Listening
 from tests.real.waiting import counted, eventually, let_pass
@@ -206,12 +205,8 @@ class Around:
         return subprocess.run(line, capture_output=True, text=True, env=env, cwd=CHECKOUT, check=False)
 
     def ask(self, path: str, method: str = "GET", body: bytes = b"", **headers: str) -> tuple[int, str]:
-        request = urllib.request.Request(f"{self.url}{path}", body or None, headers, method=method)
-        try:
-            with http_client.direct.open(request, timeout=30) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as refusal:
-            return refusal.code, refusal.read().decode()
+        reply = ask(self.config.address("actions"), path, method, body, **headers)
+        return reply.status, reply.body.decode()
 
     def _end(self) -> None:
         for each in self.trainers:

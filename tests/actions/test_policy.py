@@ -240,17 +240,6 @@ def test_the_veto_window_begins_only_once_alertmanager_has_the_announcement(tmp_
     assert around.breaker.failures["post"] >= 2
 
 
-def test_a_condition_that_was_over_must_hold_for_the_whole_time_again(tmp_path: Path) -> None:
-    around = Around(tmp_path)
-    around.at(1060, firing=True)
-    around.seen = replace(SICK, holds=False)
-    around.at(1110)
-    around.seen = SICK
-
-    assert around.at(1200).done == []
-    assert around.at(1240).done == ["evidence"]
-
-
 def test_what_came_while_the_kill_switch_was_on_is_not_made_up_for_later(tmp_path: Path) -> None:
     around = Around(tmp_path)
     around.breaker.switch_off()
@@ -276,42 +265,6 @@ def test_the_kill_switch_counts_even_after_the_intent(tmp_path: Path) -> None:
     assert [action.outcome for action in around.breaker.actions()] == ["dropped"]
 
 
-def test_a_step_that_ends_in_an_unforeseen_error_is_not_done_again(tmp_path: Path) -> None:
-    around = Around(tmp_path)
-    around.fails = True
-    with pytest.raises(OSError, match="not foreseen"):
-        around.at(1120, firing=True)
-    around.fails = False
-
-    assert around.at(1130).at(1500).done == []
-    assert [(each.outcome, each.reason) for each in around.breaker.actions()] == [("interrupted", "unknown")]
-
-
-def test_an_alert_that_fires_again_is_another_one(tmp_path: Path) -> None:
-    around = Around(tmp_path)
-    around.at(1120, firing=True)
-    around.breaker.receive([NotifiedAlert(ALERT._replace(since=1130.0), firing=True)])
-
-    assert around.at(1420).done == ["evidence"]
-    assert around.outcomes == [("dropped", "resolved")]
-    assert around.at(1421).at(1721).done == ["evidence", "evidence", "stop"]
-
-
-def test_a_condition_that_ends_while_evidence_is_collected_is_seen_before_the_next_step(
-    tmp_path: Path,
-) -> None:
-    around = Around(tmp_path, limits=replace(LIMITS, veto=0.0))
-
-    def silence() -> None:
-        around.seen = replace(SICK, muted=True)
-
-    around.meanwhile = silence
-    around.at(1120, firing=True)
-
-    assert (around.done, around.posted) == (["evidence"], [])
-    assert around.outcomes == [("dropped", "muted")]
-
-
 def test_evidence_about_one_run_holds_up_no_other_and_four_archives_are_made_at_once(tmp_path: Path) -> None:
     around = Around(tmp_path, slow=True)
     alerts = [
@@ -334,14 +287,6 @@ def flaps(around: Around, since: float) -> None:
     around.fire(ALERT._replace(since=since)).at(since + 120)
 
 
-def test_an_alert_that_alertmanager_forgot_for_a_while_is_announced_anew(tmp_path: Path) -> None:
-    around = Around(tmp_path)
-    around.at(1120, firing=True).at(1200, firing=False)
-
-    assert around.at(1300, firing=True).at(1319).done == ["evidence"]
-    assert around.at(1320).at(1620).done == ["evidence", "evidence", "stop"]
-
-
 def test_an_alert_that_fires_again_is_another_cause_if_the_action_before_changed_nothing(
     tmp_path: Path,
 ) -> None:
@@ -362,18 +307,6 @@ def test_a_condition_that_holds_again_before_its_alert_has_ended_is_another_caus
 
     assert around.at(1269).done == ["evidence"]
     assert around.at(1270).at(1570).done == ["evidence", "evidence", "stop"]
-
-
-def test_an_alert_that_was_silenced_does_nothing_until_it_begins_anew(tmp_path: Path) -> None:
-    around = Around(tmp_path)
-    around.at(1120, firing=True)
-    around.seen = replace(SICK, muted=True)
-    around.at(1130)
-    around.seen = SICK
-
-    assert around.at(1140, firing=True).at(1500).done == ["evidence"]
-    around.fire(ALERT._replace(since=1600.0))
-    assert around.at(1720).done == ["evidence", "evidence"]
 
 
 @pytest.mark.parametrize("ends", ["stopped", "vetoed"])
@@ -418,46 +351,6 @@ def test_what_was_dropped_does_not_count_for_the_day_and_what_acted_does(tmp_pat
 
     assert around.done == ["evidence", "evidence", "stop"]
     assert len(around.breaker.actions()) == 2
-
-
-def test_a_veto_after_the_step_began_is_too_late_but_no_kill_follows(tmp_path: Path) -> None:
-    around = Around(tmp_path)
-    around.at(1120, firing=True)
-    around.at(1420)
-    (action,) = around.breaker.actions()
-
-    assert around.breaker.veto(action.id, "someone")
-    assert around.at(1600).done == ["evidence", "stop"]
-    assert action.outcome == "done"
-    assert not around.breaker.veto(action.id, "someone")
-
-
-def test_a_dry_action_does_not_use_up_the_cause(tmp_path: Path) -> None:
-    dry = Around(tmp_path, limits=replace(LIMITS, dry_run=True))
-    dry.at(1120, firing=True).at(1420)
-    dry.breaker.audit.close()
-    real = Around(tmp_path)
-
-    assert real.at(1430, firing=True).at(1800).done == ["evidence", "stop"]
-
-
-def test_receivers_are_notified_of_outcomes_and_interruptions(tmp_path: Path) -> None:
-    around = Around(tmp_path)
-    around.at(1120, firing=True)
-    around.breaker.audit.close()
-    again = Around(tmp_path)
-    again.at(1125)
-
-    pending = next(each for each in around.posted if each["labels"]["alertname"] == "ActionPending")
-    assert "SIGTERM" in pending["annotations"]["description"]
-    assert (
-        f"http://127.0.0.1:9413/action/{pending['labels']['action']}" in pending["annotations"]["description"]
-    )
-    taken = again.posted[-1]
-    assert (taken["labels"]["alertname"], taken["annotations"]["summary"]) == (
-        "ActionTaken",
-        "Action on the run was interrupted",
-    )
 
 
 def test_half_a_line_of_a_full_disk_spoils_no_other(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ import pytest
 
 from tests.actions.stack import EXPLOSION, Around
 from tests.alertmanager.route import post
+from tests.documented import shown_and_documented
 from tests.real.waiting import eventually
-from tests.rules import served
 from tests.runs.light.browser import started
 
 EVENTS = ["opened", "intent", "result", "announced", "intent", "result", "closed"]
@@ -255,24 +255,7 @@ def test_what_a_name_holds_is_shown_as_text(around: Around) -> None:
 
 
 def test_its_metrics_are_those_that_are_documented(around: Around) -> None:
-    page = around.ask("/metrics")[1]
-    shown = {
-        (
-            name,
-            kind,
-            frozenset(
-                label
-                for line in re.findall(rf"^{name}{{.*}} ", page, re.MULTILINE)
-                for label in re.findall(r'(\w+)="', line)
-            ),
-        )
-        for name, kind in re.findall(r"^# TYPE (stepwatch_\w+) (\w+)$", page, re.MULTILINE)
-    }
-    section = served.PAGE.partition("\n## The circuit breaker\n")[2].partition("\n## ")[0]
-    documented = {
-        (name, kind, frozenset(re.findall(r"`(\w+)`", labels)))
-        for name, kind, _, labels in served.DOCUMENTED.findall(section)
-    }
+    shown, documented = shown_and_documented(around.ask("/metrics")[1], "The circuit breaker")
     assert shown == documented
 
 

@@ -120,16 +120,6 @@ def test_a_rotation_that_deletes_meanwhile_leaves_it_whole_or_not_at_all(folder:
             break
 
 
-def test_a_checkpoint_that_changed_since_it_was_seen_is_not_kept(folder: Path) -> None:
-    saving.verl(folder, 5)
-    seen = saving.checkpoint(folder, "global_step_5")
-    (folder / "global_step_5" / "data.pt").write_bytes(b"other")
-    with opened(folder) as best, pytest.raises(NotKept, match="changed or deleted"):
-        best.keep(seen, 1.0, "validation", "why")
-
-    assert listed(folder) == []
-
-
 KILLED = """
 import os, sys, time
 from pathlib import Path
@@ -326,19 +316,6 @@ def test_a_disk_is_never_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         with opened(folder) as best:
             assert [each.name for each in best.kept] == ["global_step_5"]
         assert SIZE_MIB > 72
-
-
-def test_a_copy_is_as_whole_as_a_link(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.link", _no_links)
-    monkeypatch.setattr("fcntl.ioctl", _no_links)
-    place = saving.transformers(folder, 5)
-    before = saving.contents(place)
-    assert keep(folder, place.name) == COPY
-    saving.transformers(folder, 5)
-
-    with opened(folder) as best:
-        assert [each.by for each in best.kept] == [COPY]
-    assert saving.contents(folder.with_name("e.best") / place.name) == before
 
 
 def test_where_the_trainers_folder_is_a_disk_the_best_are_on_it(tmp_path: Path) -> None:

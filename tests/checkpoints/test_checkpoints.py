@@ -199,20 +199,6 @@ def test_what_is_being_written_or_deleted_is_not_complete(
     assert seen == [["checkpoint-5"], ["checkpoint-6"]]
 
 
-def test_the_last_checkpoint_needs_no_second_look(tmp_path: Path, watcher: Watcher) -> None:
-    saving.transformers(tmp_path / "e", 5)
-    watcher.look(ended=True)
-    assert launch.read_checkpoints(tmp_path / "a.log") == (launch.SavedStep("checkpoint-5", 5),)
-
-
-def test_a_long_list_is_cut_at_its_old_end(tmp_path: Path, watcher: Watcher) -> None:
-    for step in range(1, 31):
-        saving.transformers(tmp_path / "e", step, size=1)
-    watcher.look(ended=True)
-    steps = [each.step for each in launch.read_checkpoints(tmp_path / "a.log")]
-    assert steps == list(range(11, 31))
-
-
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"complete": 3}', '{"complete": [["a", "b"]]}'])
 def test_a_damaged_note_says_nothing(tmp_path: Path, content: str) -> None:
     (tmp_path / "a.log.checkpoints").write_text(content)

@@ -22,7 +22,6 @@ from tests.native.installation import VERSIONS
 from tests.real import AlertmanagerServer
 from tests.real.remote_write import Series, send
 from tests.real.waiting import eventually
-from tests.runs.light.browser import Browser, started
 from tests.runs.lines import append, console, measured
 from tests.runs.test_main import Exporter
 
@@ -233,23 +232,6 @@ def test_links_of_messages_lead_to_the_right_run(page: Page):
     assert "cluster=night" in which
     # An alert about a run without a cluster has that of the hub's external labels when it is sent.
     assert "reads a run of this name too" in page.text(f"run/{quote(HERE, safe='')}?cluster=hub")
-
-
-def test_a_browser_shows_it_on_a_phone_without_complaint(page: Page, agents: Agents, tmp_path: Path):
-    curve(page, agents, formatting.series(NAME, "kl", "night"))
-    with started() as browser:
-        look(browser, page, tmp_path)
-
-
-def look(browser: Browser, page: Page, folder: Path) -> None:
-    for path in ("", formatting.page(NAME, "night")):
-        browser.size(390, 844)
-        browser.open(f"{page.url}/{path}")
-        assert browser.tell("document.documentElement.scrollWidth") == 390
-        browser.size(1280, 900)
-        browser.picture(folder / f"{'run' if path else 'list'}.png")
-    assert browser.tell("document.querySelectorAll('figure svg').length") >= 2
-    assert browser.complaints() == []
 
 
 def test_orders_about_a_run_of_an_agent_are_taken_or_say_where_they_belong(

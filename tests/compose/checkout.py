@@ -6,8 +6,8 @@ import json
 import subprocess
 import sys
 import urllib.parse
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,17 @@ class Checkout:
         ids = self.docker.docker("ps", "--quiet", "--filter=label=com.docker.compose.project").split()
         found = json.loads(self.docker.docker("inspect", *ids)) if ids else []
         return {each["Config"]["Labels"]["com.docker.compose.service"]: each for each in found}
+
+    @contextmanager
+    def running(self, *profiles: str) -> Iterator[Checkout]:
+        """The stack, from `make up` until nothing of it is left."""
+        done = self.stepwatch("up")
+        try:
+            assert done.returncode == 0, done.stdout + done.stderr
+            yield self
+        finally:
+            options = [f"--profile={name}" for name in profiles]
+            self.run("docker", "compose", *options, "down", "--volumes", "--timeout=5")
 
     def url(self, part: str) -> str:
         """Where a part is reached."""

@@ -33,12 +33,8 @@ def _stack(docker: Docker, checkout: Checkout) -> Iterator[Checkout]:
     runs = checkout.folder / "runs"
     runs.mkdir(exist_ok=True)
     os.chown(runs, OWNER, OWNER)
-    done = checkout.stepwatch("up")
-    try:
-        assert done.returncode == 0, done.stdout + done.stderr
+    with checkout.running("actions"):
         yield checkout
-    finally:
-        checkout.run("docker", "compose", "--profile=actions", "down", "--volumes", "--timeout=5")
 
 
 @pytest.fixture(name="started")

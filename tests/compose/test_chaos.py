@@ -17,17 +17,13 @@ pytestmark = pytest.mark.world
 
 @pytest.fixture(name="stack")
 def _stack(docker: Docker, checkout: Checkout) -> Iterator[Containers]:
-    done = checkout.stepwatch("up")
-    sink = None
-    try:
-        assert done.returncode == 0, done.stdout + done.stderr
+    with checkout.running():
         sink = Sink(docker, checkout)
-        with Containers(checkout) as stack:
-            yield stack
-    finally:
-        if sink:
+        try:
+            with Containers(checkout) as stack:
+                yield stack
+        finally:
             sink.close()
-        checkout.run("docker", "compose", "down", "--volumes", "--timeout=5")
 
 
 @pytest.mark.parametrize("seed", range(2))

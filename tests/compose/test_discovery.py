@@ -40,12 +40,8 @@ rl_insight_monitor_critic_rewards_mean{experiment_name="grpo",project="maths"} 0
 
 @pytest.fixture(scope="module", name="stack")
 def _stack(checkout: Checkout) -> Iterator[Checkout]:
-    done = checkout.stepwatch("up")
-    try:
-        assert done.returncode == 0, done.stdout + done.stderr
+    with checkout.running():
         yield checkout
-    finally:
-        checkout.run("docker", "compose", "down", "--volumes", "--timeout=5")
 
 
 @contextmanager

@@ -83,11 +83,3 @@ def test_what_is_not_named_again_stays_and_the_rest_is_replaced(tmp_path):
         "STEPWATCH_GPU_PORT=3",
         "STEPWATCH_PATH='/a b'",
     ]
-
-
-def test_an_unchanged_file_is_not_touched(tmp_path):
-    file = tmp_path / ".env"
-    variables.update(file, {"STEPWATCH_GPU_PORT": "1"})
-    before = file.stat()
-    variables.update(file, {"STEPWATCH_GPU_PORT": "1"})
-    assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)

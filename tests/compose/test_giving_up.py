@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.deploy.engine import Service
 from tests.compose.checkout import Checkout
 from tests.real.docker import Docker
 from tests.real.waiting import in_time
@@ -41,19 +40,3 @@ def test_up_gives_up_on_a_container_that_dies_again_and_again(checkout: Checkout
     assert "Fix: " in done.stdout
     assert re.fullmatch(r"1 of \d+ parts failed: node", done.stdout.splitlines()[-1])
     assert "prometheus is ready" in done.stdout
-
-
-def test_a_container_whose_present_process_was_not_probed_is_not_up_whatever_compose_reports() -> None:
-    probe = {"Start": "2026-01-01T00:00:01Z"}
-    known = {
-        "Config": {"Healthcheck": {"Test": ["CMD", "true"]}},
-        "State": {"StartedAt": "2026-01-01T00:00:02.5Z", "Health": {"Log": [probe]}},
-    }
-
-    def status(health: str) -> str:
-        return Service("node", "running", health, 0, "Up", {}, known).status
-
-    assert status("healthy") == "starting"
-    assert status("") == "starting"  # between two starts
-    probe["Start"] = "2026-01-01T00:00:03Z"
-    assert status("healthy") == "up"

@@ -41,20 +41,28 @@ def _host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     return host
 
 
-def test_without_a_driver_there_is_nothing_to_give(host: Host) -> None:
-    host.docker(**RUNTIME)
+CDI = [{"Source": "cdi", "Name": "nvidia.com/gpu=all"}]
+
+
+@pytest.mark.parametrize(
+    ("reported", "files"),
+    [
+        ({**RUNTIME, "DiscoveredDevices": CDI}, ("compose.gpu.yaml",)),
+        ({"DiscoveredDevices": CDI}, ("compose.gpu.cdi.yaml",)),
+        ({"CDISpecDirs": None}, ()),
+        ({"CDISpecDirs": ["/nowhere"]}, ()),
+        ({}, ()),
+    ],
+)
+def test_the_file_is_that_of_what_docker_has(
+    host: Host, reported: dict[str, Any], files: tuple[str, ...]
+) -> None:
+    (host.specifications / "nvidia.yaml").write_text("kind: nvidia.com/gpu")
+    host.docker(**reported)
+    assert host.files() == files
+    assert host.files(processes=True) == ((*files, "compose.processes.yaml") if files else ())
     host.device.unlink()
     assert host.files(processes=True) == ()
-
-
-def test_nvidias_runtime_is_taken_where_it_is(host: Host) -> None:
-    host.docker(**RUNTIME, DiscoveredDevices=[{"Source": "cdi", "Name": "nvidia.com/gpu=all"}])
-    assert host.files() == ("compose.gpu.yaml",)
-
-
-def test_devices_that_docker_has_found_are_enough(host: Host) -> None:
-    host.docker(DiscoveredDevices=[{"Source": "cdi", "Name": "nvidia.com/gpu=all"}])
-    assert host.files() == ("compose.gpu.cdi.yaml",)
 
 
 @pytest.mark.parametrize(
@@ -64,23 +72,10 @@ def test_an_older_docker_is_believed_by_the_specifications_that_it_reads(
     host: Host, name: str, text: str
 ) -> None:
     host.docker(CDISpecDirs=["/nowhere", str(host.specifications)])
-    assert host.files() == ()
     (host.specifications / "other.yaml").write_text("kind: vendor.com/nic")
     assert host.files() == ()
     (host.specifications / name).write_text(text)
     assert host.files() == ("compose.gpu.cdi.yaml",)
-
-
-def test_specifications_that_docker_does_not_read_are_of_no_use(host: Host) -> None:
-    (host.specifications / "nvidia.yaml").write_text("kind: nvidia.com/gpu")
-    host.docker(CDISpecDirs=None)
-    assert host.files() == ()
-
-
-def test_processes_are_named_only_where_there_are_gpus(host: Host) -> None:
-    assert host.files(processes=True) == ()
-    host.docker(**RUNTIME)
-    assert host.files(processes=True) == ("compose.gpu.yaml", "compose.processes.yaml")
 
 
 def test_a_docker_that_does_not_answer_gives_nothing(host: Host) -> None:

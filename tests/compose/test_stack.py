@@ -6,17 +6,15 @@ import json
 import os
 import signal
 import time
-import urllib.request
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 from exporter.credentials import PEOPLE, authorization
-from stepwatch.system import http_client
 from tests.compose.checkout import PUBLISHED, until
 from tests.compose.conftest import SETTINGS
 from tests.real.asking import ask
+from tests.real.silences import comments, silence
 
 pytestmark = pytest.mark.e2e
 
@@ -181,15 +179,7 @@ def test_a_killed_container_comes_back_and_no_alert_is_lost(demo, sink, service)
 
 @pytest.mark.world
 def test_down_and_up_keep_silences_and_data(demo, sink):
-    begun = datetime.now(timezone.utc)
-    silence = {
-        "matchers": [{"name": "run", "value": "demo/kl-explodes", "isRegex": False}],
-        "startsAt": begun.isoformat(),
-        "endsAt": (begun + timedelta(hours=2)).isoformat(),
-        "createdBy": "test",
-        "comment": "known",
-    }
-    _post(f"{demo.url('alertmanager')}/api/v2/silences", silence)
+    silence(demo.url("alertmanager"), "run", "demo/kl-explodes", "known")
     password = demo.compose("exec", "-T", "grafana", "cat", "/run/people/password")
     moment = time.time()
 
@@ -201,19 +191,12 @@ def test_down_and_up_keep_silences_and_data(demo, sink):
     done = demo.stepwatch("up", "--demo")
     assert done.returncode == 0, done.stdout + done.stderr
 
-    kept = demo.page("alertmanager", "/api/v2/silences")
-    assert [each["comment"] for each in kept if each["status"]["state"] == "active"] == ["known"]
+    assert comments(demo.url("alertmanager")) == ["known"]
     before = f'max_over_time(rl_step{{run="demo/healthy"}}[1m] @ {moment:.0f})'
     assert float(demo.query(before)[0]["value"][1]) > 100
     assert not demo.query(f"rl_step @ {ended:.0f} or gpu_info @ {ended:.0f}")
     assert demo.compose("exec", "-T", "grafana", "cat", "/run/people/password") == password
     assert len(password) == 24
-
-
-def _post(url: str, body: object) -> None:
-    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with http_client.direct.open(request, timeout=10) as answer:
-        assert answer.status == 200
 
 
 def _rule(demo, name: str) -> str:

@@ -126,18 +126,6 @@ def test_a_daemon_that_hangs_is_waited_for_a_while_only(
         container_targets.ask()
 
 
-@pytest.mark.parametrize("text", ["{garbage", "[1]", '{"currentContext": "gone"}', '{"proxies": 1}'])
-def test_settings_of_docker_that_are_odd_are_no_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
-    (tmp_path / "config.json").write_text(text)
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
-
-    with pytest.raises(Refused, match="No Docker daemon answers"):
-        container_targets.ask()
-
-
 def test_a_login_in_docker_host_is_never_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "tcp://me:hunter2@127.0.0.1:1")
 

@@ -76,11 +76,6 @@ def test_addresses_in_networks_that_are_no_bridges_of_this_machine_lead_nowhere(
     assert ROOTLESS.address(published("127.0.0.1"), 80) == "127.0.0.1:8080"
 
 
-def test_another_port_that_is_published_is_of_no_use() -> None:
-    with pytest.raises(Refused, match="port 81 is not published"):
-        BOXED.address(published("0.0.0.0"), 81)
-
-
 def test_of_one_that_restarts_again_and_again_that_is_said() -> None:
     with pytest.raises(Refused, match=r"is restarting and has no address.*docker logs web"):
         BOXED.address(replace(BARE, state="restarting"), 80)

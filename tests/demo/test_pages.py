@@ -1,124 +1,43 @@
-"""The demo's pages beside its logs: a cluster of Ray, a trainer's own metrics, and whose the GPUs are."""
+"""The demo's pages beside its logs: a cluster of Ray."""
 
 from __future__ import annotations
 
-import json
 import urllib.request
-from itertools import pairwise
 from pathlib import Path
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from demo.pages import LIST_SECONDS, NODES, RAY_LIST, Pages
-from exporter.gpu.backend import Extras
-from exporter.gpu.demo import Demo
-from exporter.runs.discovery.address import Allowed, Allowlist
-from exporter.runs.discovery.target_sources import RayFiles
+from demo.pages import NODES, Pages
 from tests.rules.served import FOREIGN, TARGET
 
-RUN = "demo/healthy"
 SECONDS = 300
-Page = dict[tuple[str, frozenset[tuple[str, str]]], float]
+Sample = tuple[str, frozenset[str], float]
 
 
-def page(address: str) -> Page:
-    """The values of a page by name and labels."""
+def page(address: str) -> list[Sample]:
+    """Name, labels and value of each sample of a page."""
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
         families = text_string_to_metric_families(answer.read().decode())
-    return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
+    return [
+        (sample.name, frozenset(sample.labels), sample.value)
         for family in families
         for sample in family.samples
         if not sample.name.endswith("_created")
-    }
+    ]
 
 
-@pytest.fixture(name="folder", scope="module")
-def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("demo")
+def test_nodes_have_what_dashboards_and_rules_read_of_ray_and_nothing_is_wrong(tmp_path: Path) -> None:
+    real = {name: each.labels - TARGET for name, each in FOREIGN["Ray"].items() if "vllm" not in name}
+    pages = Pages(tmp_path, "127.0.0.1", 1, "demo/healthy")
 
-
-@pytest.fixture(name="seen", scope="module")
-def _seen(folder: Path) -> list[list[Page]]:
-    """What each page served over five minutes."""
-    pages = Pages(folder, "127.0.0.1", 1, RUN)
-    found = []
     for tick in range(SECONDS):
         pages.tick(1)
-        if tick % 10 == 0:
-            found.append([page(address) for address in pages.addresses])
-    return found
-
-
-def names(served: Page) -> set[str]:
-    return {name for name, _ in served}
-
-
-def test_the_exporter_finds_the_pages_as_those_of_ray_and_no_more_once_the_demo_ends(
-    tmp_path: Path,
-) -> None:
-    pages = Pages(tmp_path, "127.0.0.1", 1, RUN)
-    source = RayFiles([tmp_path / RAY_LIST], Allowlist(Allowed()), Path("/"))
-    assert source.targets() == []
-    pages.tick(0.3)
-    first = (tmp_path / RAY_LIST).stat()
-    assert [(each.address, each.labels["role"], each.over) for each in source.targets()] == [
-        (address, "ray", False) for address in pages.addresses
-    ]
-    pages.tick(LIST_SECONDS)
-    assert (tmp_path / RAY_LIST).stat().st_ino != first.st_ino, "Ray writes its list anew all the time"
-
-    pages.remove()
-    assert [each.over for each in source.targets()] == [True] * len(pages.addresses)
-
-
-def test_the_list_is_complete_at_any_time(seen: list[list[Page]], folder: Path) -> None:
-    (group,) = json.loads((folder / RAY_LIST).read_text())
-
-    assert len(group["targets"]) == len(seen[0]) == NODES + 1
-    assert [each.name for each in (folder / RAY_LIST).parent.iterdir()] == [RAY_LIST.name]
-
-
-def test_nodes_have_what_dashboards_and_rules_read_of_ray_and_nothing_is_wrong(
-    seen: list[list[Page]],
-) -> None:
-    real = {name: each.labels - TARGET for name, each in FOREIGN["Ray"].items() if "vllm" not in name}
-
-    for moment in seen:
-        for node in moment[:NODES]:
-            served = {name: {label for label, _ in labels} for name, labels in node}
+        for address in pages.addresses[:NODES] if tick % 10 == 0 else ():
+            node = page(address)
+            served = {name: set(labels) for name, labels, _ in node}
             assert {name: served.get(name) for name in real} == real
-            values = {name: value for (name, _), value in node.items()}
+            values = {name: value for name, _, value in node}
             assert values["ray_object_store_memory"] == 0
             assert values["ray_memory_manager_worker_eviction_total"] == 0
             assert values["ray_node_mem_used"] < 0.9 * values["ray_node_mem_total"]
             assert values["ray_object_store_available_memory"] > 0
-
-
-def test_the_trainers_page_has_the_four_metrics_of_tutorials_and_its_steps_go_on(
-    seen: list[list[Page]],
-) -> None:
-    trainer = [moment[-1] for moment in seen]
-    steps, rewards, samples = (
-        [served[name, frozenset()] for served in trainer]
-        for name in (
-            "verl_training_steps_total",
-            "verl_average_reward",
-            "verl_sample_generation_seconds_count",
-        )
-    )
-
-    assert all(before < after for before, after in pairwise(steps))
-    assert all(before < after for before, after in pairwise(samples))
-    assert rewards[-1] > rewards[0] + 0.1
-    assert "verl_gpu_memory_used_bytes" in names(trainer[-1])
-    assert "verl_sample_generation_seconds_bucket" in names(trainer[-1])
-
-
-def test_the_gpus_of_the_run_are_those_that_the_gpu_exporter_simulates(seen: list[list[Page]]) -> None:
-    simulated = Demo(Extras(sick=5))
-    simulated.open()
-    used = {labels for served in seen[-1] for name, labels in served if name == "rl_run_node_gpu_info"}
-
-    assert used == {frozenset({("run", RUN), ("uuid", card.uuid)}) for card in simulated.cards()}

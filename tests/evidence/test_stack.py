@@ -92,19 +92,6 @@ def test_an_alert_is_in_the_archive_and_live_in_tensorboard(tmp_path):
         _check(found, stack)
         assert found.files["stack/config.yaml"] == (stack.folder / "config.yaml").read_bytes()
 
-        # As the service calls it, with the settings that were rendered.
-        rendered = stack.state.rendered / "exporter/generated/evidence.json"
-        words = ["ppo/sick", "--config.file", rendered, "--path", stack.runs, "--out", tmp_path / "out"]
-        words += ["--config-yaml", stack.folder / "config.yaml"]
-        line = subprocess.run(
-            [sys.executable, "-m", "exporter.evidence", *map(str, words)],
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
-            check=True,
-        ).stdout
-        _check(Archive(Path(line.strip()), 0), stack)
-
 
 def _check(found: Archive, stack: Stack) -> None:
     served = ("alerts/", "stack/", "records")

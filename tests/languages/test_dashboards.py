@@ -109,36 +109,6 @@ def test_no_english_text_is_left(each: dict[str, dict[str, Json]]) -> None:
     assert left == []
 
 
-def test_columns_have_chinese_headings_and_their_own_names(each: dict[str, dict[str, Json]]) -> None:
-    (table,) = [panel for panel in each["zh"]["compare.json"]["panels"] if panel["type"] == "table"]
-    (english,) = [panel for panel in each["en"]["compare.json"]["panels"] if panel["type"] == "table"]
-    (field,) = [field for field, heading in headings(english).items() if heading == "best vs baseline"]
-
-    assert headings(table)[field] == "最佳值相对基线"
-    assert {"最佳值相对基线", "GPU 小时"} <= {
-        override["matcher"]["options"] for override in table["fieldConfig"]["overrides"]
-    }
-
-
-def test_limits_and_severities_are_named_in_chinese(each: dict[str, dict[str, Json]]) -> None:
-    panels = each["zh"]["training.json"]["panels"]
-    (kl,) = [panel for panel in panels if panel["title"] == "KL"]
-    (firing,) = [panel for panel in panels if panel["title"] == "当前告警"]
-    (severity,) = [
-        override
-        for override in firing["fieldConfig"]["overrides"]
-        if override["matcher"]["options"] == headings(firing)["severity"]
-    ]
-    (mapping,) = next(each["value"] for each in severity["properties"] if each["id"] == "mappings")
-
-    assert {"KLHigh（警告）", "KLExplosion（严重）"} <= {each["legendFormat"] for each in kl["targets"]}
-    assert {name: shown["text"] for name, shown in mapping["options"].items()} == {
-        "critical": "严重",
-        "warning": "警告",
-        "info": "提示",
-    }
-
-
 def test_a_text_after_its_code_is_translated_without_the_code() -> None:
     said = translated({"text": "46: the GPU stopped working"}, Catalogue({"the GPU stopped working": "坏了"}))
 

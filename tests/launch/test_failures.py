@@ -83,21 +83,6 @@ def test_the_class_of_a_program_that_fails_for_real(name: str, tmp_path: Path) -
     assert (found and found.name) == expected
 
 
-def test_a_full_file_system(tmp_path: Path) -> None:
-    code = "f = open('model.pt', 'wb')\nf.write(bytes(1 << 20)); f.flush()"
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(tmp_path)]
-    mounted = subprocess.run(mount, capture_output=True, check=False)
-    if mounted.returncode:
-        pytest.skip("file systems cannot be mounted here")
-    try:
-        done = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, cwd=tmp_path, check=False)
-    finally:
-        subprocess.run(["umount", tmp_path], check=True)
-
-    found = classify(done.stderr, FAILED)
-    assert (found and found.name) == "disk_full"
-
-
 # As issues of the projects quote them.
 MESSAGES = """
 nccl_timeout|[rank1]:[E626 06:24:44.903881913 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective \

@@ -171,25 +171,20 @@ def test_a_request_that_must_not_be_done_is_refused_with_the_reason(
     assert run.launch().stopped is None
 
 
-def no_json(request: Path) -> None:
-    request.write_text("{")
+KILL = '{"id": "x", "action": "kill", "attempt": 1, "by": "", "why": ""}'
+NO_REQUESTS: dict[str, Callable[[Path], object]] = {
+    "no JSON": lambda request: request.write_text("{"),
+    "deep": lambda request: request.write_text("[" * 8000),
+    "an unknown action": lambda request: request.write_text(KILL.replace("kill", "delete")),
+    "a link": lambda request: (
+        request.with_name("aim").write_text(KILL) and request.symlink_to(request.with_name("aim"))
+    ),
+    "a pipe": os.mkfifo,
+    "a folder": os.mkdir,
+}
 
 
-def unknown_action(request: Path) -> None:
-    request.write_text('{"id": "x", "action": "delete", "attempt": 1, "by": "", "why": ""}')
-
-
-def link(request: Path) -> None:
-    aim = request.with_name("aim")
-    aim.write_text('{"id": "x", "action": "kill", "attempt": 1, "by": "", "why": ""}')
-    request.symlink_to(aim)
-
-
-def deep(request: Path) -> None:
-    request.write_text("[" * 8000)
-
-
-@pytest.mark.parametrize("make", [no_json, unknown_action, link, deep, os.mkfifo, os.mkdir])
+@pytest.mark.parametrize("make", NO_REQUESTS.values(), ids=NO_REQUESTS)
 def test_what_is_not_a_request_changes_nothing(
     running: Callable[..., Running], make: Callable[[Path], None]
 ) -> None:

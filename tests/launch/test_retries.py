@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -504,13 +503,3 @@ def test_an_argument_for_resuming_that_is_there_is_brought_up_to_date(tmp_path: 
 )
 def test_a_run_is_called_after_its_script_or_module(command: str, name: str) -> None:
     assert default_name(command.split()) == name
-
-
-def test_the_clock_of_a_retry_is_the_end_of_its_wait(trial: Trial) -> None:
-    trial.plan(f"3 {NETWORK}")
-    trial.run(RETRY, interval="200ms")
-
-    started = [line["started"] for line in trial.record if "started" in line]
-    planned = next(line["at"] for line in trial.record if "max_retries" in line and "ended" not in line)
-    assert isinstance(planned, float)
-    assert planned <= started[1] <= time.time()  # type: ignore[operator]

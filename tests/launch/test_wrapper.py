@@ -21,7 +21,6 @@ import pytest
 
 from exporter.runs.files import launch
 from stepwatch.launch.attempt import DRAIN_SECONDS
-from stepwatch.launch.keeper import descendants
 from tests.real.ending import ended
 from tests.real.waiting import eventually
 
@@ -237,16 +236,6 @@ def test_a_killed_keeper_leaves_no_process_either(
     assert record(tmp_path / "a.log").state == "failed"
 
 
-def test_of_a_wrapper_killed_together_with_its_keeper_the_end_is_known(
-    tmp_path: Path, started: list[subprocess.Popen[bytes]], left: list[int]
-) -> None:
-    for pid in (started[0].pid, *descendants(started[0].pid)):
-        os.kill(pid, signal.SIGKILL)
-
-    eventually(lambda: record(tmp_path / "a.log").state == "vanished")
-    assert record(tmp_path / "a.log").cause == "wrapper killed"
-
-
 def test_what_a_trainer_leaves_behind_on_purpose_lives_on(
     tmp_path: Path, started: list[subprocess.Popen[bytes]]
 ) -> None:
@@ -415,16 +404,3 @@ def test_a_log_that_cannot_be_written_any_more_ends_no_training(tmp_path: Path) 
 
     assert (done.returncode, done.stdout) == (0, "one\ntwo\n")
     assert done.stderr.count("No space left on device. The training continues.") == 1
-
-
-def test_a_running_trainer_holds_the_lock_and_no_process_id_is_compared(
-    tmp_path: Path, started: list[subprocess.Popen[bytes]]
-) -> None:
-    ready = tmp_path / "ready"
-    started.append(subprocess.Popen(wrapped(tmp_path, "sh", "-c", f"echo 1 > {ready}; sleep 1")))
-    number(ready)
-    states = set()
-    until = time.monotonic() + 60
-    while (state := record(tmp_path / "a.log").state) != "finished" and time.monotonic() < until:
-        states.add(state)
-    assert (states, state) == ({"running"}, "finished")

@@ -13,6 +13,7 @@ from stepwatch.deploy.native.state import State
 from stepwatch.deploy.native.status import status
 from stepwatch.services import lifecycle
 from stepwatch.services.settings import Settings
+from tests.native.installation import MAINLY_NEWEST, Installation, made
 from tests.real import free_port
 from tests.real.working import working_in
 
@@ -73,3 +74,10 @@ def _stack(tmp_path: Path) -> Iterator[StandInStack]:
     stack = StandInStack(tmp_path / "state")
     yield stack
     stack.down()
+
+
+@pytest.fixture(name="installation", params=MAINLY_NEWEST)
+def _installation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Installation]:
+    installation = made(tmp_path, request.param)
+    yield installation
+    installation.run("down")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from exporter.credentials import PEOPLE, WEB
 from stepwatch.deploy.native.state import State
 from stepwatch.system import http_client
-from tests.native.installation import MAINLY_NEWEST, Installation, made
+from tests.native.installation import Installation
 from tests.real import WebhookSink
 from tests.real.asking import ask
 from tests.real.credentials import login
@@ -20,13 +19,6 @@ from tests.real.waiting import eventually
 from tests.runs.lines import append, measured, verl_json
 
 pytestmark = pytest.mark.e2e
-
-
-@pytest.fixture(name="installation", params=MAINLY_NEWEST)
-def _installation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Installation]:
-    installation = made(tmp_path, request.param)
-    yield installation
-    installation.run("down")
 
 
 def test_commands_and_services_sign_in_by_themselves(installation: Installation) -> None:

@@ -6,16 +6,15 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 from stepwatch.system import http_client
 from stepwatch.system.processes import SUPERVISORD
-from tests.native.installation import MAINLY_NEWEST, Installation, made, python_module
+from tests.native.installation import Installation, python_module
+from tests.real.silences import comments, silence
 from tests.real.waiting import eventually, in_time
 
 pytestmark = pytest.mark.e2e
@@ -23,13 +22,6 @@ pytestmark = pytest.mark.e2e
 PROMISED_SECONDS = 15
 ENDED_SECONDS = 5
 NOTE = "kept over kills"
-
-
-@pytest.fixture(name="installation", params=MAINLY_NEWEST)
-def _installation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Installation]:
-    installation = made(tmp_path, request.param)
-    yield installation
-    installation.run("down")
 
 
 def running(installation: Installation) -> dict[str, int]:
@@ -48,23 +40,8 @@ def answering(installation: Installation) -> bool:
     return len(ready) >= 4 and all(http_client.read(page, timeout=2) is not None for page in ready)
 
 
-def silences(installation: Installation) -> list[str]:
-    reported = http_client.read(f"{installation.url('alertmanager')}/api/v2/silences") or "[]"
-    return [each["comment"] for each in json.loads(reported)]
-
-
 def _silence(installation: Installation) -> None:
-    now = datetime.now(timezone.utc)
-    wanted = {
-        "matchers": [{"name": "run", "value": "any", "isRegex": False}],
-        "startsAt": now.isoformat(),
-        "endsAt": (now + timedelta(hours=2)).isoformat(),
-        "createdBy": "test",
-        "comment": NOTE,
-    }
-    answer = http_client.post(f"{installation.url('alertmanager')}/api/v2/silences", wanted)
-    assert answer
-    assert answer.done, answer
+    silence(installation.url("alertmanager"), "run", "any", NOTE)
     saved = installation.state / "data/alertmanager/silences"
     eventually(lambda: saved.exists() and NOTE.encode() in saved.read_bytes())
 
@@ -93,6 +70,6 @@ def test_every_part_answers_again_after_any_single_process_was_killed(installati
         print(f"{name}: {took:.1f} s")
         assert in_time(took, PROMISED_SECONDS), name
         eventually(lambda: running(installation).keys() == before.keys())
-        assert silences(installation) == [NOTE], name
+        assert comments(installation.url("alertmanager")) == [NOTE], name
 
     eventually(lambda: installation.run("status").returncode == 0)

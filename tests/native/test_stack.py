@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from stepwatch.system import http_client
-from tests.native.installation import MAINLY_NEWEST, PORTS, Installation, made
+from tests.native.installation import PORTS, Installation
 from tests.native.release import unpacked_release
 from tests.real import Server, free_port, query
 from tests.real.tools import newest
@@ -20,13 +18,6 @@ from tests.real.waiting import eventually
 pytestmark = pytest.mark.e2e
 
 SECRET = "kein-mensch-darf-das-lesen"
-
-
-@pytest.fixture(name="installation", params=MAINLY_NEWEST)
-def _installation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Installation]:
-    installation = made(tmp_path, request.param)
-    yield installation
-    installation.run("down")
 
 
 @pytest.mark.parametrize("installation", ["oldest"], indirect=True)
@@ -175,16 +166,8 @@ def test_a_node_exporter_that_serves_already_is_read_and_not_started(installatio
         assert http_client.read(f"{installation.url('node')}/") is not None
 
 
-def test_killed_parts_come_back_and_a_port_in_use_is_refused(installation: Installation) -> None:
+def test_a_port_in_use_is_refused(installation: Installation) -> None:
     assert installation.up().returncode == 0
-    parts = json.loads((installation.state / "parts.json").read_text())
-    assert {part["name"] for part in parts} >= {"exporter", "gpu", "prometheus", "alertmanager"}
-
-    supervisor = int((installation.state / "supervisord.pid").read_text())
-    for pid in installation.pids() - {supervisor}:
-        os.kill(pid, signal.SIGKILL)
-
-    eventually(lambda: installation.run("status").returncode == 0)
     second = Installation(installation.folder / "second", installation.environment, installation.ports)
     second.folder.mkdir()
     second.configure()

@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-import json
 import os
 import re
-import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,10 +14,8 @@ import pytest
 from stepwatch.deploy.native import launcher, supervisord
 from stepwatch.deploy.native import stack as parts
 from stepwatch.deploy.native.state import StackError, State
-from stepwatch.services import lifecycle
 from stepwatch.system import processes
 from tests.native.conftest import StandInStack
-from tests.real import free_port
 from tests.real.waiting import eventually, in_time
 
 
@@ -34,25 +29,6 @@ def supervisor_pid(stack: StandInStack) -> int:
     return int((stack.place.folder / "supervisord.pid").read_text())
 
 
-def test_up_waits_until_every_part_answers_and_status_shows_each(stack: StandInStack) -> None:
-    first, second = stack.part("first"), stack.part("second")
-
-    assert stack.up(first, second) == 0
-    assert "first is ready" in stack.words
-    assert stack.status() == 0
-    assert f"{second.url}" in stack.words
-    assert str(stack.place.log("second")) in stack.words
-
-
-def test_up_twice_leaves_the_processes_as_they_are(stack: StandInStack) -> None:
-    part = stack.part("one")
-    stack.up(part)
-    before = pid_of(stack, "one"), supervisor_pid(stack)
-
-    assert stack.up(part) == 0
-    assert (pid_of(stack, "one"), supervisor_pid(stack)) == before
-
-
 def test_up_restarts_only_parts_whose_command_changed_and_ends_removed_ones(stack: StandInStack) -> None:
     kept, moved, gone = stack.part("kept"), stack.part("moved"), stack.part("gone")
     stack.up(kept, moved, gone)
@@ -64,34 +40,6 @@ def test_up_restarts_only_parts_whose_command_changed_and_ends_removed_ones(stac
     with supervisord.connected(stack.place) as server:
         assert server is not None
         assert set(server.reports()) == {"kept", "moved", "new"}
-
-
-def test_a_supervisor_that_shuts_down_no_longer_answers_and_that_is_not_an_error(stack: StandInStack) -> None:
-    stack.up(stack.part("one"))
-    with supervisord.connected(stack.place) as server:
-        assert server is not None
-        server._call("shutdown")
-        for _ in range(20):
-            with supervisord.connected(stack.place) as another:
-                assert another is None
-
-
-def test_down_leaves_no_process_and_no_socket_but_keeps_data_and_logs(stack: StandInStack) -> None:
-    part = stack.part("one")
-    stack.up(part)
-    stack.place.data("one").mkdir(parents=True)
-
-    assert stack.down() == 0
-    assert stack.pids() == set()
-    assert sorted(path.name for path in stack.place.folder.iterdir()) == ["data", "discovered", "logs"]
-    assert part.web
-    assert not processes.port_taken("127.0.0.1", part.web.ports["one"])
-
-
-def test_down_is_safe_when_nothing_runs(stack: StandInStack) -> None:
-    assert stack.down() == 0
-    assert stack.words == "Stepwatch is not running."
-    assert stack.status() == 3
 
 
 def test_a_part_that_is_killed_comes_back_and_status_counts_it(stack: StandInStack) -> None:
@@ -121,46 +69,6 @@ def test_a_part_that_cannot_start_fails_up_with_its_last_words_and_degrades_stat
     assert stack.status() == 1
     assert "no such database" in stack.words
     assert "well" in stack.words
-
-
-def silent(script: str) -> parts.Part:
-    """A part without pages."""
-    return parts.Part("silent", ("sh", "-c", script), "nothing at all")
-
-
-def test_a_part_without_pages_is_well_while_it_runs(stack: StandInStack) -> None:
-    assert stack.up(stack.part("one"), silent("exec sleep 60")) == 0
-    assert stack.status() == 0
-    row = next(line for line in stack.said if line.startswith("silent "))
-    assert row.split()[1] == "up"
-
-    assert stack.up(stack.part("one")) == 0
-    assert "silent" not in stack.words
-
-
-def test_a_part_without_pages_that_dies_fails_up(stack: StandInStack) -> None:
-    assert stack.up(silent("echo no luck; exit 1")) == 1
-    assert "silent failed: it ended 3 times" in stack.words
-    assert "no luck" in stack.words
-    assert stack.status() == 1
-
-
-def test_a_mended_part_that_was_given_up_is_started_by_the_next_up(
-    stack: StandInStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    once = supervisord._PROGRAM.replace("startretries = 100", "startretries = 0")
-    monkeypatch.setattr(supervisord, "_PROGRAM", once)
-    monkeypatch.setattr(lifecycle, "ENDS", 1)
-    settings = tmp_path / "settings"
-    settings.write_text("fatal")
-    part = stack.part("one", settings=settings)
-    assert stack.up(part) == 1
-    eventually(lambda: stack.status() == 1 and "given up" in stack.words)
-
-    settings.write_text("good")
-
-    assert stack.up(part) == 0
-    assert stack.status() == 0
 
 
 @pytest.mark.parametrize("command", ["down", "up", "status"])
@@ -203,11 +111,6 @@ def test_a_part_that_starts_after_supervisord_died_ends_at_once(tmp_path: Path) 
     leader = f"import os, subprocess; os.setsid(); subprocess.run({command!r}, check=True)"
     subprocess.run([sys.executable, "-c", leader], check=True)
     assert begun.exists()
-
-
-def test_a_program_that_is_missing_is_named_in_the_log_of_its_part(stack: StandInStack) -> None:
-    assert stack.up(parts.Part("lost", ("/no/such/program",), "nothing at all")) == 1
-    assert "    /no/such/program: No such file or directory" in stack.said
 
 
 def test_the_log_of_a_part_is_bounded(stack: StandInStack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,67 +242,6 @@ def test_damaged_arguments_of_the_last_up_are_kept_aside_and_replaced_by_default
     assert len(said) == 1
 
 
-@pytest.mark.parametrize("command", [["silence", "any"], ["status"], ["down"]])
-def test_damaged_arguments_of_the_last_up_stop_no_command(tmp_path: Path, command: list[str]) -> None:
-    (tmp_path / "remembered.json").write_text("null")
-    environment = {**os.environ, "STEPWATCH_STATE": str(tmp_path)}
-    words = [sys.executable, "-m", "stepwatch", *command]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-
-    assert done.stdout.count("the file is damaged") == 1
-    assert "damaged" not in done.stderr
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["null"]
-    assert not (tmp_path / "remembered.json").exists()
-
-
-def test_down_stops_all_parts_at_the_same_time(stack: StandInStack, tmp_path: Path) -> None:
-    asked = tmp_path / "asked"
-    asked.mkdir()
-    names = ("one", "other", "third")
-    script = (
-        "trap 'touch {0}/$NAME; for _ in $(seq 100); do "
-        "[ -e {0}/one ] && [ -e {0}/other ] && [ -e {0}/third ] && touch {1}/$NAME && exit; sleep 0.1; "
-        "done; exit' TERM; while :; do sleep 0.1; done"
-    ).format(shlex.quote(str(asked)), shlex.quote(str(tmp_path)))
-    assert (
-        stack.up(*(parts.Part(name, ("sh", "-c", script), "", environment={"NAME": name}) for name in names))
-        == 0
-    )
-
-    assert stack.down() == 0
-
-    assert [
-        name for name in names if not (tmp_path / name).exists()
-    ] == []  # each has seen the others be asked
-
-
-def test_status_waits_for_parts_that_hang_only_once(stack: StandInStack, tmp_path: Path) -> None:
-    settings = tmp_path / "settings"
-    settings.write_text("one")
-    names = ("one", "other", "third")
-    stack.up(*(stack.part(name, settings=settings) for name in names))
-    for name in names:
-        os.kill(pid_of(stack, name), signal.SIGSTOP)
-    begun = time.monotonic()
-
-    assert stack.status() == 1
-
-    assert in_time(time.monotonic() - begun, 9)  # two timeouts are 10 s
-    assert all(f"A signal suspended {name}." in stack.words for name in names)
-
-
-def test_a_port_in_use_is_named_with_its_owner_before_anything_is_touched(stack: StandInStack) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        with pytest.raises(StackError) as refusal:
-            stack.up(stack.part("one"), stack.part("prometheus", port=port))
-
-    assert str(refusal.value).startswith(f"ports.prometheus: {port} is in use by pid {os.getpid()} (")
-    assert "Fix:" in str(refusal.value)
-    assert stack.pids() == set()
-    assert not stack.place.supervisor_config.exists()
-
-
 def test_an_owner_is_named_without_the_arguments_that_may_hold_secrets(tmp_path: Path) -> None:
     script = tmp_path / "server.py"
     script.write_text("import time; time.sleep(60)")
@@ -409,21 +251,6 @@ def test_an_owner_is_named_without_the_arguments_that_may_hold_secrets(tmp_path:
         process.kill()
 
     assert shown == f"{sys.executable} {script}"
-
-
-def test_changed_settings_are_read_again_without_a_restart(stack: StandInStack, tmp_path: Path) -> None:
-    settings = tmp_path / "settings"
-    settings.write_text("one")
-    part = stack.part("one", settings=settings)
-    stack.up(part)
-    pid = pid_of(stack, "one")
-    settings.write_text("two")
-
-    assert stack.status() == 1
-    assert "one runs with outdated settings" in stack.words
-    assert stack.up(part) == 0
-    assert stack.status() == 0
-    assert pid_of(stack, "one") == pid
 
 
 def test_refused_settings_fail_up_and_show_in_status(
@@ -458,76 +285,11 @@ def test_a_deep_folder_with_odd_characters_works(tmp_path: Path) -> None:
     assert stack.pids() == set()
 
 
-def test_two_stacks_live_side_by_side(stack: StandInStack, tmp_path: Path) -> None:
-    other = StandInStack(tmp_path / "other")
-    try:
-        assert stack.up(stack.part("one")) == 0
-        assert other.up(other.part("one")) == 0
-
-        stack.down()
-
-        assert other.status() == 0
-    finally:
-        other.down()
-
-
-def test_down_leaves_a_supervisor_of_another_stack_alone(stack: StandInStack, tmp_path: Path) -> None:
-    other = StandInStack(tmp_path / "other")
-    try:
-        other.up(other.part("one"))
-        stack.place.create()
-        (stack.place.folder / "supervisord.pid").write_text(str(supervisor_pid(other)))
-
-        assert stack.status() == 3
-        assert stack.down() == 0
-
-        assert other.status() == 0
-    finally:
-        other.down()
-
-
 def test_the_state_folder_is_closed_to_other_users(stack: StandInStack) -> None:
     stack.up(stack.part("one"))
 
     assert stack.place.folder.stat().st_mode & 0o777 == 0o700
     assert stack.place.socket.stat().st_mode & 0o777 == 0o700
-
-
-def test_the_state_folder_is_the_one_that_the_variable_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("STEPWATCH_STATE", raising=False)
-    assert State.chosen(tmp_path).folder == tmp_path
-
-    monkeypatch.setenv("STEPWATCH_STATE", str(tmp_path / "elsewhere"))
-    assert State.chosen(tmp_path).folder == tmp_path / "elsewhere"
-
-
-def test_the_parts_are_read_back_as_they_were_written(stack: StandInStack, tmp_path: Path) -> None:
-    written = [stack.part("one", settings=tmp_path / "settings"), stack.part("two")]
-    parts.save(written, tmp_path / "parts.json")
-
-    assert parts.load(tmp_path / "parts.json") == written
-    assert json.loads((tmp_path / "parts.json").read_text())
-
-
-def test_environment_reaches_the_part(stack: StandInStack, tmp_path: Path) -> None:
-    reported = tmp_path / "reported"
-    script = f'printf %s "$WORD" > {shlex.quote(str(reported))}; exec sleep 60'
-    plain = stack.part("one")
-    part = parts.Part(
-        **{**vars(plain), "command": ("sh", "-c", script), "environment": {"WORD": "a ;b 'c' %d"}}
-    )
-    supervisord.configure(_created(stack.place), [part])
-    supervisord.start(stack.place)
-
-    eventually(lambda: reported.exists() and reported.read_text() != "")
-    assert reported.read_text() == "a ;b 'c' %d"
-
-
-def _created(place: State) -> State:
-    place.create()
-    return place
 
 
 def test_a_suspended_part_is_named_by_status(stack: StandInStack) -> None:
@@ -548,13 +310,6 @@ def test_a_supervisor_that_refuses_to_start_says_why(stack: StandInStack) -> Non
 
     with pytest.raises(StackError, match="supervisord did not start: "):
         supervisord.start(stack.place)
-
-
-def test_a_stack_of_a_busy_port_does_not_count_its_own_processes(stack: StandInStack) -> None:
-    port = free_port()
-    stack.up(stack.part("one", port=port))
-
-    assert stack.up(stack.part("renamed", port=port)) == 0
 
 
 def test_a_state_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

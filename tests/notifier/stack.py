@@ -6,10 +6,8 @@ import json
 import os
 import re
 import sys
-import urllib.error
-import urllib.request
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import datetime, timezone
 from pathlib import Path
@@ -21,6 +19,7 @@ from typing_extensions import Self
 from stepwatch.system import http_client
 from stepwatch.system.environment import CHECKOUT
 from tests.real import Server, free_port
+from tests.real.asking import ask
 from tests.real.robots import Robot
 
 PASSWORD = "of-the-services"
@@ -150,13 +149,8 @@ class Notifier:
         return self.ask(f"/alerts/{to}", "POST", body, Authorization=f"Basic {login}")[0]
 
     def ask(self, path: str, method: str = "GET", body: bytes = b"", **headers: str) -> tuple[int, str]:
-        headers = {name.replace("_", "-"): value for name, value in headers.items()}
-        request = urllib.request.Request(f"{self.url}{path}", body or None, headers, method=method)
-        try:
-            with http_client.direct.open(request, timeout=60) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as refusal:
-            return refusal.code, refusal.read().decode()
+        reply = ask(f"127.0.0.1:{self.port}", path, method, body, **headers)
+        return reply.status, reply.body.decode()
 
     def deliveries(self, to: str = "chat") -> list[dict[str, Any]]:
         """What became of the messages to a receiver, the latest first."""
@@ -173,7 +167,3 @@ class Notifier:
     def seen(self) -> str:
         """What a wait that failed shows."""
         return f"{self.ask('/api/v1/deliveries')[1][:2000]} {self.server.log.read_text()[-3000:]}"
-
-
-def names(alerts: Sequence[Alert]) -> list[str]:
-    return [each["labels"]["alertname"] for each in alerts]

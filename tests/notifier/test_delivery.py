@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from exporter.notifier.outbox import Outbox
 from stepwatch.system import http_client
 from tests.notifier.stack import Notifier, alert, payload
 from tests.real import eventually
-from tests.real.answering import Answering
 from tests.real.robots import KINDS, TOKEN, DingTalk, Feishu, Robot, WeCom
 
 SECRET = "SECs3cret-of-the-robot"
@@ -82,26 +79,6 @@ def test_a_fault_that_passes_delays_a_message_and_loses_nothing(tmp_path: Path, 
     assert arrived(robot, "r1") == 1
 
 
-def test_apprise_delivers_and_sends_again_what_its_service_did_not_take(tmp_path: Path) -> None:
-    with Answering() as service:
-        url = {"chat": f"json://127.0.0.1:{service.port}"}
-        with Notifier(tmp_path, url, kinds={"chat": "apprise"}) as notifier:
-            notifier.post(alert(run="r1"))
-            eventually(lambda: notifier.metric("delivered_total") == 1, seen=notifier.seen)
-            service.status = 500
-            notifier.post(alert(run="r2"))
-            eventually(lambda: notifier.metric("retries_total", reason="server") >= 1, seen=notifier.seen)
-            assert notifier.deliveries()[0]["state"] == "waiting"
-            service.status = 200
-            eventually(lambda: notifier.metric("delivered_total") == 2, seen=notifier.seen)
-            assert notifier.metric("failures_total") == 0
-
-    first, *others = (message["title"] for message in service.received)
-    assert "r1" in first
-    assert len(others) > 1
-    assert all("r2" in title for title in others)
-
-
 def test_a_corrected_secret_file_is_tried_at_once_and_what_waited_arrives(tmp_path: Path) -> None:
     robot = DingTalk(secret=SECRET)
     with Notifier(tmp_path, {"chat": robot}, secrets={"chat": "wrong"}) as notifier:
@@ -130,41 +107,6 @@ def test_a_burst_is_merged_within_the_limit_and_every_alert_is_named(tmp_path: P
     for robot in robots.values():
         assert robot.over_limit == 0
         assert [arrived(robot, run) for run in runs] == [1] * len(runs)
-
-
-def test_receivers_of_one_robot_share_its_limit(tmp_path: Path) -> None:
-    with DingTalk() as robot:
-        urls = {"day": robot.url, "night": robot.url}
-        kinds, secrets = dict.fromkeys(urls, "dingtalk"), dict.fromkeys(urls, robot.secret)
-        with Notifier(tmp_path, urls, kinds=kinds, secrets=secrets) as notifier:
-            names = [f"{to}-{number:02d}" for number in range(15) for to in urls]
-            for name in names:
-                notifier.post(alert(run=name), to=name.partition("-")[0])
-            eventually(lambda: all(arrived(robot, name) for name in names), seen=notifier.seen)
-    assert robot.over_limit == 0
-
-
-def test_a_clock_that_was_set_back_holds_nothing_up(tmp_path: Path) -> None:
-    outbox = Outbox(tmp_path, 60.0)
-    for at in (1000.0, 1010.0, 4600.0):
-        outbox.attempted(outbox.attempt("robot", (), at), at)
-    assert outbox.attempts("robot", 940.0, 1015.0) == [1000.0, 1010.0]
-    outbox.close()
-
-
-def test_the_rate_limit_is_known_over_a_restart(tmp_path: Path) -> None:
-    robot = DingTalk()
-    with Notifier(tmp_path, {"chat": robot}) as notifier:
-        for round_ in range(3):
-            for number in range(10):
-                notifier.post(alert(run=f"r{round_}-{number}-"))
-            eventually(lambda: robot.received, seen=notifier.seen)
-            notifier.server.kill()
-            notifier.server.start()
-        names = [f"r{round_}-{number}-" for round_ in range(3) for number in range(10)]
-        eventually(lambda: all(arrived(robot, name) for name in names), seen=notifier.seen)
-
-    assert robot.over_limit == 0
 
 
 def test_a_full_disk_is_answered_with_503_and_nothing_is_taken(tmp_path: Path) -> None:
@@ -209,17 +151,3 @@ def test_no_secret_is_logged_or_shown(tmp_path: Path) -> None:
     assert "signature" in shown
     for secret in (TOKEN, SECRET, *TOKEN.split("-")[1:3]):
         assert secret not in shown
-
-
-def test_a_second_notifier_for_the_same_queue_ends_with_the_fix(tmp_path: Path) -> None:
-    with Notifier(tmp_path, {"chat": Feishu()}) as notifier:
-        done = subprocess.run(
-            notifier.server.command,
-            cwd=notifier.server.cwd,
-            env=notifier.server.env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert done.returncode == 2
-    assert "one notifier for each state folder. Fix: stop the other one." in done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,7 +16,6 @@ from exporter.runs.signals.record import Record, TotalSteps
 from exporter.runs.sources.json_logs import FlatJsonl
 from stepwatch.__main__ import main
 from tests import formats
-from tests.own_logs import TRL
 from tests.runs.lines import append, console, measured, verl_json
 from tests.runs.speaking import Speaking, says
 
@@ -55,12 +53,6 @@ def heads(lines: list[str]) -> list[str]:
 
 def origins(lines: list[str]) -> list[str]:
     return [line.partition("read from: ")[2] for line in lines if "    read from: " in line]
-
-
-def state(path: Path, steps: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    history = [{"step": step, "reward": step / 7, "kl": 0.1} for step in range(1, steps + 1)]
-    path.write_text(json.dumps({"log_history": history}, indent=1))
 
 
 # Logs
@@ -127,54 +119,6 @@ def test_keys_that_look_like_a_signal_are_reported_with_lines_to_paste(
     assert "signals:" not in again
 
 
-def test_checkpoints_are_one_run_that_is_read_from_the_newest(tmp_path: Path, reported: Reporting) -> None:
-    for steps in (9, 10, 200):
-        state(tmp_path / f"logs/trl/out/checkpoint-{steps}/trainer_state.json", steps)
-
-    lines = reported(tmp_path / "logs")
-
-    assert heads(lines) == ["trl/out: trl (trainer_state), 200 records, steps 1-200"]
-    assert origins(lines) == ["trl/out/checkpoint-200/trainer_state.json (newest of 3)"]
-
-
-def test_event_files_of_several_starts_are_one_run_that_is_read_from_all(
-    tmp_path: Path, reported: Reporting
-) -> None:
-    logs = [next(TRL.glob(f"starts/{start}/**/events.*")) for start in ("start-1", "start-2")]
-    for log, start in zip(logs, ("Oct21_18-43-39_host", "Oct22_12-05-43_host"), strict=True):
-        folder = tmp_path / "logs/grpo/runs" / start
-        folder.mkdir(parents=True)
-        shutil.copy(log, folder)
-
-    lines = reported(tmp_path / "logs")
-
-    (head,) = heads(lines)
-    assert head.startswith("grpo: trl (tensorboard), ")
-    (origin,) = origins(lines)
-    assert origin.split(", ") == [
-        f"grpo/runs/Oct21_18-43-39_host/{logs[0].name}",
-        f"grpo/runs/Oct22_12-05-43_host/{logs[1].name}",
-    ]
-
-
-def test_the_runs_of_one_table_are_reported_each_with_its_own_numbers(
-    tmp_path: Path, reported: Reporting
-) -> None:
-    append(
-        tmp_path / "sweep.csv",
-        "step,Name: a - critic/score/mean,Name: b - critic/score/mean\n",
-        *(f"{step},0.{step},{step if step < 4 else ''}\n" for step in range(1, 8)),
-    )
-
-    lines = reported(tmp_path / "sweep.csv")
-
-    assert heads(lines) == [
-        "sweep/a: verl (csv), 7 records, steps 1-7",
-        "sweep/b: verl (csv), 3 records, steps 1-3",
-    ]
-    assert origins(lines) == ["sweep.csv", "sweep.csv"]
-
-
 def test_a_log_below_the_watched_folder_has_the_name_that_the_stack_gives_it(
     tmp_path: Path, config: Path, reported: Reporting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,21 +132,6 @@ def test_a_log_below_the_watched_folder_has_the_name_that_the_stack_gives_it(
         lines = reported(place)
         assert heads(lines) == ["ppo/gsm8k: verl (verl_console), 1 record, step 1"]
         assert origins(lines) == ["ppo/gsm8k.log"]
-
-
-def test_logs_that_lead_to_one_name_are_distinguished_and_what_is_not_a_log_takes_no_name(
-    tmp_path: Path, reported: Reporting
-) -> None:
-    folder = tmp_path / "logs"
-    folder.mkdir()
-    append(folder / "a.log", console(1, measured(1)))
-    (folder / "a.txt").write_text("hello\n")
-
-    assert [line.partition(":")[0] for line in heads(reported(folder))] == ["a", "a.txt"]
-
-    append(folder / "a.jsonl", verl_json(1, measured(1)))
-
-    assert [line.partition(":")[0] for line in heads(reported(folder))] == ["a.jsonl", "a.log", "a.txt"]
 
 
 @pytest.mark.parametrize(
@@ -229,26 +158,6 @@ def test_a_path_that_is_not_there_is_reported_with_where_to_read_on(
 
     assert "nowhere" in line
     assert "docs/formats.md" in line
-
-
-def test_a_last_line_without_line_end_is_read(tmp_path: Path, reported: Reporting) -> None:
-    (tmp_path / "a.log").write_text("step:1 - critic/score/mean:0.5\nstep:2 - critic/score/mean:0.6")
-
-    assert "2 records, steps 1-2" in reported(tmp_path / "a.log")[0]
-
-
-def test_a_table_has_a_row_for_each_file_however_many_runs_they_make(
-    tmp_path: Path, reported: Reporting
-) -> None:
-    for steps in (9, 10):
-        state(tmp_path / f"logs/out/checkpoint-{steps}/trainer_state.json", steps)
-
-    _, _, *rows = reported("--markdown", tmp_path / "logs")
-
-    assert [row.split(" | ")[0] for row in rows] == [
-        "| out/checkpoint-10/trainer_state.json",
-        "| out/checkpoint-9/trainer_state.json",
-    ]
 
 
 # Pages

@@ -110,12 +110,6 @@ def test_an_alert_that_is_off_says_by_which_key() -> None:
     assert noisy["GradNormHigh", "warning"].enabled
 
 
-def test_for_a_run_only_alerts_about_runs_are_reported() -> None:
-    assert ("GPUHot", "warning") in reported(None)
-    assert ("GPUHot", "warning") not in reported("ppo")
-    assert ("GPUIdleWhileRunning", "warning") in reported("ppo")
-
-
 def _said(tmp_path: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
     # A stack may run on this machine, on the usual ports.
     settings = {**SETTINGS, "ports": {"exporter": free_port()}}
@@ -179,10 +173,3 @@ def test_the_runbook_is_named_by_its_whole_path_or_by_its_address(
     assert capsys.readouterr().out.endswith(
         "\nEach alert has a heading in https://docs.example.org/runbook\n"
     )
-
-
-def test_a_wrong_configuration_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "config.yaml").write_text("alerts: {KLExplosion: {}}")
-
-    assert main(["alerts", "--config", str(tmp_path / "config.yaml")]) == 2
-    assert "Fix: did you mean KL?" in capsys.readouterr().err

@@ -6,11 +6,9 @@ import pytest
 
 from stepwatch import __main__ as command
 from stepwatch.config import load
-from stepwatch.config.models import DEMO
 from stepwatch.operate.limits_report import unmatched
 from stepwatch.services.health_report import read_runs
 from tests.operate.conftest import Site
-from tests.real import free_port
 from tests.runs.serve.test_exposition import scrape, view
 
 OFF = {"KL": {"enabled": False}}
@@ -29,17 +27,6 @@ def test_a_pattern_that_fits_no_run_is_reported_with_the_nearest_names(site: Sit
     ]
 
 
-def test_an_override_of_the_demo_is_not_named_where_the_demo_is_not_running(site: Site) -> None:
-    assert DEMO
-    assert remarks(site) == []
-
-
-def test_without_runs_nothing_is_reported(site: Site) -> None:
-    site.ports["exporter"] = free_port()
-
-    assert remarks(site, "sft_*") == []
-
-
 def test_while_logs_are_still_being_read_nothing_is_reported(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,12 +42,6 @@ def test_status_sets_each_of_them_off_by_an_empty_line(site: Site) -> None:
     (remark,) = command._unmatched(site.config)
 
     assert remark.startswith("\noverrides[0].runs: sft_* matches no known run.")
-
-
-def test_of_a_file_that_cannot_be_used_nothing_is_reported(site: Site) -> None:
-    site.config.write_text("overrides: 5")
-
-    assert command._unmatched(site.config) == []
 
 
 @pytest.mark.parametrize("name", ["ppo/gsm8k", 'quo"te', "back\\slash", "new\nline", "模型", "{brace}, a=b"])

@@ -17,7 +17,6 @@ import pytest
 from stepwatch.deploy import compose, engine
 from stepwatch.deploy.native.state import State
 from stepwatch.schema.errors import Refused
-from stepwatch.services import health_report
 from stepwatch.services.health_report import HealthReport, firing
 from stepwatch.services.lifecycle import folder_remark, make_folder
 from stepwatch.system import http_client
@@ -176,10 +175,6 @@ def test_an_alertmanager_that_has_just_started_is_not_taken_to_have_all_alerts(s
     assert young[2:] == old[1:]
 
 
-def test_parts_that_are_not_there_are_not_asked() -> None:
-    assert lines() == []
-
-
 def test_what_keeps_the_stack_from_alerting_is_reported_and_is_not_well(serve: Serve) -> None:
     fault = {"summary": "State disk is full", "description": "/data: 0 B free."}
     sick, fine = (serve({"/api/v1/findings": [findings(4, *found)]}) for found in ([fault], []))
@@ -217,59 +212,6 @@ def test_a_watchdog_that_does_not_answer_is_reported_and_is_not_well() -> None:
     assert not well(HealthReport("", "", nobody, "", ""))
 
 
-def test_what_cannot_be_read_is_counted_with_the_place_that_names_it_and_the_fix(serve: Serve) -> None:
-    said = lines(serve({"/metrics": [RUNS + UNREADABLE.format(3)]}))
-
-    assert "3 files or folders" in said[1]
-    for words in ("/logs/exporter.log names them", "`chmod g+r`", "`chmod g+rx`", "without `make up`"):
-        assert words in said[1]
-
-
-def test_a_page_or_server_that_gives_no_answer_is_named(serve: Serve) -> None:
-    sample = 'stepwatch_target_up{{name="{}",source="{}"}} {}\n'
-    up = sample.format("http://10.0.0.7:9092/metrics", "prometheus_page", 1.0)
-    down = sample.format("http://10.0.0.8:5000", "mlflow", 0.0)
-    registered = sample.format("http://10.0.0.9:9092/metrics", "rl_insight", 0.0)
-    exporter = serve({"/metrics": [RUNS + up + down + registered]})
-    lines: list[str] = []
-    well(HealthReport(exporter, "", "", "the runs in runs", "exporter.log"), lines.append)
-
-    assert lines[-1] == "http://10.0.0.8:5000 returned no readable answer; exporter.log says why."
-    assert not any("10.0.0.7" in line or "10.0.0.9" in line for line in lines)
-
-
-def test_a_mount_that_hangs_is_named_with_the_fix(serve: Serve) -> None:
-    hung = f'stepwatch_mount_hung_since_timestamp_seconds{{mount="/data/a b"}} {time.time() - 65}\n'
-    said = lines(serve({"/metrics": [RUNS + hung]}))
-
-    assert said[1].startswith("/data/a b has not answered for 1m 5s: ")
-    assert "Fix: repair the file server, or unmount the folder." in said[1]
-
-
-def test_files_and_runs_beyond_the_limits_are_counted_with_the_fix(serve: Serve) -> None:
-    page = (
-        'stepwatch_files{kind="left_out"} 7.0\n'
-        'stepwatch_left_out_runs{state="running"} 3.0\nstepwatch_left_out_runs{state="ended"} 2.0\n'
-    )
-    files, live, ended = lines(serve({"/metrics": [RUNS + page]}))[1:4]
-
-    assert files.startswith("7 files are not read: ")
-    assert "Fix: name the folder or glob" in files
-    assert live.startswith("3 live runs are not watched: ")
-    assert "Fix: start another Stepwatch" in live
-    assert ended.startswith("2 ended runs are not shown: ")
-    none = re.sub(r" \d\.0", " 0.0", page)
-    assert len(lines(serve({"/metrics": [RUNS + none]}))) == 1
-
-
-def test_runs_that_no_rule_can_judge_are_counted_with_the_fix(serve: Serve) -> None:
-    assert (
-        "Runs without a signal that rules use: 2."
-        in lines(serve({"/metrics": [RUNS + "stepwatch_unjudged_runs 2.0\n"]}))[1]
-    )
-    assert len(lines(serve({"/metrics": [RUNS + "stepwatch_unjudged_runs 0.0\n"]}))) == 1
-
-
 def test_after_up_the_first_look_of_the_exporter_is_waited_for(serve: Serve) -> None:
     early = LOOKED.replace("1760000000.0", "0.0") + UNREADABLE.format(0)
 
@@ -277,12 +219,6 @@ def test_after_up_the_first_look_of_the_exporter_is_waited_for(serve: Serve) -> 
         serve({"/metrics": [early, early, LOOKED + UNREADABLE.format(2)]})
     )
     assert reported(serve({"/metrics": [early, LOOKED + UNREADABLE.format(0)]})) == ""
-
-
-def test_an_exporter_that_does_not_look_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health_report, "_FIRST_LOOK", 0.2)
-
-    assert reported(f"127.0.0.1:{free_port()}") == ""
 
 
 def test_in_containers_the_run_folder_is_what_is_mounted(
@@ -307,16 +243,6 @@ def test_in_containers_the_run_folder_is_what_is_mounted(
     assert "`docker compose logs exporter` (where /runs is /data/my runs) names them" in words
 
 
-def test_simulated_runs_in_containers_are_said_to_be_in_their_volume(serve: Serve) -> None:
-    exporter = {"exporter": serve({"/metrics": [RUNS]})}
-    said = {demo: list[str]() for demo in (True, False)}
-    for demo, lines in said.items():
-        well(compose.health(exporter, "/data/runs", demo=demo), lines.append)
-
-    assert said[True][0] == "\nThe runs in /data/runs and the Docker volume demo-runs: 2 running."
-    assert said[False][0] == "\nThe runs in /data/runs: 2 running."
-
-
 def test_a_missing_run_folder_is_made_and_said(tmp_path: Path) -> None:
     folder = tmp_path / "a/b"
     assert make_folder(folder)
@@ -336,3 +262,39 @@ def test_a_run_folder_that_cannot_be_made_is_refused_with_the_fix(tmp_path: Path
 
     with pytest.raises(Refused, match=r"runs\.path: .*/file/runs: Not a directory\. .*make up RUNS=folder"):
         make_folder(tmp_path / "file/runs")
+
+
+LEFT_OUT = (
+    'stepwatch_files{kind="left_out"} 7.0\n'
+    'stepwatch_left_out_runs{state="running"} 3.0\nstepwatch_left_out_runs{state="ended"} 2.0\n'
+)
+TARGET = 'stepwatch_target_up{{name="{}",source="{}"}} {}\n'
+
+
+@pytest.mark.parametrize(
+    ("page", "says"),
+    [
+        (UNREADABLE.format(3), ["3 files or folders", "/logs/exporter.log names them", "`chmod g+r`"]),
+        (
+            'stepwatch_mount_hung_since_timestamp_seconds{mount="/data/a b"} NOW\n',
+            ["/data/a b has not answered for 1m 5s: ", "Fix: repair the file server, or unmount the folder."],
+        ),
+        (
+            LEFT_OUT,
+            ["7 files are not read: ", "Fix: name the folder or glob", "3 live runs are not watched: "],
+        ),
+        (LEFT_OUT, ["Fix: start another Stepwatch", "2 ended runs are not shown: "]),
+        ("stepwatch_unjudged_runs 2.0\n", ["Runs without a signal that rules use: 2."]),
+        (
+            TARGET.format("http://10.0.0.8:5000", "mlflow", 0.0),
+            ["http://10.0.0.8:5000 returned no readable answer; /logs/exporter.log says why."],
+        ),
+    ],
+)
+def test_what_is_not_read_or_judged_is_counted_with_the_fix(serve: Serve, page: str, says: list[str]) -> None:
+    said = "\n".join(lines(serve({"/metrics": [RUNS + page.replace("NOW", str(time.time() - 65))]})))
+
+    assert all(words in said for words in says), said
+    up, registered = TARGET.format("up", "mlflow", 1.0), TARGET.format("registered", "rl_insight", 0.0)
+    fine = re.sub(r" \d\.0", " 0.0", LEFT_OUT) + "stepwatch_unjudged_runs 0.0\n" + up + registered
+    assert len(lines(serve({"/metrics": [RUNS + fine]}))) == 1

@@ -75,13 +75,6 @@ def test_a_part_that_dies_again_and_again_is_given_up_long_before() -> None:
 
 
 @pytest.mark.usefixtures("clock")
-def test_ends_before_this_start_do_not_count() -> None:
-    failed, _ = waited({"one": [Look(ready=False, ends=7), Look(ready=True, ends=7)]}, ended={"one": 7})
-
-    assert failed == {}
-
-
-@pytest.mark.usefixtures("clock")
 def test_a_prometheus_that_replays_its_log_is_waited_for_as_long_as_it_gets_on() -> None:
     replaying = [Look(ready=False, busy=f"segment {second // 300}") for second in range(3000)]
     failed, said = waited({"prometheus": [*replaying, READY]})
@@ -103,33 +96,3 @@ def test_parts_that_were_taken_down_meanwhile_are_not_waited_for() -> None:
 
     assert failed.keys() == {"one"}
     assert "still starting" not in said
-
-
-@pytest.mark.parametrize(
-    ("lines", "reported"),
-    [
-        ([], ""),
-        (['level=info msg="Server is ready to receive web requests."'], ""),
-        (['msg="Replaying WAL, this may take a while"'], "replays its write-ahead log"),
-        (
-            [
-                'ts=1 level=info msg="Replaying on-disk memory mappable chunks if any"',
-                'ts=2 level=info component=tsdb msg="WAL segment loaded" segment=3 maxSegment=40',
-            ],
-            "replays its write-ahead log, segment 3 of 40",
-        ),
-        (
-            [
-                'time=2 level=INFO msg="WAL segment loaded" component=tsdb segment=3 maxSegment=40',
-                'msg="unrelated"',
-            ],
-            "replays its write-ahead log, segment 3 of 40",
-        ),
-        (['msg="WAL segment loaded" segment=0 maxSegment=0', 'msg="TSDB started"'], ""),
-        (['msg="WAL segment loaded" segment=0 maxSegment=9', 'msg="Starting Prometheus Server"'], ""),
-    ],
-)
-def test_what_prometheus_reads_before_it_is_ready_is_known_by_its_log(
-    lines: list[str], reported: str
-) -> None:
-    assert lifecycle.replay_progress(lines) == reported

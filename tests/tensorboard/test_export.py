@@ -24,7 +24,6 @@ from tensorboardX import SummaryWriter
 
 from exporter.runs.collector import Settings
 from exporter.runs.model.run import Options
-from stepwatch.operate.event_files import RunFolder
 from stepwatch.operate.tensorboard import FOREVER, MOST_RUNS, Recorder, export, folder_of
 from stepwatch.schema.errors import Refused
 from tests.real import free_port
@@ -212,24 +211,6 @@ def test_a_log_that_is_emptied_and_begun_again_is_another_attempt(tmp_path):
     assert own_keys(points(tmp_path / "tb/a")) == expected([*first, *second, (4, {"reward": 2.5})])
 
 
-def test_texts_are_read_back_and_written_once(tmp_path):
-    write(tmp_path / "runs/a.jsonl", [(1, {"reward": 1.0})])
-    exported(tmp_path / "runs", tmp_path / "tb")
-    for _ in range(2):
-        folder = RunFolder(tmp_path / "tb/a")
-        folder.add_text(time.time() + 5, 4, "alerts/KLHigh", "**KLHigh** (warning) from step 4\n\nτ")
-        folder.write()
-        folder.close()
-    found = read(tmp_path / "tb/a")
-    (text,) = found.Tensors("alerts/KLHigh")
-    assert text.step == 4
-    assert [each.decode() for each in text.tensor_proto.string_val] == [
-        "**KLHigh** (warning) from step 4\n\nτ"
-    ]
-    plugin = found.SummaryMetadata("alerts/KLHigh").plugin_data.plugin_name
-    assert plugin == "text"
-
-
 def test_a_resume_that_begins_with_a_validation_keeps_the_other_values_of_that_step(tmp_path):
     values = {"reward": 1.0, "kl": 0.1, "grad_norm": 1.0, "entropy": 1.0}
     first = [(step, values) for step in range(1, 36)]
@@ -240,18 +221,6 @@ def test_a_resume_that_begins_with_a_validation_keeps_the_other_values_of_that_s
     found = points(tmp_path / "tb/a")
     assert found["reward"] == [*((step, 1.0) for step in range(1, 31)), (31, 2.0)]
     assert found["val/score"] == [(30, 0.5)]
-
-
-def test_a_text_of_an_earlier_attempt_is_not_written_into_a_later_one(tmp_path):
-    write(tmp_path / "runs/a.jsonl", [(5, {"reward": 1.0}), (6, {"reward": 1.0}), (5, {"reward": 1.0})])
-    exported(tmp_path / "runs", tmp_path / "tb")
-    folder = RunFolder(tmp_path / "tb/a")
-    assert folder.begun is not None
-    folder.add_text(folder.begun - 5, 6, "alerts/KLHigh", "of the first attempt")
-    folder.add_text(folder.begun + 5, 6, "alerts/RewardDrop", "of the second")
-    folder.write()
-    folder.close()
-    assert read(tmp_path / "tb/a").Tags()["tensors"] == ["alerts/RewardDrop"]
 
 
 @pytest.mark.parametrize(

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import urllib.request
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta, timezone
-from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
 
 from stepwatch.config import load
-from stepwatch.operate import test_alert
-from stepwatch.operate.test_alert import Probe, sent
+from stepwatch.operate.test_alert import Probe
 from stepwatch.schema.errors import ConfigError, Refused
 from stepwatch.system import http_client
-from tests.real import AlertmanagerServer, free_port
-from tests.real.answering import Answering
-from tests.real.waiting import eventually
+from tests.real.silences import silence
 from tests.testalert.conftest import LOGIN, Bench
 
 pytestmark = pytest.mark.e2e
@@ -126,15 +118,6 @@ def test_a_mail_arrives_with_login_encrypted_and_readable_in_both_forms(bench: B
     assert "check that on@call.example and second@call.example received it" in ended["mail"][1][-1]
 
 
-def test_slack_gets_a_message(bench: Bench, ended: Ended) -> None:
-    [message] = bench.chat.received
-
-    assert message["channel"] == "#training"
-    [attachment] = message["attachments"]
-    assert attachment["title"] == "TestAlert  This is a test of the receiver chat. Nothing is wrong."
-    assert attachment["color"] == "#36a2eb"
-
-
 def test_what_goes_wrong_is_said_while_alertmanager_still_tries(ended: Ended) -> None:
     _, said = ended["broken"]
 
@@ -144,12 +127,6 @@ def test_what_goes_wrong_is_said_while_alertmanager_still_tries(ended: Ended) ->
 def test_nothing_that_fires_or_silences_is_left_behind(bench: Bench, ended: Ended) -> None:
     assert get(bench, "alerts?active=true") == []
     assert get(bench, "silences") == []
-
-
-def test_a_second_test_is_a_second_message(bench: Bench, ended: Ended) -> None:
-    assert bench.test("ops")[0] == 0
-
-    assert len(bench.good.received) == 2
 
 
 def test_when_patience_ends_it_says_that_nothing_is_known(bench: Bench) -> None:
@@ -173,52 +150,8 @@ def test_a_file_that_is_gone_when_it_is_needed_is_named(bench: Bench) -> None:
     path.write_text(bench.chat.url)
 
 
-def test_without_the_log_a_failure_is_reported_if_it_is_counted_by_receiver(bench: Bench) -> None:
-    receiver = next(each for each in load(bench.config).receivers if each.name == "gone")
-    _, words = Probe(receiver, bench.server.url, str).run(print, 3)
-
-    if "receiver-name-in-metrics" in bench.server.command[-1]:
-        assert "gone: not delivered by webhook (HTTP): Alertmanager counts a failure." in words
-        assert "the log names the error" in words
-    else:
-        assert "gone: not delivered by webhook (HTTP): no result after 3 s." in words
-
-
-FAILED = {"s_total": 1, "s_failed_total": 1, "_requests_total": 1, "_requests_failed_total": 1}
-
-
-def test_an_attempt_is_delivered_only_if_the_next_page_counts_no_failure_of_it(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Alertmanager counts an attempt and its failure one after the other."""
-    pages = itertools.chain(
-        [(Counter(), True), (Counter({"s_total": 1, "_requests_total": 1}), True)],
-        itertools.repeat((Counter(FAILED), True)),
-    )
-    monkeypatch.setattr(test_alert, "sent", lambda *_: next(pages))
-    monkeypatch.setattr(http_client, "order", lambda *_: "")
-    receiver = next(each for each in load(bench.config).receivers if each.name == "gone")
-
-    assert not Probe(receiver, "", str).run(print, 3)[0]
-
-
 def test_a_silence_that_covers_it_is_named_and_left_alone(bench: Bench) -> None:
-    now = datetime.now(timezone.utc)
-    silence = {
-        "matchers": [{"name": "severity", "value": ".+", "isRegex": True}],
-        "startsAt": now.isoformat(),
-        "endsAt": (now + timedelta(minutes=5)).isoformat(),
-        "createdBy": "a test",
-        "comment": "everything",
-    }
-    request = urllib.request.Request(
-        f"{bench.server.url}/api/v2/silences",
-        json.dumps(silence).encode(),
-        {"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        made = json.load(answer)["silenceID"]
-
+    made = silence(bench.server.url, "severity", ".+")
     code, said = bench.test("ops")
 
     assert code == 1
@@ -228,13 +161,6 @@ def test_a_silence_that_covers_it_is_named_and_left_alone(bench: Bench) -> None:
     urllib.request.urlopen(
         urllib.request.Request(f"{bench.server.url}/api/v2/silence/{made}", method="DELETE"), timeout=10
     ).close()
-
-
-def test_a_receiver_that_config_yaml_does_not_name_is_refused_with_those_it_does(bench: Bench) -> None:
-    with pytest.raises(
-        Refused, match=r"opps is not a receiver of .*\. Expected: ops or .*Fix: name one of these"
-    ):
-        bench.test("opps")
 
 
 def test_a_configuration_without_receivers_is_refused(bench: Bench, tmp_path: Any) -> None:
@@ -254,39 +180,3 @@ def test_settings_that_alertmanager_does_not_run_are_not_tested(bench: Bench) ->
 
     assert len(bench.good.received) == sent
     bench.config.write_text(before)
-
-
-def test_an_alertmanager_that_does_not_answer_is_said(bench: Bench, tmp_path: Any) -> None:
-    (tmp_path / "config.yaml").write_text(
-        f"ports: {{alertmanager: {(port := free_port())}}}\n"
-        "receivers: [{name: ops, webhook: {url: 'http://127.0.0.1:9'}}]"
-    )
-
-    with pytest.raises(Refused, match=rf"does not answer at http://127.0.0.1:{port}.* Fix: `make up`"):
-        Bench(tmp_path, bench.server, bench.good, bench.chat, bench.mailbox).test("ops")
-
-
-def test_an_alertmanager_that_is_slow_to_answer_is_waited_for() -> None:
-    page = 'alertmanager_notifications_total{integration="webhook"} 3\n'
-    with Answering(body=page, delay=6) as busy:
-        assert sent(busy.url, "webhook", "(test) ops")[0]["s_total"] == 3
-
-
-def test_an_alertmanager_that_has_no_room_for_a_request_is_asked_again(tmp_path: Path) -> None:
-    (tmp_path / "alertmanager.yml").write_text("route: {receiver: a}\nreceivers: [{name: a}]\n")
-    options = ("--web.get-concurrency=1",)
-    with AlertmanagerServer("0.31", tmp_path, options=options) as server, ThreadPoolExecutor(1) as pool:
-        seen = Event()
-
-        def occupy() -> None:
-            # Again and again: the look for whether it is busy may take the only place first.
-            while not seen.is_set():
-                http_client.read(f"{server.url}/debug/pprof/trace?seconds=2", timeout=30)
-
-        busy = pool.submit(occupy)
-        try:
-            eventually(lambda: http_client.read(f"{server.url}/metrics") is None)
-        finally:
-            seen.set()
-        assert sent(server.url, "webhook", "(test) ops")[0]["s_total"] == 0
-        busy.result()

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -237,13 +236,3 @@ def test_what_the_vendor_answers_is_said_with_the_fix_and_without_the_secret(
     assert VENDORS[vendor].breaks in said[-1]
 
     assert "s3cret" not in str(ended)
-
-
-def test_the_folder_holds_no_secret_but_in_its_files(tmp_path: Path) -> None:
-    """The settings name files: see tests/alertmanager/test_receiver_kinds.py for the rest."""
-    (tmp_path / "token").write_text(TOKEN)
-    (tmp_path / "config.yaml").write_text(
-        "receivers: [{name: a, pagerduty_configs: [{routing_key_file: token}]}]"
-    )
-    generate(tmp_path / "config.yaml", tmp_path, place=OnThisMachine)
-    assert not [path for path in tmp_path.rglob("generated/**/*.*") if "s3cret" in path.read_text()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from pathlib import Path
 from threading import Event
 
@@ -44,23 +43,6 @@ def test_a_file_system_that_is_full_is_found_by_writing_and_nothing_is_left_behi
     assert before.space.free > RESERVE > after.space.free
 
 
-def test_a_file_system_without_inodes_is_full_while_it_has_room(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", "tmpfs", "nr_inodes=200") as disk:
-        for number in range(150):
-            (disk / str(number)).touch()
-        part = Folder("prometheus", str(disk))
-        part.look, part._busy = disks.look(str(disk)), False
-        (found,) = disks.findings([part])
-
-    assert found.fault == "disk_full"
-    assert "inodes free of 200" in found.description
-
-
-def test_a_file_system_that_was_made_read_only_is_reported(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", "tmpfs", "ro") as disk:
-        assert disks.look(str(disk)).error == errno.EROFS
-
-
 def test_parts_on_one_file_system_are_one_finding_that_says_what_each_does_without_it() -> None:
     full = [folder(part, errno.ENOSPC, free=0) for part in ("prometheus", "alertmanager")]
     (found,) = disks.findings([*full, folder("grafana", mountpoint="/other")])
@@ -88,24 +70,6 @@ def test_parts_on_one_file_system_are_one_finding_that_says_what_each_does_witho
 )
 def test_what_is_wrong_with_a_file_system(error: int, other: dict[str, int], fault: str | None) -> None:
     assert faults(folder("prometheus", error, **other)) == ([(fault, "/data")] if fault else [])
-
-
-def test_another_users_folder_is_judged_by_what_its_file_system_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(*_: object) -> int:
-        raise PermissionError(errno.EACCES, "not yours")
-
-    monkeypatch.setattr(os, "open", refused)
-    assert disks._trial(str(tmp_path)) == 0
-
-
-def test_a_folder_that_is_still_to_come_is_judged_by_the_one_above(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", "tmpfs") as disk:  # nothing else changes its free space
-        looked = disks.look(str(disk / "later/on"))
-        assert looked == disks.look(str(disk))
-
-    assert looked.space.mountpoint == str(tmp_path / "disk")
 
 
 def test_one_file_system_that_hangs_is_reported_and_holds_up_no_other(

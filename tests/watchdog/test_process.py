@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import urllib.error
 import urllib.request
@@ -14,14 +13,12 @@ from typing import Any
 
 import pytest
 
-from exporter.watchdog.client import Client, UnreachableError
 from exporter.watchdog.finding import EXPIRY_SECONDS, HOLD_SECONDS, Finding, Findings, Text
 from stepwatch.system import http_client
 from stepwatch.system.environment import CHECKOUT
+from tests.documented import shown_and_documented
 from tests.real import Server, free_port
-from tests.real.answering import Answering
 from tests.real.waiting import eventually
-from tests.rules import served
 
 FULL = Finding("disk_full", "/data", Text("State disk is full"), Text("/data: 0 B free."), ("prometheus",))
 GONE = Finding("alertmanager_down", "alertmanager", Text("Alertmanager does not answer"), Text(""))
@@ -49,25 +46,9 @@ def test_it_reports_servers_that_do_not_answer_as_json_and_as_documented_metrics
     eventually(lambda: len(found()) == 2, seen=found)
     assert {each["fault"] for each in found()} == {"alertmanager_down", "prometheus_down"}
     page = http_client.read(f"{watchdog.url}/metrics") or ""
-    shown = {
-        (
-            name,
-            kind,
-            frozenset(label for line in _lines(page, name) for label in re.findall(r'(\w+)="', line)),
-        )
-        for name, kind in re.findall(r"^# TYPE (stepwatch_\w+) (\w+)$", page, re.MULTILINE)
-    }
-    section = served.PAGE.partition("\n## The watchdog\n")[2].partition("\n## ")[0]
-    documented = {
-        (name, kind, frozenset(re.findall(r"`(\w+)`", labels)))
-        for name, kind, _, labels in served.DOCUMENTED.findall(section)
-    }
+    shown, documented = shown_and_documented(page, "The watchdog")
     assert shown == documented
     assert (http_client.metric(page, "process_resident_memory_bytes") or 0) < MOST_BYTES
-
-
-def _lines(page: str, name: str) -> list[str]:
-    return re.findall(rf"^{name}{{.*}} ", page, re.MULTILINE)
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/-/healthy", "/api/v1/findings"])
@@ -107,14 +88,3 @@ def test_a_finding_is_an_alert_until_a_minute_after_its_end_and_then_ends_once()
 
 def _seconds(alert: dict[str, Any], key: str) -> float:
     return datetime.fromisoformat(alert[key]).timestamp()
-
-
-def test_a_server_behind_a_password_gets_it_and_an_unreadable_password_is_named(tmp_path: Path) -> None:
-    secret = tmp_path / "password"
-    secret.write_text("s3cret\n")
-    with Answering(body="fine") as server:
-        assert Client(server.url, str(secret)).post("/a", "application/json", "{}").body == "fine"
-        authorization = Client(server.url, str(secret))._authorization()
-    assert authorization == ["Authorization: Basic aW50ZXJuYWw6czNjcmV0"]
-    with pytest.raises(UnreachableError, match="no-such: No such file"):
-        Client("http://127.0.0.1:1", str(tmp_path / "no-such")).get("/")

@@ -15,7 +15,6 @@ FAILED = "prometheus_tsdb_wal_writes_failed_total"
 EVALUATED = "prometheus_rule_evaluations_total"
 DROPPED = "prometheus_notifications_dropped_total"
 LOADED = "prometheus_config_last_reload_success_timestamp_seconds"
-STARTED = "process_start_time_seconds"
 
 
 @dataclass
@@ -100,16 +99,6 @@ def test_samples_that_stand_still_are_found_within_a_minute_and_the_end_of_it_at
     assert watched.look() == set()
 
 
-def test_writes_that_fail_twice_in_a_row_are_found_though_some_samples_are_stored(watched: Watched) -> None:
-    watched.rates[FAILED] = 3
-    assert watched.until("prometheus_not_storing") <= 20
-
-
-def test_one_write_that_failed_is_not_a_fault(watched: Watched) -> None:
-    watched.site.values[FAILED] += 1
-    assert [watched.look() for _ in range(5)] == [set()] * 5
-
-
 def test_rules_that_are_not_evaluated_are_found_and_a_prometheus_without_rules_is_well(
     watched: Watched,
 ) -> None:
@@ -117,12 +106,6 @@ def test_rules_that_are_not_evaluated_are_found_and_a_prometheus_without_rules_i
     assert watched.until("prometheus_not_judging") <= 40
     del watched.rates[EVALUATED], watched.site.values[EVALUATED]
     assert [watched.look() for _ in range(6)] == [set()] * 6
-
-
-def test_longer_intervals_are_waited_for(clock: Clock) -> None:
-    watched = Watched(clock, scrapes=120, rules=120)
-    watched.rates.clear()
-    assert [watched.look() for _ in range(36)] == [set()] * 36
 
 
 def test_a_prometheus_that_does_not_answer_is_found_and_a_restart_is_not(watched: Watched) -> None:
@@ -134,72 +117,12 @@ def test_a_prometheus_that_does_not_answer_is_found_and_a_restart_is_not(watched
     assert watched.until("prometheus_down") <= 40
 
 
-def test_one_that_asks_for_another_password_is_found_with_its_answer(watched: Watched) -> None:
-    watched.site.status = 401
-    assert watched.until("prometheus_down") <= 40
-
-
-def test_one_that_starts_for_two_minutes_is_reported_and_is_not_called_down(watched: Watched) -> None:
-    watched.site.ready = 503
-    assert watched.until("prometheus_starting") == 130
-    watched.site.ready = 200
-    assert watched.look() == set()
-
-
 def test_alerts_that_do_not_reach_an_alertmanager_that_is_up_are_found_until_none_is_lost(
     watched: Watched,
 ) -> None:
     watched.site.values[DROPPED] += 1
     assert watched.look() == {"notifications_dropped"}
     assert [watched.look() for _ in range(9)][-1] == set()
-
-
-def test_alerts_that_were_dropped_while_alertmanager_was_away_are_no_fault(watched: Watched) -> None:
-    watched.site.values[DROPPED] += 1
-    watched.alertmanager_answers_since = 0
-    assert watched.look() == set()
-    watched.site.values[DROPPED] += 1
-    watched.alertmanager_answers_since = watched.clock.now + 5
-    assert watched.look() == set()
-
-
-def test_a_request_that_began_while_alertmanager_was_cut_off_and_ends_later_is_not_a_fault(
-    watched: Watched,
-) -> None:
-    watched.alertmanager_answers_since = watched.clock.now
-    watched.look()
-    watched.site.values[DROPPED] += 1
-    assert watched.look() == set()
-    watched.look()
-    watched.site.values[DROPPED] += 1
-    assert watched.look() == {"notifications_dropped"}
-
-
-def test_alerts_that_were_dropped_just_after_new_settings_are_no_fault(watched: Watched) -> None:
-    watched.site.values[DROPPED] += 1
-    watched.site.values[LOADED] = watched.clock.now
-    assert watched.look() == set()
-
-
-def test_an_alertmanager_that_does_not_answer_is_found_and_answers_since_it_is_back(clock: Clock) -> None:
-    site = Site({STARTED: 5})
-    alertmanager = Alertmanager(site)  # type: ignore[arg-type]
-    assert list(alertmanager.look()) == []
-    assert alertmanager.answers_since == clock.now
-    site.down = True
-    found: list[str] = []
-    for _ in range(5):
-        clock.pass_(10)
-        found += [each.fault for each in alertmanager.look()]
-    assert found == ["alertmanager_down", "alertmanager_down"]
-    assert alertmanager.answers_since == 0
-    site.down = False
-    list(alertmanager.look())
-    assert alertmanager.answers_since == clock.now
-    clock.pass_(20)
-    site.values[STARTED] = clock.now - 5
-    list(alertmanager.look())
-    assert alertmanager.answers_since == clock.now - 5
 
 
 def test_an_alertmanager_that_refuses_an_alert_is_reported_with_its_words(clock: Clock) -> None:
@@ -214,3 +137,10 @@ def test_an_alertmanager_that_refuses_an_alert_is_reported_with_its_words(clock:
         "alertmanager_refuses",
         "400 bad alert. First: read Alertmanager's log.",
     )
+
+
+def test_one_that_starts_for_two_minutes_is_reported_and_is_not_called_down(watched: Watched) -> None:
+    watched.site.ready = 503
+    assert watched.until("prometheus_starting") == 130
+    watched.site.ready = 200
+    assert watched.look() == set()

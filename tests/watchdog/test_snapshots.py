@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
-import urllib.request
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -17,6 +14,7 @@ from exporter.watchdog.disks import Folder
 from stepwatch.system.environment import CHECKOUT
 from tests.real import AlertmanagerServer
 from tests.real.disk import fill, small_disk
+from tests.real.silences import comments, silence
 from tests.real.waiting import eventually
 
 
@@ -33,28 +31,6 @@ def _server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Alertman
         yield server
 
 
-def silence(server: AlertmanagerServer) -> None:
-    now = datetime.now(timezone.utc)
-    wanted = {
-        "matchers": [{"name": "run", "value": "a", "isRegex": False, "isEqual": True}],
-        "startsAt": now.isoformat(),
-        "endsAt": (now + timedelta(hours=1)).isoformat(),
-        "createdBy": "a test",
-        "comment": "",
-    }
-    request = urllib.request.Request(
-        f"{server.url}/api/v2/silences",
-        json.dumps(wanted).encode(),
-        {"Content-Type": "application/json"},
-    )
-    urllib.request.urlopen(request, timeout=10).close()
-
-
-def silences(server: AlertmanagerServer) -> int:
-    with urllib.request.urlopen(f"{server.url}/api/v2/silences", timeout=10) as answer:
-        return len(json.load(answer))
-
-
 def test_a_silence_outlives_a_kill_on_a_full_disk(
     server: AlertmanagerServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,7 +42,7 @@ def test_a_silence_outlives_a_kill_on_a_full_disk(
 
     monkeypatch.setattr(disks, "SNAPSHOT_SECONDS", 3)
     monkeypatch.setattr(disks, "INTERVAL_SECONDS", 0.5)
-    silence(server)
+    silence(server.url, "run", "a", "kept")
     eventually((disk / "silences").exists)
     eventually(lambda: (disk / "silences").stat().st_size)
     Folder("alertmanager", str(disk)).start()
@@ -77,7 +53,7 @@ def test_a_silence_outlives_a_kill_on_a_full_disk(
     for _ in range(2):  # what it returned to is cut short as well
         server.kill()
         server.start()
-        assert silences(server) == 1
+        assert comments(server.url) == ["kept"]
         eventually(cut_short)
 
     (disk / "ballast").unlink()
