@@ -8,10 +8,6 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[1]
-
-
-# folders of all packages
-
 PACKAGES = ("exporter", "stepwatch", "demo", "tools")
 
 
