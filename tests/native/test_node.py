@@ -9,6 +9,7 @@ from stepwatch.config import Config
 from stepwatch.deploy.native.installed import node_exporter, serves_already
 from stepwatch.deploy.native.state import State
 from tests.real import free_port
+from tests.real.answering import Answering
 
 OF_NODE_EXPORTER = '# TYPE node_exporter_build_info gauge\nnode_exporter_build_info{version="1.5.0"} 1\n'
 
