@@ -63,6 +63,19 @@ def test_a_compressed_log_holds_the_lines_that_were_compressed(
     assert [line for line in found if line] == [line for line in written if line]
 
 
+def test_a_compressed_log_is_read_once_and_again_when_it_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "old.log.gz"
+    path.write_bytes(gzip.compress(b"one\ntwo\n"))
+    reader = reader_of("compressed", lambda: [path])
+
+    assert lines(reader) == [b"one", b"two"]
+    assert reader.poll(0.0) is None
+    path.write_bytes(gzip.compress(b"three\n"))
+    again = blocks(reader)
+    assert [block.restarted for block in again] == [True, False]
+    assert again[0].lines == [b"three"]
+
+
 @pytest.mark.parametrize("cut", [3, 12, 40, -5])
 def test_a_compressed_log_that_is_cut_off_gives_what_it_has(tmp_path: Path, cut: int) -> None:
     path, whole = tmp_path / "torn.log.gz", b"".join(b"line %d\n" % number for number in range(1000))

@@ -26,40 +26,35 @@ def records(*lines: bytes) -> list[Record]:
     return [event for event in events(*lines) if isinstance(event, Record)]
 
 
-def test_a_line_is_a_record_of_its_step() -> None:
-    line = b'{"step":12,"reward/mean":0.5,"timestamp":1700000000.5}'
-
-    assert FlatJsonl.recognises(line)
-    assert records(line) == [Record(12, {"reward/mean": 0.5}, 1700000000.5)]
-
-
-@pytest.mark.parametrize("key", ["step", "global_step", "_step", "iteration", "progress/batch", "train_step"])
-def test_the_step_has_many_names(key: str) -> None:
-    line = json.dumps({key: 7, "mean_reward": 0.5}).encode()
-
-    assert FlatJsonl.recognises(line)
-    assert records(line) == [Record(7, {"mean_reward": 0.5})]
+HALF, BOTH = {"reward": 0.5}, {"reward": 0.5, "kl": 0.1}
+NAMES = ("step", "global_step", "_step", "iteration", "progress/batch", "train_step")
+FIVE = (Record(5, HALF), Record(5, {"x": 1}))
+STARTED, SAVED = b'{"ts":1700000000.5,"kind":"started","workers":8}', b'{"ts":1700000002.5,"kind":"saved"}'
+TIMED = b'{"ts":1700000001.5,"reward":0.5,"kl":0.1}'
 
 
-def test_lines_are_counted_where_no_step_is_reported() -> None:
-    line = b'{"mean_reward":0.5,"entropy":0.25}'
+@pytest.mark.parametrize(
+    ("lines", "steps"),
+    [
+        ([b'{"step":12,"reward":0.5,"timestamp":1700000000.5}'], [Record(12, HALF, 1700000000.5)]),
+        *(([b'{"%s":7,"reward":0.5}' % name.encode()], [Record(7, HALF)]) for name in NAMES),
+        # keys that are grouped once; texts, booleans, lists and blank lines say nothing
+        ([b'{"step":1,"x":{"a":1},"deep":{"a":{"b":1}},"reward":0.5}'], [Record(1, {"x/a": 1, **HALF})]),
+        ([b'{"step":1,"reward":0.5,"phase":"a","done":true,"list":[1]}', b"", b"  \r"], [Record(1, HALF)]),
+        ([b'{"step":1,"reward":0.5,"total_steps":0}'], [Record(1, HALF)]),
+        # without a step lines with a signal are counted, and one among others belongs to the step before
+        ([b'{"reward":0.5,"kl":0.1}'] * 2, [Record(1, BOTH), Record(2, BOTH)]),
+        ([b'{"step":3,"reward":0.5}', b'{"eval_x":0.5}'], [Record(3, HALF), Record(3, {"eval_x": 0.5})]),
+        ([STARTED, TIMED, SAVED, TIMED], [Record(1, BOTH, 1700000001.5), Record(2, BOTH, 1700000001.5)]),
+        # W&B's own counter is none beside the trainer's
+        ([b'{"_step":1,"train/global_step":5,"reward":0.5}', b'{"_step":2,"x":1}'], [*FIVE]),
+    ],
+)  # fmt: skip
+def test_lines_are_records_of_their_steps(lines: list[bytes], steps: list[Record]) -> None:
+    found = records(*lines)
 
-    assert FlatJsonl.recognises(line)
-    assert [found.step for found in records(line, line)] == [1, 2]
-
-
-def test_a_line_without_a_step_among_others_belongs_to_the_step_before() -> None:
-    found = records(
-        b'{"step":3,"mean_reward":0.5}', b'{"eval_accuracy":0.5}', b'{"step":4,"mean_reward":0.5}'
-    )
-
-    assert [record.step for record in found] == [3, 3, 4]
-
-
-def test_keys_that_are_grouped_once_are_flattened() -> None:
-    (found,) = records(b'{"step":1,"reward":{"mean":0.5,"max":1},"deep":{"a":{"b":1}}}')
-
-    assert found.values == {"reward/mean": 0.5, "reward/max": 1}
+    assert [record for record in found if record in steps] == steps
+    assert {record.step for record in found} == {record.step for record in steps}
 
 
 @pytest.mark.parametrize("written", ["NaN", "Infinity", "-Infinity", "null"])
@@ -71,12 +66,6 @@ def test_bare_nan_and_inf_are_not_finite(written: str) -> None:
     assert FlatJsonl.recognises(line)
     assert value is not None
     assert math.isnan(value)
-
-
-def test_text_and_booleans_are_left_out() -> None:
-    (found,) = records(b'{"step":1,"mean_reward":0.5,"phase":"rollout","done":true,"list":[1]}')
-
-    assert found.values == {"mean_reward": 0.5}
 
 
 def test_ms_swift_s_progress_reports_step_and_total() -> None:
@@ -149,37 +138,7 @@ def test_an_invalid_record_is_a_value_error(line: bytes) -> None:
         events(line)
 
 
-def test_blank_lines_say_nothing() -> None:
-    assert events(b"", b"  \r") == []
-
-
 # events
-
-
-def test_lines_without_a_signal_are_no_steps_where_no_step_is_reported() -> None:
-    found = records(
-        b'{"ts":1700000000.5,"kind":"started","workers":8}',
-        b'{"ts":1700000001.5,"reward":0.25,"entropy":0.5}',
-        b'{"ts":1700000002.5,"kind":"saved","seconds":3.5}',
-        b'{"ts":1700000003.5,"reward":0.5,"entropy":0.25}',
-    )
-
-    assert [(record.step, record.time) for record in found if "reward" in record.values] == [
-        (1, 1700000001.5),
-        (2, 1700000003.5),
-    ]
-    assert {record.step for record in found} == {1, 2}
-
-
-def test_a_step_of_w_b_s_own_counter_is_none_beside_the_trainer_s() -> None:
-    found = records(
-        b'{"_step":0,"profiling/generate":1.5}',
-        b'{"_step":1,"train/global_step":5,"train/reward":0.25}',
-        b'{"_step":2,"profiling/generate":1.5}',
-        b'{"_step":3,"train/global_step":10,"train/reward":0.5}',
-    )
-
-    assert [record.step for record in found] == [5, 5, 10]
 
 
 # LLaMA-Factory
@@ -213,10 +172,6 @@ def test_what_llama_factory_predicts_after_the_training_is_not_a_step_of_it() ->
     assert records(llama_factory(100, 100, loss=0.5), llama_factory(5, 20)) == [Record(100, {"loss": 0.5})]
 
 
-def test_a_total_of_none_is_not_reported() -> None:
-    assert events(b'{"step":1,"reward":0.5,"total_steps":0}') == [Record(1, {"reward": 0.5})]
-
-
 # statistics without a name
 
 
@@ -244,12 +199,6 @@ def test_statistics_without_a_name_are_the_score_s() -> None:
 )
 def test_other_statistics_are_not_taken_for_the_score_s(line: str) -> None:
     assert not FlatJsonl.recognises(line.encode())
-
-
-def test_statistics_beside_named_numbers_are_not_taken_for_the_score_s() -> None:
-    (found,) = records(b'{"step":1,"kl":0.5,"mean":0.5,"min":0.0,"max":1.0}')
-
-    assert Reading("").signals(found.values) == {"kl": 0.5}
 
 
 # steps with digits too many
