@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
-import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from urllib.parse import unquote
 
-from tests.real import AlertmanagerServer, Received, WebhookSink
+from tests.real import AlertmanagerServer, WebhookSink
 
 QUICK = (
     "notify: {critical: {group_wait: 1s, group_interval: 1s}, warning: {group_wait: 1s, group_interval: 1s}}"
@@ -74,39 +70,3 @@ class Route:
             time.sleep(0.1)
             last = max([last, *(message.at for message in self.sink.received)])
         return reported(self.sink)
-
-    def silence_links(self) -> Iterator[tuple[tuple[str, str], str]]:
-        """Name and run of each message, and the link that its text offers."""
-        data = self.server.folder / "message.json"
-        for message in self.sink.received:
-            data.write_text(json.dumps(message.payload))
-            labels = message.payload["commonLabels"]
-            yield (
-                (labels["alertname"], labels["run"]),
-                self.amtool(
-                    *(
-                        "template",
-                        "render",
-                        f"--template.glob={self.folder}/*.tmpl",
-                        f"--template.data={data}",
-                    ),
-                    '--template.text={{ template "stepwatch.silence_url" .CommonLabels }}',
-                ),
-            )
-
-    def asked_for(self, link: str) -> list[tuple[str, str]]:
-        """Name and run of the alerts that the matchers in a silence link take."""
-        matchers = re.findall(r'\w+="(?:\\.|[^"\\])*"', unquote(link.partition("?filter=")[2]))
-        found = self.amtool(
-            f"--alertmanager.url={self.server.url}", "-o", "json", "alert", "query", *matchers
-        )
-        return [(each["labels"]["alertname"], each["labels"]["run"]) for each in json.loads(found)]
-
-    def amtool(self, *words: str) -> str:
-        done = subprocess.run([self.server.tool.tool, *words], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-
-def is_about(name: str, message: Received) -> bool:
-    return message.alerts[0]["labels"]["alertname"] == name

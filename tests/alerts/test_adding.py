@@ -130,19 +130,6 @@ def test_an_alert_is_added_by_its_entry_its_cases_and_its_text_in_the_runbook(co
     assert "*Responses are very long* (warning)" in (copy / "docs/runbook.md").read_text()
 
 
-def test_the_texts_of_a_new_alert_are_listed_for_translation(copy: Path) -> None:
-    listed = subprocess.run(
-        [sys.executable, "-m", "tests.languages"], cwd=copy, capture_output=True, text=True, check=False
-    )
-
-    assert listed.returncode == 1
-    assert {line.partition("translation of ")[2] for line in listed.stdout.splitlines()} == {
-        "'Responses are very long'",
-        "'read the longest samples'",
-        *("'Responses are very long.'", "'Reasoning that grows.'", "'A penalty for length.'"),
-    }
-
-
 def _python(copy: Path, *words: str) -> str:
     done = subprocess.run([sys.executable, *words], cwd=copy, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -131,18 +131,6 @@ def test_alerts_are_shaded_from_their_first_step_to_their_last_and_named(
     assert "KLExplosion, critical: steps 523 to 530" in chart.legend
 
 
-def test_an_alert_is_shaded_where_its_signal_is_shown_and_everywhere_if_nowhere(
-    shown: Shown, tmp_path: Path
-) -> None:
-    page = shown(log(tmp_path / "a.jsonl", exploding_kl()))
-    assert page.chart("KL").bands()
-    assert not page.chart("Reward").bands()
-
-    records = [{**record, "grad_norm": float("nan")} for record in HEALTHY]
-    page = shown(log(tmp_path / "b.jsonl", records))
-    assert {title for title in page.titles if page.chart(title).bands()} == {"Reward", "Response length"}
-
-
 def test_the_line_of_a_limit_is_at_the_threshold_that_the_rule_used(
     shown: Shown, backtest: Backtest, tmp_path: Path
 ) -> None:
@@ -162,12 +150,6 @@ def test_a_limit_far_off_leaves_the_curve_its_shape_and_is_reported_in_words(
     chart = shown(log(tmp_path / "a.jsonl", records)).chart("KL")
     assert chart.lines("limit critical") == []
     assert "limit of KLExplosion: 1.009, off the chart (critical)" in chart.legend
-
-
-def test_a_changed_limit_moves_its_line(shown: Shown, tmp_path: Path) -> None:
-    path = log(tmp_path / "a.jsonl", exploding_kl())
-    changed = ("--set", "alerts.KL.critical.above_start=1.7")
-    assert "limit of KLExplosion: 1.749 (critical)" in shown(path, *changed).chart("KL").legend
 
 
 def test_a_curve_is_broken_at_what_is_not_a_number_and_where_the_steps_go_back(

@@ -20,7 +20,6 @@ from tests.rules import rendered
 pytestmark = [pytest.mark.e2e, needed]
 
 RESOLVES = re.compile(r"must resolve by record (\d+)")
-SEVERAL = re.compile(r"(\d+) runs")
 TOPICS = {rule["alert"]: rule["labels"]["topic"] for rule in rendered.rules("rl")}
 
 HACKED = {
@@ -55,15 +54,6 @@ def test_every_label_has_its_log() -> None:
 
 
 @by_file
-def test_each_log_has_its_runs_and_one_without_steps_has_none(
-    label: Label, judged: tuple[Runs, Broken]
-) -> None:
-    several = SEVERAL.search(label.note)
-    usual = 0 if label.file.endswith(".prom") or "before step 1" in label.note else 1
-    assert len(judged[0].get(str(label.path), [])) == (int(several[1]) if several else usual)
-
-
-@by_file
 def test_verdict_on_a_real_log(label: Label, judged: tuple[Runs, Broken]) -> None:
     runs = judged[0].get(str(label.path), [])
     verdict = _verdict(runs)
@@ -79,15 +69,6 @@ def test_false_warnings_stay_below_one_in_5000_steps(judged: tuple[Runs, Broken]
     verdicts = {str(label.path): _verdict(judged[0].get(str(label.path), [])) for label in labels()}
     found = score(labels(), verdicts, by_name=True)
     assert found.false_warnings <= 0.2, found.false
-
-
-def test_nothing_pages_for_a_flat_run_and_no_warning_is_about_anything_but_the_reward(
-    judged: tuple[Runs, Broken],
-) -> None:
-    flat = [label for label in labels() if label.verdict == "flat"]
-    verdicts = {str(label.path): _verdict(judged[0].get(str(label.path), [])) for label in flat}
-    found = score(flat, verdicts, by_name=True)
-    assert found.false == []
 
 
 def test_the_circuit_breaker_stops_sick_runs_early_and_no_healthy_one(judged: tuple[Runs, Broken]) -> None:
@@ -136,12 +117,6 @@ def test_hacking_is_suspected_where_the_true_reward_is_named_and_stays_behind() 
     suspected = _first("RewardHackSuspect", named)
     assert suspected.keys() == HACKED.keys()
     assert max(suspected.values()) <= 40, suspected
-
-
-def test_no_log_is_suspected_of_hacking_while_nothing_true_is_named(judged: tuple[Runs, Broken]) -> None:
-    fired = {alert.alert for runs in judged[0].values() for run in runs for alert in run.alerts}
-    assert "RewardHackSuspect" not in fired
-    assert "RewardCollapse" in fired
 
 
 def test_a_policy_that_leaves_its_teacher_is_reported_and_no_other() -> None:

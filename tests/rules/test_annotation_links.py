@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
 import yaml
 
-from stepwatch.alerts.catalogue import GROUPS, TABLE
 from stepwatch.config import Config
 from stepwatch.config.deployment import Deployment, OnThisMachine
 from stepwatch.render.generator import render_all
-from stepwatch.rules.subjects import SUBJECTS, pages
 from stepwatch.system.environment import CHECKOUT
 
 FOLDER = PurePosixPath("prometheus/generated/rules")
@@ -67,22 +64,6 @@ def test_links_choose_the_cluster_of_the_run_as_the_grafana_that_they_lead_to_se
     chosen = shown.partition("&var-cluster=")[2].partition("{{$r:=")[0]
 
     assert chosen == (f"{{{{{label} | urlquery | reReplaceAll `\\+` `%20`}}}}" if label else "")
-
-
-@pytest.mark.parametrize("group", GROUPS)
-def test_the_link_of_an_alert_and_the_table_of_those_that_fire_lead_to_the_same_dashboard(group: str) -> None:
-    found = links(frozenset({"grafana"}), rules=FOLDER / f"{group}.yml")
-
-    for alert in TABLE:
-        if alert.name not in found:
-            continue
-        labels = {**dict.fromkeys(SUBJECTS[alert.subject].labels, "x"), "alertname": alert.name}
-        *_, page = (each for each in pages(TABLE) if re.fullmatch(each.pattern, labels.get(each.label, "")))
-        own = _of_run(found[alert.name]).partition("/d/")[2]
-        assert own.partition("?")[0].partition("{{")[0] == page.view.dashboard
-        chosen = f"?var-{page.view.variable}={{{{$labels.{page.view.label} |" if page.view.variable else ""
-        assert own.removeprefix(page.view.dashboard).startswith(chosen)
-        assert bool(chosen) == ("var-" in own)
 
 
 @pytest.mark.parametrize(

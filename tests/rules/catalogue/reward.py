@@ -10,7 +10,7 @@ NO_SPREAD = {h.REWARD_RANGE_20: 0, h.REWARD_STD: 0, h.SAMPLES_RANGE_20: 0}
 """All rewards of 20 steps are the same."""
 
 
-def _dead(name: str, highest: h.Series, spread: h.Series, says: str) -> Condition:
+def _dead(name: str, highest: h.Series, spread: h.Series) -> Condition:
     """Not one positive sample, and all alike."""
     return Condition(
         name,
@@ -106,18 +106,8 @@ RULES = (
                 spares=(h.REWARD_MAX_20, h.HIGHEST_20),
             ),
             _quick(1.5, 4, 0.5, 0.6),
-            _dead(
-                "dead mean",
-                h.REWARD_MAX_20,
-                h.REWARD_RANGE_20,
-                "never above 0 and always the same for 20 steps",
-            ),
-            _dead(
-                "dead samples",
-                h.HIGHEST_20,
-                h.SAMPLES_RANGE_20,
-                "never above 0 and always the same for 20 steps",
-            ),
+            _dead("dead mean", h.REWARD_MAX_20, h.REWARD_RANGE_20),
+            _dead("dead samples", h.HIGHEST_20, h.SAMPLES_RANGE_20),
             _below_mean(0.5),
         ),
     ),
@@ -165,8 +155,8 @@ RULES = (
         "warning",
         "NoLearningSignal",
         conditions=(
-            _dead("dead mean", h.REWARD_MAX_10, h.REWARD_RANGE_10, "highest in 10 steps -0.25, spread 0"),
-            _dead("dead samples", h.HIGHEST_10, h.SAMPLES_RANGE_10, "limits 0 and 0"),
+            _dead("dead mean", h.REWARD_MAX_10, h.REWARD_RANGE_10),
+            _dead("dead samples", h.HIGHEST_10, h.SAMPLES_RANGE_10),
             Condition(
                 "the same from the start",
                 {h.REWARD_MAX_20: 1.125, **NO_SPREAD},
