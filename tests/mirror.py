@@ -7,8 +7,6 @@ import io
 import platform
 import tarfile
 from http.server import BaseHTTPRequestHandler
-from threading import Event
-from types import TracebackType
 
 from tests.real.listening import Listening
 
@@ -42,15 +40,13 @@ class Mirror(Listening):
     """Serves files while the ``with`` block runs.
 
     ``asked`` are the paths that were asked for. ``cut`` is how many bytes of each archive are held
-    back, although its length is reported in full. Paths that end in ``hanging`` get no answer.
+    back, although its length is reported in full.
     """
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.asked: list[str] = []
         self.cut = 0
-        self.hanging: str | None = None
-        self._ended = Event()
         super().__init__(self._handler())
         self.url += "/mirror"
 
@@ -62,21 +58,12 @@ class Mirror(Listening):
         base = f"/mirror/prometheus/{name}/releases/download/v{version}"
         self.files |= {f"{base}/{file}": archive, f"{base}/sha256sums.txt": f"{other}{line}".encode()}
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        super().__exit__(kind, problem, trace)
-
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         mirror = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 mirror.asked.append(self.path)
-                if mirror.hanging and self.path.endswith(mirror.hanging):
-                    mirror._ended.wait()
-                    return
                 content = mirror.files.get(self.path)
                 self.send_response(404 if content is None else 200)
                 self.send_header("Content-Length", str(len(content or b"")))

@@ -174,15 +174,6 @@ def test_a_gpu_that_is_split_in_another_way(driver: Driver, start: Starting) -> 
     assert not found.all("gpu_exporter_collect_errors_total")
 
 
-def test_a_gpu_without_instances_that_is_whole_again(driver: Driver, start: Starting) -> None:
-    driver.tell("gpus=8", "mig=3")
-    exporter = start(*CALM)
-    exporter.until(lambda found: all_ok(found) and shown(found) == OTHERS)
-    driver.tell("gpus=8")
-
-    changed(exporter, lambda found: shown(found) == OTHERS | {3})
-
-
 def test_nothing_is_served_of_a_gpu_that_changed_until_nvml_is_reopened(
     driver: Driver, start: Starting
 ) -> None:

@@ -9,7 +9,7 @@ from threading import Condition
 import pytest
 
 from exporter.gpu import worker as reader_module
-from exporter.gpu.backend import CardError, Quantity, Reading, Tier
+from exporter.gpu.backend import CardError, Quantity, ReadError, Reading, Tier
 from exporter.gpu.worker import Reader
 
 
@@ -23,6 +23,7 @@ class Card:
         self.takes: dict[str, float] = {}
         self.asked: Counter[str] = Counter()
         self.lost = False
+        self.fails: dict[str, Exception] = {}
         self.quantities = [Quantity(tier.value, tier, self._ask(tier.value)) for tier in Tier]
         self.reader = Reader(self, 1.0, Condition())
 
@@ -35,6 +36,8 @@ class Card:
             self.now += self.takes.get(call, 0.0)
             if self.lost:
                 raise CardError("lost")
+            if call in self.fails:
+                raise self.fails[call]
             return [Reading(call, 2.0)]
 
         return ask
@@ -88,3 +91,12 @@ def test_a_static_value_may_take_its_time(card: Card) -> None:
 
     assert "static" in card.read(6)
     assert card.asked["static"] == 2
+
+
+@pytest.mark.parametrize("problem", [ReadError("timeout"), AttributeError("no such name")])
+def test_a_static_value_that_failed_is_asked_for_again(card: Card, problem: Exception) -> None:
+    card.fails["static"] = problem
+    assert "static" not in card.read()
+    card.fails.clear()
+
+    assert "static" in card.read(16)

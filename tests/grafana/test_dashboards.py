@@ -236,13 +236,6 @@ def test_the_run_on_show_is_the_sickest_then_one_that_runs_then_the_newest(defau
     assert found[1] == "ppo/a, 'b\" c"
 
 
-def test_the_query_of_a_variable_is_one_line(dashboard: Json) -> None:
-    """Grafana takes `query_result` around several lines for the name of a series."""
-    for variable in dashboard["templating"]["list"]:
-        query = variable["query"]
-        assert "\n" not in (query["query"] if isinstance(query, dict) else query), variable["name"]
-
-
 @pytest.mark.parametrize(
     ("uid", "selected", "title"),
     [

@@ -219,16 +219,6 @@ def situation_of(name: str) -> Situation:
     return next(each for each in SITUATIONS if each.name == name)
 
 
-def test_a_table_of_300_runs_has_each_of_them_once(default: dict[str, Json], url: str) -> None:
-    situation = situation_of("300 runs")
-    shown, *others = figures(default["stepwatch-runs"], url, situation.view(), "All runs")
-
-    assert sorted(each["metric"]["run"] for each in shown) == sorted(situation.runs)
-    for found in others:
-        rows = [each["metric"]["row"] for each in found]
-        assert len(set(rows)) == len(rows)
-
-
 def test_all_300_runs_and_their_folders_can_be_chosen(default: dict[str, Json], url: str) -> None:
     situation = situation_of("300 runs")
     folders = sorted({f"{run.partition('/')[0]}/" for run in situation.runs})

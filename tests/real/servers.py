@@ -5,59 +5,41 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.real.server import Server, free_port
-from tests.real.tools import alertmanager, prometheus
+from tests.real.tools import Tool, alertmanager, prometheus
 
 
-class PrometheusServer(Server):
-    """A Prometheus; its data outlives a kill, and goes with the ``with`` block.
+class _Ours(Server):
+    """One of the two; its data outlives a kill, and goes with the ``with`` block."""
 
-    Args:
-        version: "2.42" or "3.13".
-        config_dir: The folder that holds ``prometheus.yml``.
-        port: Where it listens, a free port if not given.
-        options: More words for its command line.
-    """
+    def __init__(self, tool: Tool, port: int | None) -> None:
+        self.tool = tool
+        self.port = port or free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        super().__init__([], f"{self.url}/-/ready")
+        listen = f"--web.listen-address=127.0.0.1:{self.port}"
+        self.command = [str(tool.server), *tool.options, listen]
+
+
+class PrometheusServer(_Ours):
+    """Prometheus "2.42" or "3.13" with the ``prometheus.yml`` of a folder."""
 
     def __init__(
         self, version: str, config_dir: Path, *, port: int | None = None, options: tuple[str, ...] = ()
     ) -> None:
-        self.tool = prometheus(version)
-        self.port = port or free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        super().__init__([], f"{self.url}/-/ready")
-        self.command = [
-            str(self.tool.server),
-            *self.tool.options,
+        super().__init__(prometheus(version), port)
+        self.command += [
             f"--config.file={config_dir}/prometheus.yml",
             f"--storage.tsdb.path={self.folder}/data",
-            f"--web.listen-address=127.0.0.1:{self.port}",
-            *options,
         ]
+        self.command += options
 
 
-class AlertmanagerServer(Server):
-    """An Alertmanager; silences and its memory of messages sent outlive a kill.
-
-    Args:
-        version: "0.25" or "0.31".
-        config_dir: The folder that holds ``alertmanager.yml``.
-        port: Where it listens, a free port if not given.
-        options: More words for its command line.
-    """
+class AlertmanagerServer(_Ours):
+    """Alertmanager "0.25" or "0.31" with the ``alertmanager.yml`` of a folder."""
 
     def __init__(
         self, version: str, config_dir: Path, *, port: int | None = None, options: tuple[str, ...] = ()
     ) -> None:
-        self.tool = alertmanager(version)
-        self.port = port or free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        super().__init__([], f"{self.url}/-/ready")
-        self.command = [
-            str(self.tool.server),
-            *self.tool.options,
-            f"--config.file={config_dir}/alertmanager.yml",
-            f"--storage.path={self.folder}/data",
-            f"--web.listen-address=127.0.0.1:{self.port}",
-            "--cluster.listen-address=",
-            *options,
-        ]
+        super().__init__(alertmanager(version), port)
+        self.command += [f"--config.file={config_dir}/alertmanager.yml", f"--storage.path={self.folder}/data"]
+        self.command += ["--cluster.listen-address=", *options]
