@@ -145,7 +145,7 @@ class Notifier:
         return self.send(payload(*alerts, **{"receiver": to, **how}), to)
 
     def send(self, body: bytes, to: str = "chat", password: str = PASSWORD) -> int:
-        login = b64encode(f"stepwatch:{password}".encode()).decode()
+        login = b64encode(f"internal:{password}".encode()).decode()
         return self.ask(f"/alerts/{to}", "POST", body, Authorization=f"Basic {login}")[0]
 
     def ask(self, path: str, method: str = "GET", body: bytes = b"", **headers: str) -> tuple[int, str]:
