@@ -79,15 +79,18 @@ def test_an_alert_that_an_override_switches_off_is_off_for_its_runs_alone(
 ) -> None:
     off = {"runs": "own/*", "alerts": {rule.block: {"enabled": False} for rule in RULES}}
     settings = {**rendered.EVERYTHING, "overrides": [off]}
+    config, rules, files = configured.config(settings), rendered.rules("rl", settings), []
     for rule in RULES:
-        sick = rule.conditions[0].sick
-        _check(
-            promtool,
-            tmp_path,
-            settings,
-            {OWN: sick, "loud/own": sick},
-            {(rule.alert, rule.severity): ["loud/own"]},
-        )
+        (left,) = rendered.named(rules, rule.alert, rule.severity)
+        series: dict[str, str] = {}
+        for run in (OWN, "loud/own"):
+            served = configured.served(config, run)
+            phase = Phase(0, {**rule.conditions[0].sick, **served})
+            series |= variations.samples(run, (phase,), [*HEALTHY, *served], until=LOOK)
+        fired = [{"run": "loud/own", **left["labels"]}]
+        group = Group("off", series, [Moment(LOOK, {rule.alert: fired})])
+        files.append(unit.write(tmp_path, str(rule), unit.silently([left]), [group]))
+    unit.check(promtool, *files)
 
 
 def test_an_override_has_its_own_silence(promtool: Path, tmp_path: Path) -> None:
