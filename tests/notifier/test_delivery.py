@@ -151,3 +151,15 @@ def test_no_secret_is_logged_or_shown(tmp_path: Path) -> None:
     assert "signature" in shown
     for secret in (TOKEN, SECRET, *TOKEN.split("-")[1:3]):
         assert secret not in shown
+
+
+def test_receivers_of_one_robot_share_its_limit(tmp_path: Path) -> None:
+    with DingTalk() as robot:
+        urls = {"day": robot.url, "night": robot.url}
+        kinds, secrets = dict.fromkeys(urls, "dingtalk"), dict.fromkeys(urls, robot.secret)
+        with Notifier(tmp_path, urls, kinds=kinds, secrets=secrets) as notifier:
+            names = [f"{to}-{number:02d}" for number in range(15) for to in urls]
+            for name in names:
+                notifier.post(alert(run=name), to=name.partition("-")[0])
+            eventually(lambda: all(arrived(robot, name) for name in names), seen=notifier.seen)
+    assert robot.over_limit == 0
