@@ -26,9 +26,7 @@ def test_findings_come_and_go() -> None:
     found: list[dict[str, str]] = []
 
     def findings(handler: BaseHTTPRequestHandler) -> None:
-        says(json.dumps({"findings": found}).encode(), 200 if handler.path == "/api/v1/findings" else 404)(
-            handler
-        )
+        says(json.dumps({"findings": found}).encode(), 200 if handler.path == PATH else 404)(handler)
 
     with Speaking(findings) as site:
         asking = Watchdog(site.url)
