@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter import process
+from exporter import installation, process
 from stepwatch.system import environment
 
 
@@ -17,9 +17,9 @@ from stepwatch.system import environment
 def _checkout(tmp_path: Path) -> Path:
     """A checkout whose locks ask for nothing, so that no test downloads anything."""
     checkout = tmp_path / "a checkout"
-    for module in (environment, process):
+    for module in (environment, installation, process):
         file = checkout / Path(*module.__name__.split(".")).with_suffix(".py")
-        file.parent.mkdir(parents=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(module.__file__, file)
     for lock in (environment.RUNTIME, environment.DEVELOPMENT):
         (checkout / lock).write_text("# nothing\n")

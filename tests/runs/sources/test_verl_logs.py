@@ -35,7 +35,7 @@ def test_a_log_read_in_pieces_is_the_log_read_at_once(
 ) -> None:
     text, log = QUIET.read_bytes(), folder / "a.log"
     log.write_bytes(text)
-    at_once = live(watched(), log, 200).look(60.0)
+    at_once = live(watched(), log, 120).look(60.0)
     log.write_bytes(b"")
     page = watched()
     page.look()
@@ -44,7 +44,7 @@ def test_a_log_read_in_pieces_is_the_log_read_at_once(
             file.write(text[start:end])
         page.look(3.0)
 
-    assert live(page, log, 200).look(60.0).about_run("a") == at_once.about_run("a")
+    assert live(page, log, 120).look(60.0).about_run("a") == at_once.about_run("a")
 
 
 def test_validation_steps_ten_times_as_long_do_not_make_a_run_silent(folder: Path, watched: Watching) -> None:
