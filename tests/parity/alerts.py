@@ -30,8 +30,10 @@ def own() -> Iterator[str]:
 
 
 def public() -> Iterator[str]:
-    """Of each public log."""
-    yield from _judged(*public_logs.folders())
+    """Of each public log; those of one name in two folders go by their paths."""
+    folders = public_logs.folders()
+    for line in _judged(*folders):
+        yield line.replace(f"{folders[0].parent}/", "") if folders else line
 
 
 def demo() -> Iterator[str]:
