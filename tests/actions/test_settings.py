@@ -115,6 +115,7 @@ def test_the_service_takes_what_is_rendered_for_it(tmp_path: Path, place: object
     (rule,) = options.rules
     assert (rule.on, rule.hold, rule.do) == ("KLExplosion", 120.0, ("evidence", "notify", "stop"))
     assert (options.dry_run, options.veto, options.per_day, options.cooldown) == (False, 60.0, 3, 1800.0)
+    assert options.exporter == ("http://exporter:9410" if place is containers else "http://127.0.0.1:9410")
 
 
 def test_announcements_go_to_every_receiver_and_alerts_of_policies_alone_to_the_service(
