@@ -6,7 +6,6 @@ import json
 import re
 import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import promql_parser
 
 from stepwatch.schema.scalars import Duration
+from stepwatch.system import http_client
 
 Json = dict[str, Any]
 
@@ -146,7 +146,7 @@ def ask(url: str, target: Json, view: View) -> Json:
         path, times = "query_range", {"start": start, "end": end, "step": view.step}
     body = urllib.parse.urlencode({"query": expr, **times}).encode()
     try:
-        with urllib.request.urlopen(f"{url}/api/v1/{path}", body, timeout=60) as answer:
+        with http_client.direct.open(f"{url}/api/v1/{path}", body, timeout=60) as answer:
             data: Json = json.load(answer)["data"]
     except urllib.error.HTTPError as refusal:
         raise AssertionError(f"{json.load(refusal)['error']}\n{expr}") from None
