@@ -282,7 +282,7 @@ def test_a_deep_folder_with_odd_characters_works(tmp_path: Path) -> None:
         assert stack.status() == 0
     finally:
         assert stack.down() == 0
-    assert stack.pids() == set()
+    eventually(lambda: stack.pids() == set())
 
 
 def test_the_state_folder_is_closed_to_other_users(stack: StandInStack) -> None:

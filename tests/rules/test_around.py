@@ -11,7 +11,9 @@ from tests.rules import promtool as unit
 from tests.rules import proofs, rendered
 from tests.rules.promtool import Alert, Group, Moment
 
-NAMES = [name for name in proofs.scenarios() if not name.startswith(("GPUIdleWhileRunning", "Watchdog"))]
+OTHERS = ("GPUIdleWhileRunning", "Restarting", "ResumedWithLoss", "Watchdog")
+"""What is about a run, whose name is the heading of its message, or about nothing."""
+NAMES = [name for name in proofs.scenarios() if not name.startswith(OTHERS)]
 HOLES = ("<no value>", "%!", "?B", "? ", "NaN", "error calling", "{gpu}")
 UNNAMED = {"alertname", "severity", "topic", "job", "uuid"}
 """Labels that need not be named for the reader."""
