@@ -22,8 +22,8 @@ from tests.runs.scrape import Scrape
 
 CHECKOUT = Path(__file__).parents[2]
 NEWEST, OLDEST = "3.13", "2.42"
-QUIET_SCRAPES = 3
-"""Equal pages in a row after which an exporter has read everything."""
+QUIET_SCRAPES = 6
+"""Equal pages in a row after which an exporter has read everything: a run of several files may come late."""
 MOST_POLLS = 200
 
 
