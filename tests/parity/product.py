@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -56,6 +58,7 @@ def programs() -> dict[str, str]:
 def rendered(config: str = "") -> Path:
     """A folder with what generate.py makes of this configuration."""
     folder = Path(tempfile.mkdtemp(prefix="stepwatch-parity-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (folder / "config.yaml").write_text(config)
     done = command("generate.py", "--config", folder / "config.yaml", "--out", folder)
     assert done.returncode == 0, done.stderr
