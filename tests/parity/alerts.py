@@ -16,7 +16,7 @@ from tests import public_logs
 from tests.own_logs import LOGS
 from tests.parity.product import rounded, stepwatch
 
-MINUTES = 12
+MINUTES = 8
 """Of the demo's time, in which each sick run has shown what it has."""
 STEP_SECONDS = 0.3
 STEPS = 160

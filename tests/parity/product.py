@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,8 +24,8 @@ from tests.runs.scrape import Scrape
 
 CHECKOUT = Path(__file__).parents[2]
 NEWEST, OLDEST = "3.13", "2.42"
-QUIET_SCRAPES = 3
-"""Equal pages in a row after which an exporter has read everything."""
+QUIET_SCRAPES = 6
+"""Equal pages in a row after which an exporter has read everything: a run of several files may come late."""
 MOST_POLLS = 200
 
 
@@ -56,6 +58,7 @@ def programs() -> dict[str, str]:
 def rendered(config: str = "") -> Path:
     """A folder with what generate.py makes of this configuration."""
     folder = Path(tempfile.mkdtemp(prefix="stepwatch-parity-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (folder / "config.yaml").write_text(config)
     done = command("generate.py", "--config", folder / "config.yaml", "--out", folder)
     assert done.returncode == 0, done.stderr
