@@ -16,6 +16,7 @@ from tensorboardX import SummaryWriter
 from stepwatch.operate.tensorboard import Alerts, export
 from tests.e2e.stack import PAIRS, Stack
 from tests.evidence.test_archive import Archive
+from tests.real.credentials import login
 from tests.real.waiting import eventually, in_time
 from tests.tensorboard.test_export import read, settings_of
 
@@ -31,7 +32,9 @@ def test_an_alert_is_in_the_archive_and_live_in_tensorboard(tmp_path):
         log.parent.mkdir()
         tb = tmp_path / "tb"
         done = threading.Event()
-        alerts = Alerts(f"http://{stack.config.address('prometheus')}")
+        alerts = Alerts(
+            f"http://{stack.config.address('prometheus')}", partial(login, stack.state.credentials)
+        )
         follower = threading.Thread(
             target=partial(
                 export,

@@ -14,6 +14,7 @@ from stepwatch.config.sections import Ports
 from stepwatch.system.environment import CHECKOUT
 from tests.real import alertmanager, free_port, prometheus
 from tests.real.copies import copy_checkout
+from tests.real.credentials import sign_in
 from tests.real.tools import unavailable
 from tests.real.working import working_in
 
@@ -81,7 +82,8 @@ class User:
         return f"http://127.0.0.1:{self.ports[part]}"
 
     def use_free_ports(self) -> None:
-        """Add the ports to what the first `up` wrote."""
+        """Add the ports to what the first `up` wrote, and sign in there."""
+        sign_in(self.state / "credentials", self.ports["prometheus"], self.ports["alertmanager"])
         with self.config.open("a") as file:
             file.write("".join(["ports:\n", *(f"  {name}: {port}\n" for name, port in self.ports.items())]))
 

@@ -152,8 +152,10 @@ def recorded(place: State) -> int:
 
 def owns(place: State, pid: int) -> bool:
     """Whether a process is a part of this stack, or a child of one."""
+    leader = living(place) or recorded(place)
     with suppress(OSError):
-        return os.getsid(pid) == (living(place) or recorded(place))
+        # In a container the session of a process from outside is 0.
+        return leader != 0 and os.getsid(pid) == leader
     return False
 
 
