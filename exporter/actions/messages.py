@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from exporter.actions.policy import EVIDENCE, Action
-from exporter.watchdog.finding import Text
+from exporter.translatable import Text
 
 PENDING, TAKEN = "ActionPending", "ActionTaken"
 TOPIC = "actions"

@@ -13,11 +13,11 @@ from typing import Any
 from exporter.actions.breaker import Breaker
 from exporter.actions.messages import REASONS
 from exporter.actions.policy import Action, Alert, NotifiedAlert
+from exporter.engine_client import timestamp
 from exporter.http.exposition import Metric, Sample, own
 from exporter.http.message import Answer, Request, metrics_page, text
 from exporter.http.routes import Table
 from exporter.http.service import HEADERS, WebhookError, clock, html_page, require_password
-from exporter.watchdog.client import timestamp
 
 MOST_BODY = 4 << 20
 """Bytes of a request: Alertmanager sends the alerts of one group with all their texts."""

@@ -10,7 +10,7 @@ from typing import Any
 from exporter.actions import targets
 from exporter.actions.policy import Alert, Attempt, Seen
 from exporter.actions.targets import Configured, Target
-from exporter.watchdog.client import Client, UnreachableError
+from exporter.engine_client import Client, UnreachableError
 
 
 class StackClient:

@@ -20,7 +20,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
-from exporter.watchdog.client import timestamp
+from exporter.engine_client import timestamp
 
 _TEST_ROUTE = "(test) "
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from exporter.engine_client import Client, UnreachableError
 from exporter.notifier.outbox import Notification
 from exporter.notifier.wording import NOTHING_KNOWN, Known, silenced_by
-from exporter.watchdog.client import Client, UnreachableError
 
 SILENCE_HOURS = 2
 _SECONDS = 3.0  # that an answer may take: a message goes out without it

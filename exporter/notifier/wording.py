@@ -11,7 +11,7 @@ from urllib.parse import quote
 from exporter.actions.messages import TOPIC
 from exporter.alert_labels import ABOUT
 from exporter.notifier.outbox import Alert, Notification
-from exporter.watchdog.finding import Text
+from exporter.translatable import Text
 
 MOST_CLIPPED = 800  # characters of a description or an action
 _DASHBOARD = re.compile(r"/d/(stepwatch-[a-z]+(?=[?]|\Z)(?:[?&]var-[a-z]+=[\w.~%-]*)*)", re.ASCII)

@@ -16,13 +16,13 @@ from threading import Thread
 from typing import Any
 
 from exporter import logging_setup
+from exporter.engine_client import Client
 from exporter.http.exposition import Sample, own
 from exporter.http.message import Answer, Request, metrics_page, text
 from exporter.http.routes import HostCheck, Routes
 from exporter.http.server import Server
 from exporter.options import CommandLine, log_cannot_listen, positive, start_again, stopped_by_signal, string
 from exporter.watchdog import disks
-from exporter.watchdog.client import Client
 from exporter.watchdog.disks import Folder
 from exporter.watchdog.finding import Findings
 from exporter.watchdog.servers import Alertmanager, Prometheus, Supervisor

@@ -13,7 +13,8 @@ from threading import Thread
 from typing import NamedTuple
 
 from exporter.http.exposition import Metric, Sample, own
-from exporter.watchdog.finding import Finding, Text, size
+from exporter.translatable import Text
+from exporter.watchdog.finding import Finding, size
 
 INTERVAL_SECONDS = 5.0
 HANG_SECONDS = 30.0

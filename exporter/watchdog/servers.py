@@ -13,9 +13,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from exporter.engine_client import Client, UnreachableError
 from exporter.installation import adapt
-from exporter.watchdog.client import Client, UnreachableError
-from exporter.watchdog.finding import ALERTMANAGER, Finding, Text, Timer
+from exporter.translatable import Text
+from exporter.watchdog.finding import ALERTMANAGER, Finding, Timer
 
 DOWN_SECONDS = 30.0
 """A restart takes a few seconds."""

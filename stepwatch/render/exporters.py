@@ -105,7 +105,7 @@ def _gpu(config: Config, deployment: Deployment) -> Settings:
 
 def _watchdog(config: Config, deployment: Deployment) -> Settings:
     alert = config.alerts.of(AlertingBroken)
-    name, texts = type(alert).__name__, catalogue(config.language).of("exporter/watchdog")
+    name, texts = type(alert).__name__, catalogue(config.language).of("exporter")
     silences = f"{config.link('alertmanager')}/#/silences/new"
     return {
         "hosts": config.link_hosts,
@@ -184,7 +184,7 @@ def _actions(config: Config, deployment: Deployment) -> Settings:
             for target in actions.targets
         ],
         **({"labels": config.external_labels} if config.external_labels else {}),
-        **({"texts": texts} if (texts := translate.of("exporter/actions")) else {}),
+        **({"texts": texts} if (texts := translate.of("exporter")) else {}),
     }
 
 
@@ -218,7 +218,7 @@ def _notifier(config: Config, deployment: Deployment) -> Settings:
         "alertmanager_link": config.link("alertmanager"),
         "grafana_link": config.link("grafana") if has_grafana(config, deployment) else "",
         "waits": {name: wait.seconds for wait, names in waits(config, TABLE).items() for name in names},
-        **({"texts": texts} if (texts := translate.of("exporter/notifier")) else {}),
+        **({"texts": texts} if (texts := translate.of("exporter")) else {}),
     }
 
 

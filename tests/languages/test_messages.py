@@ -9,8 +9,9 @@ from pathlib import Path, PurePosixPath
 import pytest
 import yaml
 
+from exporter.translatable import Text
 from exporter.watchdog.disks import Folder, Look, Space, findings
-from exporter.watchdog.finding import Findings, Text
+from exporter.watchdog.finding import Findings
 from stepwatch.config.yaml_document import LOADER
 from stepwatch.languages import catalogue
 from stepwatch.operate.test_alert import notes

@@ -62,7 +62,7 @@ ADDRESSES = Addresses(
 
 
 def wording(language: str) -> Wording:
-    return Wording(ADDRESSES, catalogue(language).of("exporter/notifier"), {"KLExplosion": 300.0})
+    return Wording(ADDRESSES, catalogue(language).of("exporter"), {"KLExplosion": 300.0})
 
 
 def robot(kind: str, language: str = "en") -> Robot:

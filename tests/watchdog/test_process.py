@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from exporter.watchdog.finding import EXPIRY_SECONDS, HOLD_SECONDS, Finding, Findings, Text
+from exporter.translatable import Text
+from exporter.watchdog.finding import EXPIRY_SECONDS, HOLD_SECONDS, Finding, Findings
 from stepwatch.system import http_client
 from stepwatch.system.environment import CHECKOUT
 from tests.documented import shown_and_documented

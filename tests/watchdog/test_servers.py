@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from exporter.watchdog.client import Reply, UnreachableError
+from exporter.engine_client import Reply, UnreachableError
 from exporter.watchdog.servers import Alertmanager, Prometheus
 
 APPENDED = "prometheus_tsdb_head_samples_appended_total"

@@ -1,4 +1,4 @@
-"""A small HTTP client: the library's uses more memory than the rest of the watchdog."""
+"""Asks Prometheus, Alertmanager or supervisord by HTTP, as the user internal; small in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from exporter.watchdog.finding import Text
+from exporter.translatable import Text
 
 SECONDS = 10.0
 """That an answer may take."""
