@@ -48,7 +48,7 @@ class App:
             alertmanager=options.alertmanager_url,
             password_file=options.password_file,
             external_labels=options.external_labels,
-            actions=(options.actions_url, options.actions_link or ""),
+            actions=options.actions_url,
             remote=options.runs_of_agents,
         )
         self._discovery = _discovery(options, collector, self._registry)

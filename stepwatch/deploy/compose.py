@@ -30,7 +30,7 @@ _HEADINGS = ("service", "state", "up for", "restarts", "settings", "page")
 _RUNS = "/runs"
 """Where the exporter's container sees the run folder."""
 
-OPTIONAL = ("actions", "notifier")
+OPTIONAL = ("bridge",)
 """The services that run only for what config.yaml has, each with a profile of its name."""
 ALL = ("demo", "tools", *OPTIONAL)
 SIMULATIONS = ("demo", "demo-gpu")
@@ -43,8 +43,7 @@ _SHOWS = {
     "exporter": "runs and their curves",
     "gpu": "GPU metrics",
     "watchdog": "faults that keep the stack from alerting",
-    "actions": "actions on runs; vetoes",
-    "notifier": "messages to chats and their answers",
+    "bridge": "messages to chats and the robots' answers; actions on runs",
     "prometheus": "queries, targets, firing alerts",
     "alertmanager": "grouped alerts, silences",
     "grafana": "dashboards",

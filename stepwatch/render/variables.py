@@ -61,7 +61,7 @@ def of_config(config: Config) -> dict[str, str]:
     """Return the variables of config.yaml: published ports, links, logging, retention."""
     ports = {
         f"STEPWATCH_{part.upper()}_PORT": str(getattr(config.ports, part))
-        for part in (*PUBLISHED, "actions", "notifier", "door")
+        for part in (*PUBLISHED, "bridge", "door")
     }
     links = {f"STEPWATCH_{part.upper()}_LINK": config.link(part) for part in _LINKED}
     return {

@@ -57,7 +57,7 @@ class Overview:
         alertmanager: str | None = None,
         password_file: Path | None = None,
         external_labels: Mapping[str, str] | None = None,
-        actions: tuple[str | None, str] = (None, ""),
+        actions: str | None = None,
         remote: bool = False,
     ) -> None:
         self._views, self._file, self._omitted, self._remote = views, file, omitted, remote
@@ -71,7 +71,7 @@ class Overview:
         )
         self._watchdog = Watchdog(watchdog)
         self._silences = Silences(alertmanager, external_labels, password_file)
-        self._actions = Actions(*actions)
+        self._actions = Actions(actions)
         self._pollers = (self._prometheus, self._watchdog, self._silences, self._actions, file)
 
     def start(self) -> None:
@@ -96,7 +96,7 @@ class Overview:
 
     @property
     def actions(self) -> tuple[RunAction, ...]:
-        """What the circuit breaker does and did about runs, the latest first."""
+        """What is and was done about runs, the latest first."""
         return self._actions.found
 
     @property
@@ -336,7 +336,7 @@ class RunHistory:
         return tuple(chart for _, chart in sorted(charts, key=lambda each: each[0]))
 
     def _happened(self, actions: Sequence[RunAction]) -> tuple[Mark, ...]:
-        """Operators' marks, restarts from a checkpoint, and what the circuit breaker did, by step."""
+        """Operators' marks, restarts from a checkpoint, and actions, by step."""
         done = []
         for action in actions:
             known = [step for at, step in self.past.steps.items() if at <= action.opened]

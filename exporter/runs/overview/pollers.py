@@ -122,12 +122,11 @@ class Watchdog(_Api):
 
 
 class Actions(_Api):
-    """What the circuit breaker says that it does and did; without an answer the last one stays."""
+    """What the bridge says that it does and did; without an answer the last one stays."""
 
-    def __init__(self, url: str | None, link: str) -> None:
+    def __init__(self, url: str | None) -> None:
         super().__init__("actions", url)
         self.found: tuple[RunAction, ...] = ()
-        self._link = link.rstrip("/")
 
     def _ask(self) -> None:
         self.found = tuple(
@@ -138,7 +137,6 @@ class Actions(_Api):
                 state=each["state"],
                 opened=float(each["opened"]),
                 open=not each["outcome"],
-                page=self._link + each["page"],
             )
             for each in self._get("api/v1/actions")["actions"]
         )

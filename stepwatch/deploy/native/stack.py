@@ -127,8 +127,7 @@ class Stack:
             self.alertmanager(alertmanager),
             *([self.door()] if self.config.is_hub else []),
             *([self.grafana(dashboards)] if dashboards else []),
-            *([self.actions()] if self.config.actions.enabled else []),
-            *([self.notifier()] if self.config.notifier else []),
+            *([self.bridge()] if self.config.bridge else []),
             self.watchdog(("prometheus", "alertmanager", "exporter", *(["grafana"] if dashboards else []))),
         ]
 
@@ -268,21 +267,17 @@ class Stack:
             environment=grafana_environment(self.config, self.place, data),
         )
 
-    def actions(self) -> Part:
-        """The circuit breaker, the only part that acts on runs."""
+    def bridge(self) -> Part:
+        """The bridge to chat robots, and the only part that acts on runs."""
         flags = (
-            f"--state-dir={self.place.data('actions')}",
+            f"--state-dir={self.place.data('bridge')}",
             f"--evidence-dir={self.place.folder / 'evidence'}",
             *([f"--config-yaml={self.file.absolute()}"] if self.file else []),
         )
-        shows = "actions on runs; vetoes" + " (dry run)" * self.config.actions.dry_run
-        return self._module("actions", shows, *flags, "--path", str(self.runs))
-
-    def notifier(self) -> Part:
-        """The notifier, which delivers to robots of chats and by Apprise."""
         names = ", ".join(receiver.name for receiver in self.config.receivers if receiver.robot)
-        flag = f"--state-dir={self.place.data('notifier')}"
-        return self._module("notifier", f"messages to {names} and their answers", flag)
+        acts = "actions on runs" + " (dry run)" * self.config.actions.dry_run
+        shows = [f"messages to {names}"] * bool(names) + [acts] * self.config.actions.enabled
+        return self._module("bridge", "; ".join(shows), *flags, "--path", str(self.runs))
 
     def watchdog(self, watched: tuple[str, ...]) -> Part:
         """The watchdog, which finds what keeps Prometheus from alerting; ``watched`` are parts with state."""
