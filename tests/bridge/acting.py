@@ -1,4 +1,4 @@
-"""The whole stack with the circuit breaker, and trainers below `stepwatch run`."""
+"""The whole stack with actions, and trainers below `stepwatch run`."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ QUICK: dict[str, Any] = {
 
 
 class Acting(Stack):
-    """The stack, the circuit breaker, and the trainers that were started with ``train``."""
+    """The stack, the bridge, and the trainers that were started with ``train``."""
 
-    names: ClassVar[tuple[str, ...]] = (*PARTS, "actions")
+    names: ClassVar[tuple[str, ...]] = (*PARTS, "bridge")
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         super().__init__(folder, PAIRS[-1], **{**QUICK, **settings})
-        self.actions = server(self.parts["actions"])
-        self._audit = self.state.data("actions") / "audit.jsonl"
+        self.bridge = server(self.parts["bridge"])
+        self._audit = self.state.data("bridge") / "audit.jsonl"
 
     def __enter__(self) -> Self:
         super().__enter__()
-        self._open.enter_context(self.actions)
+        self._open.enter_context(self.bridge)
         self._trainers = self._open.enter_context(ended())
         return self
 
@@ -110,10 +110,8 @@ class Acting(Stack):
         return told
 
     def known(self, run: str) -> list[dict[str, Any]]:
-        """The actions on a run, as the circuit breaker shows them."""
-        page = (
-            http_client.read(f"http://{self.config.address('actions')}/api/v1/actions") or '{"actions": []}'
-        )
+        """The actions on a run, as the bridge shows them."""
+        page = http_client.read(f"http://{self.config.address('bridge')}/api/v1/actions") or '{"actions": []}'
         return [each for each in json.loads(page)["actions"] if each["run"] == run]
 
     def closed(self, run: str) -> bool:
@@ -125,5 +123,5 @@ class Acting(Stack):
         return {name for name, _ in self.sent(run)}
 
     def _seen(self) -> str:
-        page = http_client.read(f"http://{self.config.address('actions')}/api/v1/actions")
-        return f"{super()._seen()}, actions {page}, {self.actions.log.read_text()[-2000:]}"
+        page = http_client.read(f"http://{self.config.address('bridge')}/api/v1/actions")
+        return f"{super()._seen()}, actions {page}, {self.bridge.log.read_text()[-2000:]}"

@@ -1,4 +1,4 @@
-"""Every response of a robot, what the bridge answers Alertmanager, and their table in docs/notifications.md."""
+"""Every response of a robot, what Alertmanager is answered, and their table in docs/notifications.md."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Result:
-    """The status for Alertmanager, the reason and the vendor's text, and what the metric of the reason counts."""
+    """The status for Alertmanager, the reason and the vendor's text, and what the reason's metric counts."""
 
     case: Case
     status: int

@@ -1,41 +1,43 @@
-"""The service as a process, with a real Alertmanager and real trainers: it does what was configured, once."""
+"""Actions with a real Alertmanager and real trainers: what was configured happens once, and nothing else."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import tarfile
+import time
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.actions.stack import EXPLOSION, Around
 
 from tests.alertmanager.route import post
+from tests.bridge.around import EXPLOSION, Around
+from tests.bridge.webhook import alert, payload
 from tests.documented import shown_and_documented
 from tests.real.waiting import eventually
-from tests.runs.light.browser import started
 
-EVENTS = ["opened", "intent", "result", "announced", "intent", "result", "closed"]
-PIDS = ("group", "given-away")
+pytestmark = pytest.mark.e2e
+VETO = 8
+STOP = [("intent", "stop"), ("result", "stop"), ("closed", "")]
+LATER = VETO + 12
+"""Seconds after which what has not happened does not: a window, and a group's interval."""
 
 
-@pytest.fixture(name="around", scope="module")
-def _around(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Around]:
-    """One service for all tests, each of which has runs of its own."""
-    folder = tmp_path_factory.mktemp("around")
+@pytest.fixture(name="around", scope="module", params=["0.25", "0.31"], ids=["oldest", "newest"])
+def _around(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Around]:
+    """One stack for all tests, each of which has runs of its own."""
     policies = [
         {**EXPLOSION, "runs": "evident", "do": ["evidence", "notify", "stop"]},
         {**EXPLOSION, "runs": "killed", "kill_after": "1s"},
         EXPLOSION,
     ]
-    targets = [{"runs": name, "pid_file": str(folder / f"{name}.pid")} for name in PIDS]
-    with Around(folder, policies=policies, targets=targets, cooldown="0s", veto="8s").up() as around:
+    folder = tmp_path_factory.mktemp("around")
+    with Around(folder, request.param, policies=policies, veto=f"{VETO}s", per_day=1).up() as around:
         yield around
 
 
@@ -46,21 +48,23 @@ def test_a_run_is_stopped_once_after_evidence_and_an_announcement(around: Around
     action = around.wait_closed("evident", "done")
     trainer.wait()
 
-    assert pending["summary"] == "Run will be stopped unless you veto"
-    assert f"Veto: {around.url}/action/{action['id']}" in pending["description"]
+    assert pending["summary"] == "Run will be stopped unless you silence the alert"
+    assert (
+        "/#/silences/new?filter=%7Balertname%3D%22KLExplosion%22%2Crun%3D%22evident%22%7D"
+        in pending["description"]
+    )
     assert around.launch("evident").cause == f"stopped by stepwatch: KLExplosion ({action['id']})"
     assert around.wait_message("ActionTaken", "evident")["summary"] == "Run was stopped"
-    archive = Path(action["results"]["evidence"]["text"])
-    with tarfile.open(archive) as tar:
+    with tarfile.open(action["results"]["evidence"]) as tar:
         (config,) = (each for each in tar if each.name.endswith("/stack/config.yaml"))
         assert tar.extractfile(config).read() == around.config_file.read_bytes()  # type: ignore[union-attr]
-    assert [event for event, _ in around.audit("evident")] == EVENTS
+    evidence = [("intent", "evidence"), ("result", "evidence")]
+    assert around.audit("evident") == [("opened", ""), ("announced", ""), *evidence, *STOP]
 
+    around.bridge.kill()
+    around.bridge.start()
     post(around.alertmanager, labels)
-    around.actions.kill()
-    around.actions.start()
-    post(around.alertmanager, labels)
-    around.let_look()
+    time.sleep(LATER)
     assert around.audit("evident").count(("intent", "stop")) == 1
     assert other.poll() is None
 
@@ -71,42 +75,40 @@ def test_a_dry_run_announces_and_stops_nothing(tmp_path: Path) -> None:
         around.fire("a")
         action = around.wait_closed("a", "done")
 
-        assert action["results"]["stop"] == {"done": False, "text": "dry run: not done", "dry": True}
-        written = map(json.loads, (around.data / "audit.jsonl").read_text().splitlines())
-        assert {entry["done"] for entry in written if entry["event"] == "result"} == {False}
+        assert action["results"] == {"stop": "dry run: not done"}
         for name in ("ActionPending", "ActionTaken"):
             assert around.wait_message(name, "a")["summary"] == "Dry run: this run would be stopped"
         assert around.launch("a").ended is None
         assert trainer.poll() is None
 
 
-def test_a_veto_keeps_the_run_and_a_link_that_is_followed_does_not(around: Around) -> None:
-    trainers = {name: around.train(name) for name in ("by-page", "by-command")}
-    around.fire("by-page")
-    action = around.wait_pending("by-page")["id"]
-    status, page = around.ask(f"/action/{action}")
-    assert (status, '<form method="post"' in page) == (200, True)
-    assert around.ask(f"/veto/{action}")[0] == 405
-    assert around.ask(f"/veto/{action}", "POST", Origin="http://evil.example")[0] == 403
-    assert around.known("by-page")[0]["outcome"] == ""
-    # As a browser does it, which adds where the form comes from.
-    with started() as browser:
-        browser.open(f"{around.url}/action/{action}")
-        browser.driver.find_element("tag name", "button").click()
-        # The click returns while the next page is still to come; this one says "unless vetoed".
-        eventually(lambda: "a person vetoed it" in str(browser.tell("document.body?.innerText")))
-    assert around.known("by-page")[0]["outcome"] == "vetoed"
+def test_a_silence_during_the_window_vetoes_the_attempt_for_good(around: Around) -> None:
+    trainer = around.train("vetoed")
+    labels = around.fire("vetoed")
+    around.wait_pending("vetoed")
+    silence = around.silence("vetoed")
+    time.sleep(1)
+    around.expire(silence)
+    around.wait_closed("vetoed", "vetoed")
+    post(around.alertmanager, labels)
+    time.sleep(LATER)
 
-    around.fire("by-command")
-    action = around.wait_pending("by-command")["id"]
-    vetoed = around.command("--veto", action)
-    assert (vetoed.returncode, vetoed.stdout[:7]) == (0, "Vetoed "), vetoed.stderr
-    around.let_look(12)
-    assert [around.known(name)[0]["outcome"] for name in trainers] == ["vetoed", "vetoed"]
-    assert [each.poll() for each in trainers.values()] == [None, None]
-    again = around.command("--veto", action)
-    assert (again.returncode, "Too late" in again.stderr) == (2, True)
-    assert "vetoed: a person vetoed it" in around.command().stdout
+    assert around.audit("vetoed") == [("opened", ""), ("announced", ""), ("closed", "silenced")]
+    assert trainer.poll() is None
+    assert (
+        "the alert was silenced during the veto window"
+        in around.wait_message("ActionTaken", "vetoed")["description"]
+    )
+
+
+def test_an_alert_whose_silence_expires_is_announced_then(around: Around) -> None:
+    trainer = around.train("expiring")
+    around.silence("expiring", 6)
+    around.fire("expiring")
+    time.sleep(4)
+    assert around.known("expiring") == []
+    around.wait_closed("expiring", "done")
+    assert trainer.wait() == -signal.SIGTERM
 
 
 def test_the_kill_switch_ends_what_is_announced(around: Around) -> None:
@@ -115,153 +117,190 @@ def test_the_kill_switch_ends_what_is_announced(around: Around) -> None:
     around.wait_pending("switched")
     assert around.command("--kill-switch", "on").returncode == 0
     action = around.wait_closed("switched", "dropped")
-    around.let_look(12)
+    assert "The kill switch is on" in around.command().stdout
+    time.sleep(LATER)
+    assert around.command("--kill-switch", "off").returncode == 0
 
     assert "the kill switch is on" in action["state"]
     assert trainer.poll() is None
-    assert "The kill switch is on" in around.command().stdout
-    assert around.command("--kill-switch", "off").returncode == 0
-    assert not (around.data / "off").exists()
 
 
-def test_a_service_killed_between_intent_and_result_reports_that_and_repeats_nothing(around: Around) -> None:
+def test_a_bridge_killed_in_the_window_acts_once_when_it_is_over(around: Around) -> None:
+    trainer = around.train("window")
+    around.fire("window")
+    around.wait_pending("window")
+    around.bridge.kill()
+    around.bridge.start()
+    around.wait_closed("window", "done")
+
+    assert trainer.wait() == -signal.SIGTERM
+    assert around.audit("window") == [("opened", ""), ("announced", ""), *STOP]
+
+
+def test_a_bridge_killed_between_intent_and_result_says_so_and_repeats_nothing(around: Around) -> None:
     trainer = around.train("unknown")
     around.fire("unknown")
     around.wait_pending("unknown")
     os.kill(trainer.pid, signal.SIGSTOP)  # the wrapper does not answer
     eventually((around.runs / "unknown.log.request").exists, seen=around.log)
-    around.actions.kill()
-    around.actions.start()
+    around.bridge.kill()
+    around.bridge.start()
     action = around.wait_closed("unknown", "interrupted")
     os.kill(trainer.pid, signal.SIGCONT)
     trainer.wait()
-    around.let_look()
+    time.sleep(LATER)
 
     assert "may be complete" in action["state"]
     assert around.audit("unknown").count(("intent", "stop")) == 1
     assert around.wait_message("ActionTaken", "unknown")["summary"] == "Action on the run was interrupted"
-    assert around.launch("unknown").stopped
 
 
-def test_an_alert_that_is_older_than_the_service_causes_nothing(around: Around) -> None:
-    trainer = around.train("old")
-    around.actions.stop()
-    around.fire("old")
-    around.actions.start()
-    eventually(lambda: ("ignored", "older") in around.audit("old"), seen=around.log)
-    around.let_look()
+def test_a_clock_that_is_set_back_begins_the_window_anew(around: Around) -> None:
+    trainer = around.train("clock")
+    around.fire("clock")
+    around.wait_pending("clock")
+    around.bridge.kill()
+    file = around.data / "audit.jsonl"
+    *before, last = file.read_text().splitlines()
+    announced = json.loads(last)
+    assert announced["event"] == "announced"
+    file.write_text("\n".join([*before, json.dumps({**announced, "time": announced["time"] + 3600})]) + "\n")
+    around.bridge.start()
+    around.wait_closed("clock", "done")
 
-    assert trainer.poll() is None
-    assert around.known("old") == []
-
-
-def test_another_attempt_of_the_run_is_left_alone(around: Around) -> None:
-    first = around.train("again")
-    around.fire("again")
-    around.wait_pending("again")
-    first.terminate()
-    first.wait()
-    around.wait_closed("again", "refused")
-    second = around.train("again")
-    around.let_look()
-
-    assert (around.launch("again").attempt, second.poll()) == (2, None)
+    assert trainer.wait() == -signal.SIGTERM
+    assert around.audit("clock") == [("opened", ""), ("announced", ""), ("announced", ""), *STOP]
 
 
-def test_an_alert_whose_condition_is_over_stops_nothing_while_it_lingers(around: Around) -> None:
+def test_a_recovery_within_keep_firing_for_drops_it_and_the_next_onset_is_announced(around: Around) -> None:
     trainer = around.train("lingering")
     labels = around.fire("lingering")
     around.wait_pending("lingering")
     around.prometheus.firing.remove(labels)
     around.prometheus.lingering.append(labels)
-    action = around.wait_closed("lingering", "dropped")
-    around.let_look()
-
-    assert "no longer fires" in action["state"]
+    around.wait_closed("lingering", "dropped")
+    time.sleep(LATER)
     assert trainer.poll() is None
 
+    around.prometheus.lingering.remove(labels)
+    around.prometheus.firing.append(labels)
+    around.wait_closed("lingering", "done")
+    assert trainer.wait() == -signal.SIGTERM
+    opened = [("opened", ""), ("announced", "")]
+    assert around.audit("lingering") == [*opened, ("closed", "recovered"), *opened, *STOP]
 
-def test_a_run_that_the_wrapper_did_not_start_is_refused_and_said_to_be_so(around: Around) -> None:
+
+def test_a_second_attempt_is_announced_only_for_an_alert_that_began_in_it(around: Around) -> None:
+    first = around.train("again")
+    labels = around.fire("again")
+    around.wait_pending("again")
+    first.terminate()
+    first.wait()
+    second = around.train("again")
+    time.sleep(LATER)
+    assert (around.launch("again").attempt, second.poll()) == (2, None)
+    assert around.audit("again").count(("announced", "")) == 1
+
+    post(around.alertmanager, labels, over=True)
+    time.sleep(3)
+    around.fire("again")
+    around.wait_closed("again", "done")
+    assert second.wait() == -signal.SIGTERM
+    assert around.audit("again").count(("announced", "")) == 2
+
+
+def test_without_an_answer_of_prometheus_nothing_is_done(around: Around) -> None:
+    trainer = around.train("silent")
+    labels = around.fire("silent")
+    around.wait_pending("silent")
+    around.prometheus.status = 503
+    time.sleep(LATER)
+    assert trainer.poll() is None
+    around.prometheus.status = 200
+    around.wait_closed("silent", "done")
+    assert trainer.wait() == -signal.SIGTERM
+    assert labels in around.prometheus.firing
+
+
+def test_a_restart_of_alertmanager_begins_the_window_anew(around: Around) -> None:
+    trainer = around.train("restarted")
+    around.alertmanager.stop()
+    time.sleep(0.01)
+    labels = {"alertname": "KLExplosion", "run": "restarted", "severity": "critical", "topic": "kl"}
+    around.prometheus.firing.append(labels)
+    around.alertmanager.start()  # it was down before the onset
+    post(around.alertmanager, labels)
+    around.wait_pending("restarted")
+    around.alertmanager.stop()
+    around.alertmanager.start()
+    post(around.alertmanager, labels)
+    around.wait_closed("restarted", "done")
+
+    assert trainer.wait() == -signal.SIGTERM
+    assert around.audit("restarted") == [("opened", ""), ("announced", ""), ("announced", ""), *STOP]
+
+
+def test_a_run_that_the_wrapper_did_not_start_is_refused(around: Around) -> None:
     trainer = around.train("tee", wrapped=False)
     around.fire("tee")
     action = around.wait_closed("tee", "refused")
 
-    assert "not started by `stepwatch run`" in around.wait_message("ActionTaken", "tee")["description"]
-    assert action["target"] == ""
+    assert "the run was not started by `stepwatch run`" in action["state"]
     assert trainer.poll() is None
 
 
-def test_a_trainer_that_ignores_sigterm_is_killed_only_if_configured(around: Around) -> None:
-    deaf, killed = around.train("deaf", "deaf"), around.train("killed", "deaf")
-    around.fire("deaf")
-    around.fire("killed")
-    killed.wait()
+def test_a_trainer_that_ignores_sigterm_is_killed_only_by_a_policy_that_says_so(around: Around) -> None:
+    deaf, _ = around.train("deaf", "deaf"), around.train("killed", "deaf")
+    for name in ("deaf", "killed"):
+        around.fire(name)
     for name in ("deaf", "killed"):
         around.wait_closed(name, "done")
 
     assert deaf.poll() is None
-    assert around.launch("killed").signal == "SIGKILL"
+    eventually(lambda: around.launch("killed").signal == "SIGKILL")
 
 
-def test_a_process_group_is_stopped_unless_its_id_was_given_away(around: Around) -> None:
-    files = {name: around.folder / f"{name}.pid" for name in PIDS}
-    trainers = {name: around.train(name, wrapped=False) for name in PIDS}
-    for name, file in files.items():
-        file.write_text(f"{trainers[name].pid}\n")
-    os.utime(files["given-away"], (1e9, 1e9))  # written long before this process began
-    for name in PIDS:
-        around.fire(name)
-    trainers["group"].wait()
-    refused = around.wait_closed("given-away", "refused")
-
-    assert trainers["group"].returncode == -signal.SIGTERM
-    assert "older than the process" in refused["state"]
-    assert trainers["given-away"].poll() is None
-
-
-def test_only_alertmanager_may_post_alerts(around: Around) -> None:
-    labels = {"alertname": "KLExplosion", "severity": "critical", "run": "forged"}
-    posted = {"fingerprint": "f", "labels": labels, "startsAt": "2036-01-01T00:00:00Z", "status": "firing"}
-    body = json.dumps({"alerts": [posted]}).encode()
-    password = around.state.internal_password.read_text().strip()
-    wrong, right = (
-        f"Basic {b64encode(f'internal:{word}'.encode()).decode()}" for word in ("guess", password)
-    )
-
-    def watched() -> str:
-        (found,) = re.findall(
-            r"^stepwatch_actions_watched_alerts (\S+)$", around.ask("/metrics")[1], re.MULTILINE
+def test_the_limit_of_a_day_is_kept(around: Around) -> None:
+    for attempt, outcome in ((1, "done"), (2, "refused")):
+        trainer = around.train("daily")
+        post(
+            around.alertmanager,
+            {"alertname": "KLExplosion", "run": "daily", "severity": "critical", "topic": "kl"},
+            over=True,
         )
-        return str(found)
-
-    before = watched()
-    assert around.ask("/api/v1/alerts", "POST", body)[0] == 401
-    assert around.ask("/api/v1/alerts", "POST", body, Authorization=wrong)[0] == 401
-    assert around.ask("/api/v1/alerts", "POST", b"{}", Authorization=right)[0] == 400
-    assert watched() == before
-    assert around.ask("/api/v1/alerts", "POST", body, Authorization=right)[0] == 200
-    assert watched() != before
-    assert password not in around.actions.log.read_text()
+        time.sleep(3)
+        around.fire("daily")
+        around.wait_closed("daily", outcome)
+        assert (trainer.poll() is None) is (outcome == "refused"), attempt
+        if outcome == "done":
+            trainer.wait()
 
 
-def test_what_a_name_holds_is_shown_as_text(around: Around) -> None:
-    around.train("<b>&a")
-    around.fire("<b>&a")
-    action = around.wait_pending("<b>&a")
+def test_a_forged_request_does_nothing(around: Around) -> None:
+    trainer = around.train("forged")
+    body = payload(alert(run="forged"), receiver="(actions)")
+    assert around.ask("/actions", "POST", body)[0] == 401
+    password = around.state.internal_password.read_text().strip()
+    login = f"Basic {b64encode(f'internal:{password}'.encode()).decode()}"
+    assert around.ask("/actions", "POST", b"{}", Authorization=login)[0] == 400
+    future = body.replace(b"2026-01-02T15", b"2036-01-02T15")
+    for forged in (body, future):  # Alertmanager knows no such alert
+        assert around.ask("/actions", "POST", forged, Authorization=login)[0] in (200, 503)
+    time.sleep(LATER)
 
-    page = around.ask("/")[1] + around.ask(f"/action/{action['id']}")[1]
-    assert "&lt;b&gt;&amp;a" in page
-    assert "<b>" not in page
+    assert around.known("forged") == []
+    assert trainer.poll() is None
+    assert password not in around.bridge.log.read_text()
 
 
 def test_its_metrics_are_those_that_are_documented(around: Around) -> None:
-    shown, documented = shown_and_documented(around.ask("/metrics")[1], "The circuit breaker")
+    shown, documented = shown_and_documented(around.ask("/metrics")[1], "The bridge")
     assert shown == documented
 
 
-@pytest.mark.parametrize("flag", ["--rules=[{}]", "--veto=-1", "--targets=x"])
+@pytest.mark.parametrize("flag", ["--policies=[{}]", "--veto=-1", "--robots=x"])
 def test_wrong_options_are_refused_in_words(tmp_path: Path, flag: str) -> None:
-    command = [sys.executable, "-m", "exporter.actions", f"--state-dir={tmp_path}", flag]
+    command = [sys.executable, "-m", "exporter.bridge", f"--state-dir={tmp_path}", flag]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert done.returncode == 2

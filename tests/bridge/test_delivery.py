@@ -19,7 +19,11 @@ from tests.real.waiting import eventually
 
 pytestmark = pytest.mark.e2e
 INTERVAL = 10  # the shortest for which Alertmanager retries
-QUICK = {"notify": {each: {"group_wait": "1s", "group_interval": f"{INTERVAL}s"} for each in ("critical", "warning")}}
+QUICK = {
+    "notify": {
+        each: {"group_wait": "1s", "group_interval": f"{INTERVAL}s"} for each in ("critical", "warning")
+    }
+}
 EITHER = pytest.mark.parametrize("versions", PAIRS, ids=["oldest", "newest"])
 SECRET = "SECs3cret-of-the-robot"
 
@@ -57,7 +61,9 @@ def test_a_robot_that_is_down_gets_what_still_fires_once_it_is_back(
         stack.post("run-a", "run-b")
         eventually(lambda: stack.metric("deferred_total") >= 4, seen=stack.bridge.log.read_text)
         stack.post("run-b", over=True)
-        time.sleep(INTERVAL + 2)  # Alertmanager goes on with what it began: until then it says that run-b fires
+        time.sleep(
+            INTERVAL + 2
+        )  # Alertmanager goes on with what it began: until then it says that run-b fires
         assert stack.metric("waiting_seconds") > INTERVAL
         with Feishu(secret=SECRET, port=port) as robot:
             eventually(lambda: named(robot)["run-a"], seen=stack.bridge.log.read_text)

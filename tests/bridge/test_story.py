@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.actions import verl
-from tests.actions.acting import Acting
 
+from tests.bridge import verl
+from tests.bridge.acting import Acting
 from tests.real.waiting import let_pass
 
 pytestmark = pytest.mark.e2e
@@ -43,7 +43,7 @@ def test_what_was_configured_for_each_fault_happens_once_and_nothing_else_does(t
         wrappers = {
             fault: stack.train(
                 fault,
-                *(sys.executable, "-m", "tests.actions.verl", fault, "actor_rollout_ref.actor.optim.lr=1e-6"),
+                *(sys.executable, "-m", "tests.bridge.verl", fault, "actor_rollout_ref.actor.optim.lr=1e-6"),
                 *("data.train_batch_size=512", f"trainer.default_local_dir={tmp_path / 'ckpt' / fault}"),
                 options=("--retry", "night"),
             )
@@ -80,13 +80,13 @@ def test_what_was_configured_for_each_fault_happens_once_and_nothing_else_does(t
         (explosion,) = stack.known("explode")
         (hang,) = stack.known("hang")
         for action in (explosion, hang):
-            assert Path(action["results"]["evidence"]["text"]).is_file()
+            assert Path(action["results"]["evidence"]).is_file()
 
         assert stack.audit() == {
             "explode": [
                 ("opened", ""),
-                *((each, "evidence") for each in STEP),
                 ("announced", ""),
+                *((each, "evidence") for each in STEP),
                 *((each, "stop") for each in STEP),
                 ("closed", "done"),
             ],

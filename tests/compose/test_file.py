@@ -184,9 +184,9 @@ def test_our_images_carry_our_version(rendered):
         assert rendered["services"][name]["image"] == f"localhost/stepwatch/{name}:{__version__}"
 
 
-def test_the_circuit_breaker_alone_may_write_to_the_runs_and_only_by_its_profile(checkout, rendered):
-    assert "actions" not in rendered["services"]
-    words = ("--profile=actions", "config", "--format=json")
+def test_the_bridge_alone_may_write_to_the_runs_and_only_by_its_profile(checkout, rendered):
+    assert "bridge" not in rendered["services"]
+    words = ("--profile=bridge", "config", "--format=json")
     services = json.loads(checkout.compose(*words))["services"]
     writers = {
         name
@@ -195,8 +195,8 @@ def test_the_circuit_breaker_alone_may_write_to_the_runs_and_only_by_its_profile
         if mount["target"] == "/runs" and not mount.get("read_only")
     }
 
-    assert writers == {"actions"}
-    acting = services["actions"]
+    assert writers == {"bridge"}
+    acting = services["bridge"]
     assert (acting["read_only"], acting["cap_drop"], "pid" in acting) == (True, ["ALL"], False)
     assert [port["host_ip"] for port in acting["ports"]] == ["127.0.0.1"]
 

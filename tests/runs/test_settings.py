@@ -49,7 +49,7 @@ def _file(tmp_path: Path) -> Path:
         (b'["hold"]', "not a mapping. Expected one such as "),
         (b'{"hold": %s}' % (b"1" * 5000), "invalid JSON. Expected a mapping such as "),
         (b" " * (4 * 1024 * 1024 + 1), "larger than 4 MiB. Expected a file of settings. "),
-        (b'{"holds": 15}', "holds: unknown key. Expected one of actions_link, "),
+        (b'{"holds": 15}', "holds: unknown key. Expected one of actions_url, "),
         (b'{"hold": "soon"}', "hold: 'soon' is not a positive number. Expected one such as 15 or 0.5. "),
         (b'{"hold": true}', "hold: True is not a positive number. "),
         (b'{"hold": %s}' % (b"1" * 400), f"hold: {'1' * 400} is not a positive number. "),
