@@ -366,7 +366,7 @@ class BridgeDown(CriticalBlock):
 
 BRIDGE_DOWN = _alert(
     BridgeDown,
-    summary="Bridge is down: chats get no notifications, and no action is taken",
+    summary="Bridge is down: no notifications to chats, no actions",
     action="`make status`; read the bridge's log",
     conditions=(Condition("does not answer", servers('up{job="bridge"}').equals(0)),),
     about="server",

@@ -37,7 +37,7 @@ class Bridged(Stack):
         secrets: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> None:
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         receivers = []
         for number, (name, robot) in enumerate(robots.items()):
             url, secret = folder / f"url-{number}", folder / f"secret-{number}"

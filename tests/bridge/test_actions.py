@@ -11,6 +11,7 @@ import tarfile
 import time
 from base64 import b64encode
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -19,16 +20,20 @@ from tests.alertmanager.route import post
 from tests.bridge.around import EXPLOSION, Around
 from tests.bridge.webhook import alert, payload
 from tests.documented import shown_and_documented
+from tests.real.at_once import Scenarios
 from tests.real.waiting import eventually
 
 pytestmark = pytest.mark.e2e
-VETO = 8
+VETO = 6
 STOP = [("intent", "stop"), ("result", "stop"), ("closed", "")]
 LATER = VETO + 12
 """Seconds after which what has not happened does not: a window, and a group's interval."""
 
 
-@pytest.fixture(name="around", scope="module", params=["0.25", "0.31"], ids=["oldest", "newest"])
+scenario = Scenarios()
+
+
+@pytest.fixture(name="around", scope="module", params=[pytest.param("0.25", marks=pytest.mark.world), "0.31"])
 def _around(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Around]:
     """One stack for all tests, each of which has runs of its own."""
     policies = [
@@ -41,7 +46,8 @@ def _around(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
         yield around
 
 
-def test_a_run_is_stopped_once_after_evidence_and_an_announcement(around: Around) -> None:
+@scenario
+def a_run_is_stopped_once_after_evidence_and_an_announcement(around: Around) -> None:
     trainer, other = around.train("evident"), around.train("other")
     labels = around.fire("evident")
     pending = around.wait_message("ActionPending", "evident")
@@ -61,28 +67,14 @@ def test_a_run_is_stopped_once_after_evidence_and_an_announcement(around: Around
     evidence = [("intent", "evidence"), ("result", "evidence")]
     assert around.audit("evident") == [("opened", ""), ("announced", ""), *evidence, *STOP]
 
-    around.bridge.kill()
-    around.bridge.start()
     post(around.alertmanager, labels)
     time.sleep(LATER)
     assert around.audit("evident").count(("intent", "stop")) == 1
     assert other.poll() is None
 
 
-def test_a_dry_run_announces_and_stops_nothing(tmp_path: Path) -> None:
-    with Around(tmp_path, dry_run=True).up() as around:
-        trainer = around.train("a")
-        around.fire("a")
-        action = around.wait_closed("a", "done")
-
-        assert action["results"] == {"stop": "dry run: not done"}
-        for name in ("ActionPending", "ActionTaken"):
-            assert around.wait_message(name, "a")["summary"] == "Dry run: this run would be stopped"
-        assert around.launch("a").ended is None
-        assert trainer.poll() is None
-
-
-def test_a_silence_during_the_window_vetoes_the_attempt_for_good(around: Around) -> None:
+@scenario
+def a_silence_during_the_window_vetoes_the_attempt_for_good(around: Around) -> None:
     trainer = around.train("vetoed")
     labels = around.fire("vetoed")
     around.wait_pending("vetoed")
@@ -101,7 +93,8 @@ def test_a_silence_during_the_window_vetoes_the_attempt_for_good(around: Around)
     )
 
 
-def test_an_alert_whose_silence_expires_is_announced_then(around: Around) -> None:
+@scenario
+def an_alert_whose_silence_expires_is_announced_then(around: Around) -> None:
     trainer = around.train("expiring")
     around.silence("expiring", 6)
     around.fire("expiring")
@@ -109,6 +102,126 @@ def test_an_alert_whose_silence_expires_is_announced_then(around: Around) -> Non
     assert around.known("expiring") == []
     around.wait_closed("expiring", "done")
     assert trainer.wait() == -signal.SIGTERM
+
+
+@scenario
+def a_recovery_within_keep_firing_for_drops_it_and_the_next_onset_is_announced(around: Around) -> None:
+    trainer = around.train("lingering")
+    labels = around.fire("lingering")
+    around.wait_pending("lingering")
+    around.prometheus.firing.remove(labels)
+    around.prometheus.lingering.append(labels)
+    around.wait_closed("lingering", "dropped")
+    time.sleep(LATER)
+    assert trainer.poll() is None
+
+    around.prometheus.lingering.remove(labels)
+    around.prometheus.firing.append(labels)
+    around.wait_closed("lingering", "done")
+    assert trainer.wait() == -signal.SIGTERM
+    opened = [("opened", ""), ("announced", "")]
+    assert around.audit("lingering") == [*opened, ("closed", "recovered"), *opened, *STOP]
+
+
+@scenario
+def a_second_attempt_is_announced_only_for_an_alert_that_began_in_it(around: Around) -> None:
+    first = around.train("again")
+    labels = around.fire("again")
+    around.wait_pending("again")
+    first.terminate()
+    first.wait()
+    second = around.train("again")
+    time.sleep(LATER)
+    assert (around.launch("again").attempt, second.poll()) == (2, None)
+    assert around.audit("again").count(("announced", "")) == 1
+
+    post(around.alertmanager, labels, over=True)
+    time.sleep(3)
+    around.fire("again")
+    around.wait_closed("again", "done")
+    assert second.wait() == -signal.SIGTERM
+    assert around.audit("again").count(("announced", "")) == 2
+
+
+@scenario
+def a_run_that_the_wrapper_did_not_start_is_refused(around: Around) -> None:
+    trainer = around.train("tee", wrapped=False)
+    around.fire("tee")
+    action = around.wait_closed("tee", "refused")
+
+    assert "the run was not started by `stepwatch run`" in action["state"]
+    assert trainer.poll() is None
+
+
+@scenario
+def a_trainer_that_ignores_sigterm_is_killed_only_by_a_policy_that_says_so(around: Around) -> None:
+    deaf, _ = around.train("deaf", "deaf"), around.train("killed", "deaf")
+    for name in ("deaf", "killed"):
+        around.fire(name)
+    for name in ("deaf", "killed"):
+        around.wait_closed(name, "done")
+
+    assert deaf.poll() is None
+    eventually(lambda: around.launch("killed").signal == "SIGKILL")
+
+
+@scenario
+def the_limit_of_a_day_is_kept(around: Around) -> None:
+    for attempt, outcome in ((1, "done"), (2, "refused")):
+        trainer = around.train("daily")
+        post(
+            around.alertmanager,
+            {"alertname": "KLExplosion", "run": "daily", "severity": "critical", "topic": "kl"},
+            over=True,
+        )
+        time.sleep(3)
+        around.fire("daily")
+        around.wait_closed("daily", outcome)
+        assert (trainer.poll() is None) is (outcome == "refused"), attempt
+        if outcome == "done":
+            trainer.wait()
+
+
+@scenario
+def a_forged_request_does_nothing(around: Around) -> None:
+    trainer = around.train("forged")
+    body = payload(alert(run="forged"), receiver="(actions)")
+    assert around.ask("/actions", "POST", body)[0] == 401
+    password = around.state.internal_password.read_text().strip()
+    login = f"Basic {b64encode(f'internal:{password}'.encode()).decode()}"
+    assert around.ask("/actions", "POST", b"{}", Authorization=login)[0] == 400
+    future = body.replace(b"2026-01-02T15", b"2036-01-02T15")
+    for forged in (body, future):  # Alertmanager knows no such alert
+        assert around.ask("/actions", "POST", forged, Authorization=login)[0] in (200, 503)
+    time.sleep(LATER)
+
+    assert around.known("forged") == []
+    assert trainer.poll() is None
+    assert password not in around.bridge.log.read_text()
+
+
+@pytest.fixture(name="running", scope="module")
+def _running(around: Around) -> Iterator[dict[str, Future[None]]]:
+    with scenario.running(around) as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", scenario)
+def test_without_other_disturbances(running: dict[str, Future[None]], name: str) -> None:
+    running[name].result()
+
+
+def test_a_dry_run_announces_and_stops_nothing(tmp_path: Path) -> None:
+    with Around(tmp_path, dry_run=True).up() as around:
+        trainer = around.train("a")
+        around.fire("a")
+        action = around.wait_closed("a", "done")
+
+        assert action["results"] == {"stop": "dry run: not done"}
+        for name in ("ActionPending", "ActionTaken"):
+            assert around.wait_message(name, "a")["summary"] == "Dry run: this run would be stopped"
+        assert around.launch("a").ended is None
+        assert trainer.poll() is None
 
 
 def test_the_kill_switch_ends_what_is_announced(around: Around) -> None:
@@ -172,43 +285,6 @@ def test_a_clock_that_is_set_back_begins_the_window_anew(around: Around) -> None
     assert around.audit("clock") == [("opened", ""), ("announced", ""), ("announced", ""), *STOP]
 
 
-def test_a_recovery_within_keep_firing_for_drops_it_and_the_next_onset_is_announced(around: Around) -> None:
-    trainer = around.train("lingering")
-    labels = around.fire("lingering")
-    around.wait_pending("lingering")
-    around.prometheus.firing.remove(labels)
-    around.prometheus.lingering.append(labels)
-    around.wait_closed("lingering", "dropped")
-    time.sleep(LATER)
-    assert trainer.poll() is None
-
-    around.prometheus.lingering.remove(labels)
-    around.prometheus.firing.append(labels)
-    around.wait_closed("lingering", "done")
-    assert trainer.wait() == -signal.SIGTERM
-    opened = [("opened", ""), ("announced", "")]
-    assert around.audit("lingering") == [*opened, ("closed", "recovered"), *opened, *STOP]
-
-
-def test_a_second_attempt_is_announced_only_for_an_alert_that_began_in_it(around: Around) -> None:
-    first = around.train("again")
-    labels = around.fire("again")
-    around.wait_pending("again")
-    first.terminate()
-    first.wait()
-    second = around.train("again")
-    time.sleep(LATER)
-    assert (around.launch("again").attempt, second.poll()) == (2, None)
-    assert around.audit("again").count(("announced", "")) == 1
-
-    post(around.alertmanager, labels, over=True)
-    time.sleep(3)
-    around.fire("again")
-    around.wait_closed("again", "done")
-    assert second.wait() == -signal.SIGTERM
-    assert around.audit("again").count(("announced", "")) == 2
-
-
 def test_without_an_answer_of_prometheus_nothing_is_done(around: Around) -> None:
     trainer = around.train("silent")
     labels = around.fire("silent")
@@ -238,59 +314,6 @@ def test_a_restart_of_alertmanager_begins_the_window_anew(around: Around) -> Non
 
     assert trainer.wait() == -signal.SIGTERM
     assert around.audit("restarted") == [("opened", ""), ("announced", ""), ("announced", ""), *STOP]
-
-
-def test_a_run_that_the_wrapper_did_not_start_is_refused(around: Around) -> None:
-    trainer = around.train("tee", wrapped=False)
-    around.fire("tee")
-    action = around.wait_closed("tee", "refused")
-
-    assert "the run was not started by `stepwatch run`" in action["state"]
-    assert trainer.poll() is None
-
-
-def test_a_trainer_that_ignores_sigterm_is_killed_only_by_a_policy_that_says_so(around: Around) -> None:
-    deaf, _ = around.train("deaf", "deaf"), around.train("killed", "deaf")
-    for name in ("deaf", "killed"):
-        around.fire(name)
-    for name in ("deaf", "killed"):
-        around.wait_closed(name, "done")
-
-    assert deaf.poll() is None
-    eventually(lambda: around.launch("killed").signal == "SIGKILL")
-
-
-def test_the_limit_of_a_day_is_kept(around: Around) -> None:
-    for attempt, outcome in ((1, "done"), (2, "refused")):
-        trainer = around.train("daily")
-        post(
-            around.alertmanager,
-            {"alertname": "KLExplosion", "run": "daily", "severity": "critical", "topic": "kl"},
-            over=True,
-        )
-        time.sleep(3)
-        around.fire("daily")
-        around.wait_closed("daily", outcome)
-        assert (trainer.poll() is None) is (outcome == "refused"), attempt
-        if outcome == "done":
-            trainer.wait()
-
-
-def test_a_forged_request_does_nothing(around: Around) -> None:
-    trainer = around.train("forged")
-    body = payload(alert(run="forged"), receiver="(actions)")
-    assert around.ask("/actions", "POST", body)[0] == 401
-    password = around.state.internal_password.read_text().strip()
-    login = f"Basic {b64encode(f'internal:{password}'.encode()).decode()}"
-    assert around.ask("/actions", "POST", b"{}", Authorization=login)[0] == 400
-    future = body.replace(b"2026-01-02T15", b"2036-01-02T15")
-    for forged in (body, future):  # Alertmanager knows no such alert
-        assert around.ask("/actions", "POST", forged, Authorization=login)[0] in (200, 503)
-    time.sleep(LATER)
-
-    assert around.known("forged") == []
-    assert trainer.poll() is None
-    assert password not in around.bridge.log.read_text()
 
 
 def test_its_metrics_are_those_that_are_documented(around: Around) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +17,7 @@ from tests.bridge.webhook import Bridge, alert, payload
 from tests.e2e.stack import PAIRS
 from tests.real import free_port
 from tests.real.asking import ask
+from tests.real.at_once import Scenarios
 from tests.real.robots import DingTalk, Feishu, WeCom
 from tests.real.waiting import eventually
 
@@ -24,16 +28,16 @@ QUICK = {
         each: {"group_wait": "1s", "group_interval": f"{INTERVAL}s"} for each in ("critical", "warning")
     }
 }
-EITHER = pytest.mark.parametrize("versions", PAIRS, ids=["oldest", "newest"])
+scenario = Scenarios()
 SECRET = "SECs3cret-of-the-robot"
 
 
-@EITHER
-def test_a_queue_keeps_to_the_robots_limit_critical_first_and_is_no_failure(
-    tmp_path: Path, versions: tuple[str, str]
+@scenario
+def a_queue_keeps_to_the_robots_limit_critical_first_and_is_no_failure(
+    folder: Path, versions: tuple[str, str]
 ) -> None:
     robot = WeCom()
-    with robot, Bridged(tmp_path, versions, {"chat": robot}, **QUICK) as stack:
+    with robot, Bridged(folder, versions, {"chat": robot}, **QUICK) as stack:
         warnings, criticals = ([f"run-{kind}{number}" for number in range(16)] for kind in "wc")
         stack.post(*warnings, severity="warning")
         eventually(lambda: len(robot.received) >= 10, seen=stack.bridge.log.read_text)
@@ -51,13 +55,13 @@ def test_a_queue_keeps_to_the_robots_limit_critical_first_and_is_no_failure(
         assert stack.failing() == []
 
 
-@EITHER
-def test_a_robot_that_is_down_gets_what_still_fires_once_it_is_back(
-    tmp_path: Path, versions: tuple[str, str]
+@scenario
+def a_robot_that_is_down_gets_what_still_fires_once_it_is_back(
+    folder: Path, versions: tuple[str, str]
 ) -> None:
     port = free_port()
     down = SimpleNamespace(kind="feishu", url=f"http://127.0.0.1:{port}{Feishu.path}", secret=SECRET)
-    with Bridged(tmp_path, versions, {"chat/聊天": down}, **QUICK) as stack:
+    with Bridged(folder, versions, {"chat/聊天": down}, **QUICK) as stack:
         stack.post("run-a", "run-b")
         eventually(lambda: stack.metric("deferred_total") >= 4, seen=stack.bridge.log.read_text)
         stack.post("run-b", over=True)
@@ -72,14 +76,14 @@ def test_a_robot_that_is_down_gets_what_still_fires_once_it_is_back(
         assert named(robot) == {"run-a": 1}, robot.texts()
 
 
-@EITHER
-def test_a_wrong_secret_is_a_failure_in_the_robots_words_and_corrected_without_a_restart(
-    tmp_path: Path, versions: tuple[str, str]
+@scenario
+def a_wrong_secret_is_a_failure_in_the_robots_words_and_corrected_without_a_restart(
+    folder: Path, versions: tuple[str, str]
 ) -> None:
     robot = DingTalk(secret=SECRET)
     other = Feishu()
     receivers = {"chat": robot, "other": other}
-    with robot, other, Bridged(tmp_path, versions, receivers, {"chat": "wrong"}, **QUICK) as stack:
+    with robot, other, Bridged(folder, versions, receivers, {"chat": "wrong"}, **QUICK) as stack:
         stack.post("run-a")
         stack.wait_until(stack.failing)
         assert stack.metric("refused_total") >= 1
@@ -88,18 +92,16 @@ def test_a_wrong_secret_is_a_failure_in_the_robots_words_and_corrected_without_a
             rules[0]["metric"]["text"]
             == "errcode 310000 sign not match, more: [https://ding-doc.dingtalk.com]"
         )
-        (tmp_path / "secret-0").write_text(SECRET)
+        (folder / "secret-0").write_text(SECRET)
         eventually(lambda: named(robot)["run-a"], seen=stack.bridge.log.read_text)
         assert SECRET not in stack.bridge.log.read_text()
 
 
-@EITHER
-def test_a_killed_bridge_loses_nothing_and_sends_nothing_thrice(
-    tmp_path: Path, versions: tuple[str, str]
-) -> None:
+@scenario
+def a_killed_bridge_loses_nothing_and_sends_nothing_thrice(folder: Path, versions: tuple[str, str]) -> None:
     robot = Feishu()
     runs = [f"run-{number}" for number in range(60)]
-    with robot, Bridged(tmp_path, versions, {"chat": robot}, **QUICK) as stack:
+    with robot, Bridged(folder, versions, {"chat": robot}, **QUICK) as stack:
         stack.post(*runs)
         for count in (5, 20, 40):
             eventually(lambda count=count: len(named(robot)) >= count, seen=stack.bridge.log.read_text)
@@ -110,6 +112,21 @@ def test_a_killed_bridge_loses_nothing_and_sends_nothing_thrice(
     assert set(named(robot)) == set(runs)
     assert max(named(robot).values()) <= 2
     assert sum(named(robot).values()) <= 60 + 3  # one message was under way at each kill
+
+
+@pytest.fixture(name="running", scope="module", params=PAIRS, ids=["oldest", "newest"])
+def _running(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Future[None]]]:
+    place = tmp_path_factory.mktemp("delivery")
+    every = Scenarios({name: partial(run, place / name) for name, run in scenario.items()})
+    with every.running(request.param) as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", scenario)
+def test_on_the_oldest_and_newest_versions(running: dict[str, Future[None]], name: str) -> None:
+    running[name].result()
 
 
 def test_what_is_not_alertmanagers_is_refused_with_a_reason_and_nothing_is_sent(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The bridge in a container: it comes and goes with what needs it, and reaches robots and wrappers outside."""
+"""The bridge in a container: it comes and goes with what needs it, and reaches robots and wrappers."""
 
 from __future__ import annotations
 
