@@ -32,6 +32,7 @@ from tests.real import AlertmanagerServer, WebhookSink, free_port
 from tests.real.asking import ask
 from tests.real.ending import end
 from tests.real.listening import Listening
+from tests.real.robots import WeCom
 from tests.real.waiting import eventually
 
 TRAINER = """
@@ -83,7 +84,9 @@ class Around:
     def __init__(self, folder: Path, version: str = "0.31", **settings: Any) -> None:
         self.folder, self.runs = folder, folder / "runs"
         self.runs.mkdir()
-        self.sink = WebhookSink()
+        self.sink, self.robot = WebhookSink(), WeCom()
+        self.robot.fault = "busy"  # so that every metric has samples
+        (folder / "robot").write_text(self.robot.url)
         actions = {"dry_run": False, "veto": "2s", "policies": [EXPLOSION], **settings}
         ports = {name: free_port() for name in Ports.model_fields}
         self.config_file = folder / "config.yaml"
@@ -93,7 +96,10 @@ class Around:
                     "runs": {"path": str(self.runs)},
                     "discovery": {"ray": None},
                     "ports": ports,
-                    "receivers": [{"name": "sink", "webhook": {"url": self.sink.url}}],
+                    "receivers": [
+                        {"name": "sink", "webhook": {"url": self.sink.url}},
+                        {"name": "chat", "wecom": {"url_file": str(folder / "robot")}},
+                    ],
                     "actions": actions,
                     **yaml.safe_load(QUICK),
                 }
@@ -117,7 +123,14 @@ class Around:
     def up(self) -> Iterator[Around]:
         with ExitStack() as parts:
             parts.callback(self._end)
-            for part in (self.sink, self.prometheus, self.alertmanager, self.exporter, self.bridge):
+            for part in (
+                self.sink,
+                self.robot,
+                self.prometheus,
+                self.alertmanager,
+                self.exporter,
+                self.bridge,
+            ):
                 parts.enter_context(part)  # type: ignore[arg-type]
             yield self
 
