@@ -47,7 +47,6 @@ class Routes:
 CONTAINER_NAMES = (
     "exporter",
     "gpu",
-    "watchdog",
     "bridge",
     "demo-gpu",
     "door",

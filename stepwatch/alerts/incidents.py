@@ -159,8 +159,8 @@ PAIRS = (
         "ExporterDown|TargetDown|GPUExporterStale|EngineGone|RayNodeLost|RuleFailures|TSDBFailures"
         "|StateDiskLow|BridgeDown|NodeLost",
         (),
-        "Prometheus treats data that it cannot store as missing. The watchdog, which sends AlertingBroken,"
-        " does not depend on Prometheus.",
+        "Prometheus treats data that it cannot store as missing. The run exporter sends AlertingBroken"
+        " without Prometheus.",
         'fault!="notifications_dropped"',
         by_warning=True,
     ),

@@ -470,8 +470,8 @@ TSDB_NEAR_LIMIT = _alert(
 class AlertingBroken(CriticalBlock):
     """Prometheus cannot store, evaluate or notify, for example because its disk is full.
 
-    The watchdog detects it and sends the alert to Alertmanager itself, within a minute and without a rule.
-    Resolved a minute after the fault.
+    The run exporter detects it and sends the alert to Alertmanager itself, within a minute and without a
+    rule. Resolved a minute after the fault.
     """
 
 

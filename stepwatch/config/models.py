@@ -232,7 +232,7 @@ class Config(Section):
     )
     log: Log = default(
         Log(),
-        "What the exporters, the door, the watchdog and the demo log. All except the demo "
+        "What the exporters, the door and the demo log. All except the demo "
         "apply a change without a restart.",
     )
     listen: ListenAddress = default(

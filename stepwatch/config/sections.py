@@ -374,7 +374,6 @@ class Ports(Section):
 
     exporter: Port = default(9410, "The run exporter and its page.")
     gpu: Port = default(9411, "The GPU exporter.")
-    watchdog: Port = default(9412, "The watchdog, which alerts if Prometheus cannot.")
     bridge: Port = default(
         9414, "The bridge, if a receiver needs it (feishu, dingtalk, wecom, apprise), or actions.policies."
     )
@@ -435,7 +434,7 @@ class Retention(Section):
 
 
 class Log(Section):
-    """What the programs of Stepwatch log: exporters, door, watchdog and the demo."""
+    """What the programs of Stepwatch log: exporters, door and the demo."""
 
     level: LogLevel = default(
         "info",

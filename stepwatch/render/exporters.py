@@ -45,8 +45,7 @@ def runs(config: Config, deployment: Deployment) -> Settings:
 
     def asked(part: str) -> str | None:
         # An agent has none of these, and may not ask the hub.
-        here = not config.is_agent and (part != "watchdog" or deployment.runs(part))
-        return f"http://{deployment.address(part)}" if here else None
+        return None if config.is_agent else f"http://{deployment.address(part)}"
 
     return {
         "hosts": config.link_hosts,
@@ -77,7 +76,8 @@ def runs(config: Config, deployment: Deployment) -> Settings:
         "discovery_files": [deployment.left_file(file) for file in discovery.files],
         "discovery_forget_after": discovery.forget_after.seconds,
         "token_file": discovery.token_file and deployment.file(discovery.token_file),
-        **{f"{part}_url": asked(part) for part in ("prometheus", "alertmanager", "watchdog")},
+        **{f"{part}_url": asked(part) for part in ("prometheus", "alertmanager")},
+        "alerting": None if config.is_agent else _alerting(config, deployment),
         "password_file": None if config.is_agent else deployment.password_file or None,
         "external_labels": config.sent_labels,
         "runs_of_agents": config.is_hub,
@@ -102,29 +102,24 @@ def _gpu(config: Config, deployment: Deployment) -> Settings:
     }
 
 
-def _watchdog(config: Config, deployment: Deployment) -> Settings:
+def _alerting(config: Config, deployment: Deployment) -> Settings:
+    """Return how the run exporter reports faults of Prometheus and Alertmanager."""
     alert = config.alerts.of(AlertingBroken)
-    name, texts = type(alert).__name__, catalogue(config.language).of("exporter")
+    name = type(alert).__name__
     silences = f"{config.link('alertmanager')}/#/silences/new"
     return {
-        "hosts": config.link_hosts,
-        "prometheus": f"http://{deployment.address('prometheus')}",
-        "alertmanager": f"http://{deployment.address('alertmanager')}",
-        "password_file": deployment.password_file or None,
+        "enabled": alert.enabled,
+        "severity": alert.severity,
+        "labels": dict(config.external_labels),
+        "generator": f"{config.link('exporter')}/",
+        "annotations": {
+            "runbook_url": runbook_url(config, name),
+            "dashboard_url": dashboard_url(config, deployment, "stack"),
+            "silence_url": f"{silences}?filter=%7Balertname%3D%22{name}%22%7D",
+        },
+        "texts": catalogue(config.language).of("exporter"),
         "scrape_interval": config.intervals.runs.seconds,
         "rules_interval": config.intervals.rules.seconds,
-        "alert": {
-            "enabled": alert.enabled,
-            "severity": alert.severity,
-            "generator": f"{config.link('watchdog')}/",
-            "annotations": {
-                "runbook_url": runbook_url(config, name),
-                "dashboard_url": dashboard_url(config, deployment, "stack"),
-                "silence_url": f"{silences}?filter=%7Balertname%3D%22{name}%22%7D",
-            },
-            **({"labels": config.external_labels} if config.external_labels else {}),
-            **({"texts": texts} if texts else {}),
-        },
     }
 
 
@@ -199,6 +194,5 @@ def _bridge(config: Config, deployment: Deployment) -> Settings:
 _SERVERS: Mapping[str, Callable[[Config, Deployment], Settings]] = {
     "runs": runs,
     "gpu": _gpu,
-    "watchdog": _watchdog,
     "evidence": evidence,
 }

@@ -44,7 +44,7 @@ def _quoted(value: str) -> str:
     return f'"{escaped}"'
 
 
-PUBLISHED = ("exporter", "gpu", "watchdog", "prometheus", "alertmanager", "grafana")
+PUBLISHED = ("exporter", "gpu", "prometheus", "alertmanager", "grafana")
 """The parts that always have a port of this machine, except on an agent."""
 OF_AGENT = ("exporter", "gpu")
 

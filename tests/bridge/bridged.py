@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, ClassVar
 
 from typing_extensions import Self
 
+from stepwatch.config import Config
+from stepwatch.config.deployment import Deployment
 from stepwatch.system import http_client
+from stepwatch.system.files import from_now_on
 from tests.e2e.stack import PARTS, Stack, server
 from tests.real.robots import Robot
 from tests.real.waiting import eventually
@@ -71,6 +74,18 @@ class Bridged(Stack):
         page = http_client.read(f"http://{self.config.address('bridge')}/metrics") or ""
         lines = (line for line in page.splitlines() if line.startswith(f"stepwatch_bridge_{name}{{"))
         return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+    def deployment(self, config: Config) -> Deployment:
+        """As `test-alert` asks for it."""
+        return self.state.deployment(config, parts=frozenset(self.names))
+
+    def journal(self, _: str) -> Callable[[], str]:
+        """What Alertmanager logs from now on."""
+        return from_now_on(self.alertmanager.log)
+
+    def log(self, part: str) -> str:
+        """Where to read more."""
+        return f"the log of {part}"
 
     def failing(self) -> list[dict[str, Any]]:
         """NotificationFailures, pending or firing, as Prometheus has it."""

@@ -6,19 +6,21 @@ import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from stepwatch.operate.test_alert import send_test
 from tests.bridge.bridged import Bridged, named
 from tests.bridge.webhook import Bridge, alert, payload
 from tests.e2e.stack import PAIRS
 from tests.real import free_port
 from tests.real.asking import ask
 from tests.real.at_once import Scenarios
-from tests.real.robots import DingTalk, Feishu, WeCom
+from tests.real.robots import TOKEN, DingTalk, Feishu, Robot, WeCom
 from tests.real.waiting import eventually
 
 pytestmark = pytest.mark.e2e
@@ -112,6 +114,31 @@ def a_killed_bridge_loses_nothing_and_sends_nothing_thrice(folder: Path, version
     assert set(named(robot)) == set(runs)
     assert max(named(robot).values()) <= 2
     assert sum(named(robot).values()) <= 60 + 3  # one message was under way at each kill
+
+
+@scenario
+def a_test_shows_what_the_robot_answers(folder: Path, versions: tuple[str, str]) -> None:
+    robots: dict[str, Robot] = {
+        "team": Feishu(secret=SECRET),
+        "unsigned": DingTalk(secret=SECRET),
+        "gone": WeCom(),
+    }
+    robots["gone"].fault = "revoked"
+    with ExitStack() as parts:
+        for robot in robots.values():
+            parts.enter_context(robot)
+        stack = parts.enter_context(Bridged(folder, versions, robots, {"unsigned": "wrong"}, **QUICK))
+        for name, code, words in (
+            ("team", 0, "The robot's answer: code 0 success"),
+            ("unsigned", 1, "Fix: check secret_file"),
+            ("gone", 1, "errcode 93000 invalid webhook url"),
+        ):
+            lines: list[str] = []
+            ended = send_test(folder / "config.yaml", name, stack, lines.append)  # type: ignore[arg-type]
+            said = "\n".join(lines)
+            assert (ended, words in said) == (code, True), said
+            assert SECRET not in said
+            assert TOKEN not in said
 
 
 @pytest.fixture(name="running", scope="module", params=PAIRS, ids=["oldest", "newest"])

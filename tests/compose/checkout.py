@@ -20,7 +20,7 @@ from tests.real.copies import copy_checkout
 from tests.real.docker import Client
 from tests.real.waiting import eventually
 
-PUBLISHED = ("exporter", "gpu", "watchdog", "prometheus", "alertmanager", "grafana")
+PUBLISHED = ("exporter", "gpu", "prometheus", "alertmanager", "grafana")
 
 
 class Checkout:

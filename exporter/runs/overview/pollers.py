@@ -13,7 +13,6 @@ from typing import Any
 import orjson
 
 from exporter import credentials
-from exporter.installation import adapt
 from exporter.runs.overview.models import Firing, RunAction
 from exporter.runs.remote import web
 from exporter.runs.remote.web import Poller
@@ -21,7 +20,7 @@ from exporter.runs.remote.web import Poller
 INTERVAL_SECONDS = 5.0
 ANSWER_SECONDS = 5.0
 SILENT_SECONDS = 30.0
-"""Alertmanager's last answer counts for so long; a restart of the watchdog takes a second or two."""
+"""Its last answer counts for so long; a restart takes a second or two."""
 LARGEST_ANSWER = 2 << 20
 
 
@@ -104,21 +103,6 @@ class Silences(_Api):
 
     def _lose(self, _problem: Exception) -> None:
         self._ends, self._causes = {}, {}  # they may have been deleted
-
-
-class Watchdog(_Api):
-    """The watchdog's ``findings``: a text for each fault, or why there is no answer; without a URL, none."""
-
-    def __init__(self, url: str | None) -> None:
-        super().__init__("watchdog", url)
-        self.findings: tuple[str, ...] = ()
-
-    def _ask(self) -> None:
-        found = self._get("api/v1/findings")["findings"]
-        self.findings = tuple(f"{each['summary']}. {each['description']}" for each in found)
-
-    def _lose(self, problem: Exception) -> None:
-        self.findings = (adapt(f"The watchdog does not answer: {problem} Fix: `make up`."),)
 
 
 class Actions(_Api):

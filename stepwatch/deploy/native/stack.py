@@ -128,7 +128,6 @@ class Stack:
             *([self.door()] if self.config.is_hub else []),
             *([self.grafana(dashboards)] if dashboards else []),
             *([self.bridge()] if self.config.bridge else []),
-            self.watchdog(("prometheus", "alertmanager", "exporter", *(["grafana"] if dashboards else []))),
         ]
 
     def agent_parts(self, prometheus: Program, node_exporter: Path | None = None) -> list[Part]:
@@ -153,6 +152,8 @@ class Stack:
         listed = f"--discovery-lists={self.simulated}/.ray/prom_metrics_service_discovery.json"
         flags = (
             f"--state-dir={self.place.data('exporter')}",
+            "--alerting-disks",
+            *(str(self.place.data(part)) for part in ("prometheus", "alertmanager", "exporter")),
             *([listed] if self.demo else []),
             "--path",
             *paths,
@@ -178,6 +179,7 @@ class Stack:
     def prometheus(self, program: Program) -> Part:
         """Prometheus, which stores the numbers and judges the rules."""
         retention = self.config.retention
+        start = ("sh", f"{RESOURCES}/prometheus/start.sh", str(self.place.data("prometheus")))
         options = (
             f"--config.file={self.place.rendered}/prometheus/generated/prometheus.yml",
             f"--storage.tsdb.path={self.place.data('prometheus')}",
@@ -190,7 +192,7 @@ class Stack:
         )
         return self._part(
             "prometheus",
-            self._protected("prometheus", program, options),
+            (*start, str(program.path), *program.options, *options, *self._protected("prometheus")),
             ready="/-/ready",
             shows="queries, targets, firing alerts",
         )
@@ -228,7 +230,7 @@ class Stack:
         )
         return self._part(
             "alertmanager",
-            self._protected("alertmanager", program, options),
+            (str(program.path), *program.options, *options, *self._protected("alertmanager")),
             ready="/-/ready",
             shows="grouped alerts, silences",
         )
@@ -279,13 +281,6 @@ class Stack:
         shows = [f"messages to {names}"] * bool(names) + [acts] * self.config.actions.enabled
         return self._module("bridge", "; ".join(shows), *flags, "--path", str(self.runs))
 
-    def watchdog(self, watched: tuple[str, ...]) -> Part:
-        """The watchdog, which finds what keeps Prometheus from alerting; ``watched`` are parts with state."""
-        folders = (f"{name}={self.place.data(name)}" for name in watched)
-        supervisor = f"--supervisor={self.place.socket.name}"  # relative to supervisord's working directory
-        shows = "faults that keep the stack from alerting"
-        return self._module("watchdog", shows, supervisor, "--state", *folders, page="/api/v1/findings")
-
     def _listen(self, name: str) -> tuple[str, str]:
         return (f"--listen={self.config.listen}", f"--port={getattr(self.config.ports, name)}")
 
@@ -303,10 +298,8 @@ class Stack:
     def _host(self) -> str:
         return f"[{self.config.listen}]" if ":" in self.config.listen else self.config.listen
 
-    def _protected(self, name: str, program: Program, options: Iterable[str]) -> tuple[str, ...]:
+    def _protected(self, name: str) -> tuple[str, ...]:
         return (
-            *("sh", f"{RESOURCES}/{name}/start.sh", str(self.place.data(name))),
-            *(str(program.path), *program.options, *options),
             f"--web.listen-address={self._host}:{getattr(self.config.ports, name)}",
             f"--web.config.file={self.place.credentials / credentials.WEB}",
             f"--web.external-url={self.config.link(name)}",
