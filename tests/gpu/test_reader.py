@@ -9,7 +9,7 @@ from threading import Condition
 import pytest
 
 from exporter.gpu import worker as reader_module
-from exporter.gpu.backend import CardError, Quantity, ReadError, Reading, Tier
+from exporter.gpu.backend import CardError, Quantity, Reading, Tier
 from exporter.gpu.worker import Reader
 
 
@@ -80,23 +80,3 @@ def test_a_call_that_is_slow_twice_is_left_out_for_longer_each_time(card: Card) 
     assert card.asked["fast"] == 7
     card.takes["fast"] = 0.0
     assert "fast" in card.read(3601)
-
-
-def test_a_static_value_may_take_its_time(card: Card) -> None:
-    card.takes["static"] = 5.0
-    card.read()
-    card.lost = True
-    card.read()
-    card.lost = False
-
-    assert "static" in card.read(6)
-    assert card.asked["static"] == 2
-
-
-@pytest.mark.parametrize("problem", [ReadError("timeout"), AttributeError("no such name")])
-def test_a_static_value_that_failed_is_asked_for_again(card: Card, problem: Exception) -> None:
-    card.fails["static"] = problem
-    assert "static" not in card.read()
-    card.fails.clear()
-
-    assert "static" in card.read(16)

@@ -26,15 +26,6 @@ def only_file(states: StateFolder) -> Path:
     return found
 
 
-def test_a_log_is_known_by_its_absolute_path(
-    states: StateFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    states.save(tmp_path / "train.log", SAVED)
-    monkeypatch.chdir(tmp_path)
-
-    assert states.load(Path("train.log")) == SAVED
-
-
 @given(cut=st.integers(0, 2000))
 def test_a_truncated_file_counts_as_none(tmp_path: Path, cut: int) -> None:
     states = StateFolder(tmp_path / "cut")

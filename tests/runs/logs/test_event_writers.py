@@ -185,13 +185,6 @@ def _process() -> Iterator[int]:
 HOST = socket.gethostname()
 
 
-@pytest.mark.parametrize("suffix", ["", ".v2"])
-def test_the_writer_is_the_process_that_the_name_reports(tmp_path: Path, process: int, suffix: str) -> None:
-    name = f"events.out.tfevents.{int(time.time()) + 1}.{HOST}.{process}.0{suffix}"
-
-    assert present(tmp_path, name) is True
-
-
 @pytest.mark.parametrize(
     "name",
     [

@@ -313,17 +313,3 @@ def test_a_trainer_that_failed_before_the_first_look_ever_is_history(
         assert subprocess.run([*command, "sh", "-c", script], check=False).returncode == 3
     found = watched(proc=Path("/proc"), state_folder=state).discover()
     assert {name: found.state(name) for name in found.runs()} == {"b": "failed", "c": "failed"}
-
-
-def test_a_state_folder_of_an_older_version_does_not_count_as_new(
-    folder: Path, watched: Watching, tmp_path: Path
-) -> None:
-    page, process = watched(proc=Path("/proc"), state_folder=tmp_path), wrapped(folder, "exit 3")
-    until(page, lambda found: found.value("rl_step", run="a") == 5)
-    page.watch.save()
-    (tmp_path / "since").unlink()
-    go(folder)
-    process.wait(60)
-
-    found = watched(proc=Path("/proc"), state_folder=tmp_path).discover()
-    assert found.state("a") == "failed"

@@ -122,16 +122,6 @@ def test_without_prometheus_there_are_curves_without_limits_and_it_says_so(
     assert reported.prometheus == kl.diagnosis.removeprefix("Its limits are unknown. ").partition(" How")[0]
 
 
-def test_what_is_not_there_is_not_reported(watched: Watched, panels: PanelFile):
-    log(watched.folder / "ppo.jsonl", exploding_kl())
-    reported = story(watched, panels)
-
-    assert reported.run(RunId("other")) is None
-    assert reported.series(RunId("other"), "kl") is None
-    assert reported.series(PPO, "entropy") is None
-    assert reported.series(PPO, "no/such") is None
-
-
 def test_a_series_comes_with_its_limits_the_worst_first(watched: Watched, panels: PanelFile):
     log(watched.folder / "ppo.jsonl", exploding_kl())
     series = limited(story(watched, panels), KL).series(PPO, "kl")
@@ -246,17 +236,6 @@ def test_without_a_file_there_are_curves_without_limits_and_it_says_so_once(
     found = limited(reported, KL).run(PPO)
     assert found is not None
     assert found.charts[1].limits, "a file that comes later is taken up"
-
-
-def test_a_file_that_goes_leaves_its_panels(watched: Watched, panel_file: Path, panels: PanelFile):
-    log(watched.folder / "ppo.jsonl", exploding_kl())
-    reported = limited(story(watched, panels), KL)
-    panel_file.unlink()
-    panels.poll()
-
-    found = reported.run(PPO)
-    assert found is not None
-    assert found.charts[1].limits
 
 
 def test_other_panels_are_taken_up_by_themselves(
