@@ -147,26 +147,6 @@ def test_of_runs_of_one_name_that_of_the_chosen_cluster_is_shown(
             assert {each["metric"].get("uuid", cluster).removeprefix("GPU-") for each in found} <= {cluster}
 
 
-@pytest.mark.parametrize("cluster", REWARDS)
-@pytest.mark.parametrize(
-    ("name", "panel"),
-    [
-        ("training", "KL"),
-        ("training", "GPU utilisation"),
-        ("gpu", "Utilisation"),
-        ("tutorial", "Average reward"),
-        ("compare", "Reward"),
-    ],
-)
-def test_a_curve_has_the_values_of_the_chosen_cluster(
-    hub: dict[str, Json], url: str, name: str, panel: str, cluster: str
-) -> None:
-    asked = next(
-        each for each in dashboard_queries(hub[f"stepwatch-{name}"], RUN, BOX, cluster) if each.panel == panel
-    )
-    assert [float(each["value"][1]) for each in query(url, asked.expr)] == [REWARDS[cluster]]
-
-
 @pytest.mark.parametrize(
     ("name", "variable"),
     [

@@ -62,12 +62,6 @@ def test_a_connection_to_a_free_port_that_reaches_itself_is_not_taken(prober):
         assert not probe.taken
 
 
-def test_an_address_that_cannot_be_reached_from_here_is_not_taken(prober):
-    prober.start("broadcast", "255.255.255.255", 80, "", time.monotonic())
-
-    assert outcome(prober, 1) == {"broadcast": False}
-
-
 def test_without_files_to_spare_nothing_is_known_of_a_server(prober, monkeypatch):
     def none_left(*_):
         raise OSError(24, "Too many open files")
@@ -76,20 +70,6 @@ def test_without_files_to_spare_nothing_is_known_of_a_server(prober, monkeypatch
     prober.start("a", "127.0.0.1", 1, "", 0.0)
 
     assert prober.room == module.MOST_PROBES
-
-
-def test_one_that_cannot_be_watched_is_closed_and_costs_no_other_its_probe(prober, listener, monkeypatch):
-    def none_left(*_):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(prober._selector, "register", none_left)
-        prober.start("a", "127.0.0.1", 1, "", 0.0)
-    there = listener()
-    prober.start(there.address, "127.0.0.1", there.port, "", time.monotonic())
-
-    assert prober.room == module.MOST_PROBES - 1
-    assert outcome(prober, 1) == {there.address: True}
 
 
 @pytest.mark.parametrize(

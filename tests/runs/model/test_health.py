@@ -13,22 +13,6 @@ def scrape(health: Health) -> Scrape:
     return Scrape(page([], health.samples()))
 
 
-def test_a_fresh_exporter_has_all_its_counters_at_zero() -> None:
-    found = scrape(Health())
-
-    for name in ("bytes_read", "lines_read", "file_restarts", "state_errors"):
-        assert found.value(f"stepwatch_{name}_total") == 0
-    assert {dict(labels)["reason"] for labels in found.all("stepwatch_lines_dropped_total")} == {
-        "too_long",
-        "malformed",
-    }
-    assert {dict(labels)["reason"] for labels in found.all("stepwatch_file_errors_total")} == {
-        "vanished",
-        "unreadable",
-    }
-    assert found.value("stepwatch_files", kind="unreadable") == 0
-
-
 def test_the_process_metrics_are_those_of_this_process() -> None:
     found = scrape(Health())
 

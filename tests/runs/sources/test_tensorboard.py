@@ -20,7 +20,6 @@ from tensorboard.util.tensor_util import make_tensor_proto
 from tensorboardX import SummaryWriter
 
 from exporter.runs.signals.record import STEP_LIMIT, Record
-from exporter.runs.sources.protobuf import coded, varint
 from exporter.runs.sources.tensorboard import LONGEST_TAG, TAGS, TensorBoard
 from tests.runs import events
 from tests.runs.events import event, records, scalar, scalars
@@ -233,14 +232,6 @@ def test_a_tag_of_pages_is_a_value_error() -> None:
         records([scalar(1, "a" * (LONGEST_TAG + 1), 0.5)])
 
 
-def test_of_a_number_beyond_64_bits_the_lower_ones_count() -> None:
-    negative = event(1, tensor("a", TensorProto(dtype=3, int_val=[-1]), plugin("scalars")))
-    overlong = negative.replace(b"\xff" * 9 + b"\x01", b"\xff" * 9 + b"\x7f")
-
-    assert overlong != negative
-    assert scalars(records([overlong])) == [(1, "a", -1.0)]
-
-
 @pytest.mark.parametrize("time", [math.nan, math.inf])
 def test_an_invalid_time_is_left_out(time: float) -> None:
     value = Summary.Value(tag="a", simple_value=0.5)
@@ -319,13 +310,6 @@ def test_an_event_whose_first_byte_is_damaged_adds_nothing() -> None:
     assert list(source.flush()) == [Record(3, {"a/b": 3.5}, 1.5)]
 
 
-@given(st.integers(0, 2**64 - 1))
-def test_a_number_is_read_as_it_was_written(number: int) -> None:
-    written = coded(number)
-
-    assert varint(written, 0) == (number, len(written))
-
-
 ORDINARY = [
     scalar(300, "train/reward", 0.5),
     event(300, tensor("train/reward", make_tensor_proto(np.float32(1)), plugin("scalars"))),
@@ -351,9 +335,3 @@ def test_the_length_of_every_part_counts() -> None:
         wrong[place] -= 1
         with pytest.raises(ValueError, match="invalid message"):
             records([bytes(wrong)])
-
-
-def test_a_histogram_of_a_megabyte_is_read_at_once() -> None:
-    line = event(1, Summary.Value(tag="h", histo={"bucket": [0.5] * 130_000}))
-
-    assert records([line]) == []
