@@ -156,9 +156,6 @@ def test_a_log_that_is_saved_by_rename_at_each_step_is_one_run(
     assert found.state("a") == "running"
 
 
-# links
-
-
 # two files of one run
 
 

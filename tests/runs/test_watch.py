@@ -343,8 +343,6 @@ def _writer() -> Iterator[Writer]:
 
 
 def write(process: subprocess.Popen[str], *lines: str) -> None:
-    assert process.stdin is not None
-    assert process.stdout is not None
     for line in lines:
         process.stdin.write(line)
         process.stdin.flush()

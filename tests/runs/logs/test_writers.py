@@ -35,7 +35,6 @@ def _start(log: Path) -> Iterator[Start]:
         ]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         started.append(process)
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         return process
 
@@ -83,6 +82,3 @@ def test_a_writer_through_a_link_counts(log: Path, start: Start) -> None:
     looked(holders, link, CONFIRMATIONS)
 
     assert holders.of(link).present() is True
-
-
-# a /proc of our own

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -149,14 +148,6 @@ def test_what_is_known_of_tags_is_bounded() -> None:
     later = records((event(2, tensor(f"{number}/a", one)) for number in (0, TAGS - 1, TAGS)), source)
 
     assert scalars(later) == [(2, "0/a", 1.0), (2, f"{TAGS - 1}/a", 1.0)]
-
-
-def test_no_more_streams_than_tags_are_distinguished() -> None:
-    logged = [scalar(5, f"{number}/a", 1) for number in range(TAGS)] + [
-        scalar(step, "new/a", 1) for step in (1, 2)
-    ]
-
-    assert {record.stream for record in records(logged)} == {""}
 
 
 def test_the_marks_of_a_restart_do_no_harm() -> None:
@@ -323,15 +314,3 @@ def test_damaged_events_are_events_or_a_value_error(line: bytes, data: st.DataOb
     noise = data.draw(st.binary(max_size=3))
     with suppress(ValueError):
         records([line[:place] + noise + line[place + len(noise) :]])
-
-
-def test_the_length_of_every_part_counts() -> None:
-    """One float, and its tag is as long as it says; a shorter length means other fields behind it."""
-    ordinary = scalar(300, "train/reward", 0.5)
-    places = [found.start() for found in re.finditer(rb"[\x0c\x13\x15]", ordinary)]
-
-    for place in places[:3]:
-        wrong = bytearray(ordinary)
-        wrong[place] -= 1
-        with pytest.raises(ValueError, match="invalid message"):
-            records([bytes(wrong)])
