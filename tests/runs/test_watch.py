@@ -126,6 +126,7 @@ def test_a_line_that_is_not_a_record_is_counted_and_costs_no_other(folder: Path,
     page = watched().look()
 
     assert page.value("rl_records_total", run="a") == 4
+    assert page.value("stepwatch_lines_read_total") == 7
     assert page.value("stepwatch_lines_dropped_total", reason="malformed") == 2
 
 
