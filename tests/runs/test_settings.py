@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Event, Timer
 
 import pytest
 
 from exporter.logging_setup import FORMATS, LEVELS
+from exporter.runs import __main__ as module
 from exporter.runs.cli import command_line
 from stepwatch.alerts.progress import Stalled
 from stepwatch.config import Config
 from stepwatch.config.deployment import OnThisMachine
 from stepwatch.render.exporters import FOLDER, documents
 from stepwatch.render.generator import Place, containers
+from tests.real import free_port
 from tests.records import records
 from tests.runs.lines import append, measured, verl_json
 from tests.runs.test_main import Exporter
@@ -171,3 +175,26 @@ def test_settings_that_cannot_be_used_change_nothing(exporter, file):
     assert exporter.process.poll() is None
     replace(file, SHORT)
     exporter.until(lambda scrape: scrape.samples and scrape.value("rl_step", run="a") is None)
+
+
+class StartsAgainError(Exception):
+    """In place of the new process."""
+
+
+def test_nothing_is_taken_any_more_once_it_was_saved(tmp_path, file, monkeypatch):
+    replace(file, {})
+    monkeypatch.setattr(module, "stopped_by_signal", Event)
+    monkeypatch.setattr(module.logging_setup, "configure", lambda *_: None)  # of this process
+    port = free_port()
+
+    def start_again(*_):
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=5)
+        raise StartsAgainError
+
+    monkeypatch.setattr(module, "start_again", start_again)
+    change = Timer(0.5, replace, (file, {"hold": 3}))
+    change.start()
+    with pytest.raises(StartsAgainError):
+        module.main([f"--config.file={file}", f"--path={tmp_path}", f"--port={port}"])
+    change.join()

@@ -91,6 +91,21 @@ def test_other_yaml_names_no_servers(text):
     assert verl_addresses(text.encode()) == []
 
 
+def test_a_file_that_changes_while_it_is_read_waits_for_the_next_look(file, found, write, monkeypatch):
+    write(file, content(A))
+    status_of = Path.stat
+
+    def too_early(path, **more):
+        status = status_of(path, **more)
+        write(file, content(A, B)) if path == file else None
+        return status
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "stat", too_early)
+        assert found() == set()
+    assert found() == {A, B}
+
+
 def test_a_second_runs_file_leaves_the_first_runs_servers_until_they_are_gone(file, found, write):
     write(file, content(A, B))
     found()

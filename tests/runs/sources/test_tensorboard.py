@@ -19,6 +19,7 @@ from tensorboard.util.tensor_util import make_tensor_proto
 from tensorboardX import SummaryWriter
 
 from exporter.runs.signals.record import STEP_LIMIT, Record
+from exporter.runs.sources.protobuf import coded, varint
 from exporter.runs.sources.tensorboard import LONGEST_TAG, TAGS, TensorBoard
 from tests.runs import events
 from tests.runs.events import event, records, scalar, scalars
@@ -148,6 +149,14 @@ def test_what_is_known_of_tags_is_bounded() -> None:
     later = records((event(2, tensor(f"{number}/a", one)) for number in (0, TAGS - 1, TAGS)), source)
 
     assert scalars(later) == [(2, "0/a", 1.0), (2, f"{TAGS - 1}/a", 1.0)]
+
+
+def test_no_more_streams_than_tags_are_distinguished() -> None:
+    logged = [scalar(5, f"{number}/a", 1) for number in range(TAGS)] + [
+        scalar(step, "new/a", 1) for step in (1, 2)
+    ]
+
+    assert {record.stream for record in records(logged)} == {""}
 
 
 def test_the_marks_of_a_restart_do_no_harm() -> None:
@@ -299,6 +308,13 @@ def test_an_event_whose_first_byte_is_damaged_adds_nothing() -> None:
     with pytest.raises(ValueError, match="invalid message"):
         list(source.parse(b"\xff" + scalar(3, "a/c", 4.5)[1:]))
     assert list(source.flush()) == [Record(3, {"a/b": 3.5}, 1.5)]
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_a_number_is_read_as_it_was_written(number: int) -> None:
+    written = coded(number)
+
+    assert varint(written, 0) == (number, len(written))
 
 
 ORDINARY = [
