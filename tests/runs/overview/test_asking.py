@@ -126,3 +126,17 @@ def test_pasts_that_take_long_hold_up_no_alert_for_longer_than_one_of_them(monke
             lacking.append(len(prometheus.answers.gaps))
 
     assert lacking == [1, 2, 3, 4], "each in turn"
+
+
+def test_runs_that_are_looked_at_are_asked_about_each_time_and_the_others_in_turn():
+    spans = [Span(RunId(f"run {number}"), 0.0, 1.0) for number in range(5)]
+    prometheus = Prometheus("http://127.0.0.1:1", lambda: (), lambda: (), lambda: spans)
+    prometheus.view(RunId("run 3"))
+    by_name = {span.run: span for span in spans}
+    asked: list[list[str]] = []
+    for _ in range(5):
+        asked.append(prometheus._due(by_name))
+        prometheus._asked.update(dict.fromkeys(asked[-1], time.monotonic()))
+
+    assert all(names[0] == RunId("run 3") for names in asked)
+    assert sorted(names[1].run for names in asked[:4]) == ["run 0", "run 1", "run 2", "run 4"]
