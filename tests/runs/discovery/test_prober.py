@@ -72,6 +72,20 @@ def test_without_files_to_spare_nothing_is_known_of_a_server(prober, monkeypatch
     assert prober.room == module.MOST_PROBES
 
 
+def test_one_that_cannot_be_watched_is_closed_and_costs_no_other_its_probe(prober, listener, monkeypatch):
+    def none_left(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(prober._selector, "register", none_left)
+        prober.start("a", "127.0.0.1", 1, "", 0.0)
+    there = listener()
+    prober.start(there.address, "127.0.0.1", there.port, "", time.monotonic())
+
+    assert prober.room == module.MOST_PROBES - 1
+    assert outcome(prober, 1) == {there.address: True}
+
+
 @pytest.mark.parametrize(
     ("answer", "status"),
     [
@@ -98,3 +112,11 @@ def test_a_page_that_is_asked_for_has_a_status_if_it_is_one(prober, answer, stat
 
         assert found == [Outcome("10.0.0.7:1", True, status)]
         assert request == b"GET /metrics HTTP/1.1\r\nHost: 10.0.0.7:1\r\nConnection: close\r\n\r\n"
+
+
+def test_a_server_that_takes_a_connection_and_shows_no_page_is_there(prober):
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        prober.start("a", *mute.getsockname(), "/metrics", 0.0)
+
+        assert list(prober.ended(5, 0.0)) == []
+        assert list(prober.ended(0.1, module.TIMEOUT_SECONDS + 1)) == [Outcome("a", True, None)]
