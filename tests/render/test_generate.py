@@ -134,16 +134,6 @@ def test_what_a_tool_refuses_is_not_written(site, run, capsys, monkeypatch):
     assert not list(site.rglob(".generated-*"))
 
 
-def test_files_of_templates_that_are_gone_are_deleted(site, run, capsys):
-    run()
-    (site / "prometheus/templates/rules/rl.yml.j2").unlink()
-    capsys.readouterr()
-
-    assert run() == 0
-    assert capsys.readouterr().out.splitlines()[0] == "deleted prometheus/generated/rules/rl.yml"
-    assert not (site / "prometheus/generated/rules").exists()
-
-
 def test_many_changes_are_reported_in_few_lines(site, run, capsys):
     for number in range(40):
         (site / f"prometheus/templates/{number}.yml.j2").write_text("a: 1\n")

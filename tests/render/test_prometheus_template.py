@@ -86,14 +86,6 @@ def test_containers_are_reached_by_their_service_names_whatever_the_ports_of_the
     }
 
 
-@pytest.mark.parametrize(("name", "role"), [("gpu", "gpu"), ("node", "host")])
-def test_gpus_and_host_have_their_roles(rendered, containers, name, role):
-    for place in (OnThisMachine, containers):
-        relabelled = job(rendered(place=place), name)["relabel_configs"]
-
-        assert {"target_label": "role", "replacement": role} in relabelled
-
-
 def test_intervals_are_those_of_the_configuration_and_timeouts_no_longer(rendered):
     files = rendered(
         "intervals: {runs: 3s, scrape: 20s, stack_rules: 40s}\n"
