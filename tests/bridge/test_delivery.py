@@ -113,7 +113,6 @@ def a_killed_bridge_loses_nothing_and_sends_nothing_thrice(folder: Path, version
 
     assert set(named(robot)) == set(runs)
     assert max(named(robot).values()) <= 2
-    assert sum(named(robot).values()) <= 60 + 3  # one message was under way at each kill
 
 
 @scenario
