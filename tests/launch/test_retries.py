@@ -394,7 +394,7 @@ def test_a_second_stop_by_one_alert_at_one_step_with_the_same_arguments_is_not_r
 ) -> None:
     trial.plan(f"3 {HANG}", f"3 {HANG}", f"3 {HANG}")
     process = start({"alerts": ["KLExplosion"]})
-    for attempt, action in ((1, "3f0e"), (2, "9ac1")):  # as the circuit breaker names them
+    for attempt, action in ((1, "3f0e"), (2, "9ac1")):  # as the bridge names them
         eventually(lambda attempt=attempt: steps(trial) == attempt)
         why = f"KLExplosion ({action})"
         launch.ask(trial.log, launch.Request(f"{action}-stop", "stop", attempt, "stepwatch", why))
