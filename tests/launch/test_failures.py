@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.launch.failures import TAIL_BYTES, Outcome, classify
+from stepwatch.schema.failures import TAIL_BYTES, classify
 from tests.public_logs import folders
 
-FAILED = Outcome(1 << 8)
 LOGS = Path(__file__).parents[1] / "logs"
 
 OOM = """
@@ -79,7 +78,7 @@ def test_the_class_of_a_program_that_fails_for_real(name: str, tmp_path: Path) -
     )
     assert done.returncode != 0
 
-    found = classify(done.stdout, FAILED)
+    found = classify(done.stdout)
     assert (found and found.name) == expected
 
 
@@ -107,7 +106,7 @@ assertion|../aten/src/ATen/native/cuda/Loss.cu:242: nll_loss: block: [0,0,0] Ass
 @pytest.mark.parametrize("message", MESSAGES.strip().splitlines())
 def test_the_class_of_a_message(message: str) -> None:
     name, _, line = message.partition("|")
-    found = classify(f"step 1\n{line}\n  5%|     | 1/20\r".encode(), FAILED)
+    found = classify(f"step 1\n{line}\n  5%|     | 1/20\r".encode())
 
     assert (found.name if found else "") == name
 
@@ -119,23 +118,23 @@ def test_what_fails_on_one_rank_explains_what_the_others_say() -> None:
         "[rank1]:[E ProcessGroupNCCL.cpp:607] [Rank 1] Watchdog caught collective operation timeout: Work",
     ]
     for output in (lines, lines[::-1]):
-        found = classify("\n".join(output).encode(), FAILED)
+        found = classify("\n".join(output).encode())
         assert (found and found.name) == "cuda_oom"
 
 
 @pytest.mark.parametrize(
-    ("status", "kills", "output", "expected"),
+    ("killed", "kills", "output", "expected"),
     [
-        (9, 1, b"", "host_oom"),
-        (9, 0, b"", None),
-        (1 << 8, 1, b"  exitcode  : -9 (pid: 17)\n", "host_oom"),
-        (1 << 8, 1, b"ValueError: x\n", None),
+        (True, 1, b"", "host_oom"),
+        (True, 0, b"", None),
+        (False, 1, b"  exitcode  : -9 (pid: 17)\n", "host_oom"),
+        (False, 1, b"ValueError: x\n", None),
     ],
 )
 def test_what_the_kernel_killed_for_lack_of_memory(
-    status: int, kills: int, output: bytes, expected: str | None
+    killed: bool, kills: int, output: bytes, expected: str | None
 ) -> None:
-    found = classify(output, Outcome(status, kills))
+    found = classify(output, killed=killed, oom_kills=kills)
 
     assert (found and found.name) == expected
 
@@ -145,7 +144,7 @@ def test_what_the_kernel_killed_for_lack_of_memory(
     [("trl/failed.log", "network"), ("trl/failed_before_step_1.log", "network"), ("verl/failed.log", None)],
 )
 def test_logs_of_real_trainers_that_failed(log: str, expected: str | None) -> None:
-    found = classify((LOGS / log).read_bytes(), FAILED)
+    found = classify((LOGS / log).read_bytes())
 
     assert (found and found.name) == expected
 
@@ -154,7 +153,7 @@ def test_healthy_and_sick_logs_hold_no_failure_but_those_that_crashed() -> None:
     logs = [path for folder in folders() for path in folder.rglob("*") if path.suffix in (".log", ".txt")]
     if not logs:
         pytest.skip("the labelled public logs are not here")
-    found = {path.stem: classify(path.read_bytes()[-TAIL_BYTES:], FAILED) for path in logs}
+    found = {path.stem: classify(path.read_bytes()[-TAIL_BYTES:]) for path in logs}
 
     # It ran out of disk while it saved step 150: torch's writer failed.
     assert {name: each.name for name, each in found.items() if each} == {
@@ -165,4 +164,4 @@ def test_healthy_and_sick_logs_hold_no_failure_but_those_that_crashed() -> None:
 def test_only_the_end_counts() -> None:
     early = b"ConnectionError: x\n" + b"step\n" * 300
 
-    assert classify(early, FAILED) is None
+    assert classify(early) is None

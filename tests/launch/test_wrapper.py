@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from exporter.runs.files import launch
-from stepwatch.launch.attempt import DRAIN_SECONDS
+from stepwatch.launch.wrapper import DRAIN_SECONDS
 from tests.real.ending import ended
 from tests.real.waiting import eventually
 
