@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 from stepwatch.schema.errors import Fault
 from stepwatch.schema.failures import CLASSES
 from stepwatch.schema.scalars import (
+    FACTOR,
     ActionCount,
     Duration,
     PositiveSpan,
@@ -19,8 +20,6 @@ from stepwatch.schema.scalars import (
 )
 from stepwatch.schema.section import Checked, Section, default, needed, not_empty
 
-FACTOR = re.compile(r"([/*])\s*(\d+(?:\.\d+)?)")
-"""In a replacement: what the value of an argument is divided or multiplied by."""
 Resume = Literal["auto", "none", "verl", "trl", "openrlhf"]
 
 

@@ -7,14 +7,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from exporter.runs.files.launch import Retry
 from exporter.secret_shapes import masked
-from stepwatch.config.retry import FACTOR, RetryPolicy, RetryRule
 from stepwatch.launch import layouts
 from stepwatch.launch.record import End
-from stepwatch.schema.scalars import fits
+from stepwatch.schema.scalars import FACTOR, fits
+
+if TYPE_CHECKING:
+    from stepwatch.config.retry import RetryPolicy, RetryRule
 
 
 class Plan(NamedTuple):

@@ -18,10 +18,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from exporter.runs.files.launch import Answer, Retry
-from stepwatch.config.retry import RetryPolicy
 from stepwatch.launch import layouts
 from stepwatch.launch.keeper import (
     ENDING,
@@ -39,6 +38,9 @@ from stepwatch.launch.retries import Retries
 from stepwatch.launch.streams import Log, Streams, read
 from stepwatch.schema.errors import Refused
 from stepwatch.schema.failures import classify
+
+if TYPE_CHECKING:
+    from stepwatch.config.retry import RetryPolicy
 
 POLL_SECONDS, REQUEST_SECONDS = 0.05, 0.5
 DRAIN_SECONDS = 2.0

@@ -125,6 +125,8 @@ def number(low: float, high: float, expected: str, *, whole: bool = False) -> Ca
 
 
 _whole = partial(number, whole=True)
+FACTOR = re.compile(r"([/*])\s*(\d+(?:\.\d+)?)")
+"""By what a retry divides or multiplies the value of an argument."""
 
 
 def _parsed(parse: Callable[[str], Any], value: Any, expected: str) -> Any:

@@ -122,6 +122,7 @@ def test_out_of_memory_is_retried_with_the_changed_argument_each_time_smaller(tr
 
 
 KL = {"alerts": ["KL*"]}
+AFTER = "after step 3, by CUDA out of memory"
 ENDS: dict[str, tuple[list[str], list[object], dict[str, object], int, str]] = {
     "the same failure at the same step with the same arguments, again": (
         [f"5 {NETWORK}"] * 9, [RETRY], {"max_retries": 9}, 2,
@@ -151,8 +152,7 @@ ENDS: dict[str, tuple[list[str], list[object], dict[str, object], int, str]] = {
     ),
     "a dry run": (
         [f"3 {OOM}"], [{"replace": {"batch_size=*": "/2"}}], {"options": ["--retry", "p", "--dry-run"]}, 1,
-        "attempt 1 ended after step 3, by CUDA out of memory. Dry run: retry 1 of 3 in 0.01 s, with "
-        "batch_size: 16 -> 8.",
+        f"attempt 1 ended {AFTER}. Dry run: retry 1 of 3 in 0.01 s, with batch_size: 16 -> 8.",
     ),
 }  # fmt: skip
 
@@ -193,12 +193,15 @@ def test_without_a_policy_nothing_is_retried_and_the_class_is_noted(trial: Trial
     assert (trial.last.state, trial.last.cause, trial.last.attempt) == ("failed", "CUDA out of memory", 1)
 
 
+UNKNOWN = "--retry q: no such policy."
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
         (
             ["--retry", "q"],
-            "--retry q: no such policy. Expected: p. Fix: add it to retry in config.yaml, see docs/actions.md.",
+            f"{UNKNOWN} Expected: p. Fix: add it to retry in config.yaml, see docs/actions.md.",
         ),
         (["--retry", "P-"], "--retry P-: no such policy. Expected: p. Fix: did you mean p?"),
         (["--dry-run"], "--dry-run: no retry policy is given. Fix: name one with --retry."),
