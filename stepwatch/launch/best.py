@@ -83,7 +83,9 @@ class BestFolder:
             self.place.mkdir(exist_ok=True)
             self._require_room(sum(size for size, _ in best.files.values()))
             shutil.copytree(checkpoint.path, self._new, copy_function=os.link)
-            self._require_unchanged(checkpoint, best)
+            untouched = layouts.files(checkpoint.path) == checkpoint.files and layouts.is_whole(checkpoint)
+            if not untouched or facts(layouts.files(self._new)) != best.files:
+                raise NotKept(f"{name} is not kept: the trainer changed or deleted it meanwhile.")
             (self._new / ABOUT).write_text(f"{json.dumps(asdict(best))}\n", encoding="utf-8")
             self._delete(target)
             self._new.rename(target)
@@ -122,11 +124,6 @@ class BestFolder:
                 f"{self.place} has {free / 2**30:.3g} GiB free; keeping a checkpoint takes "
                 f"{needed / 2**30:.3g} GiB. Fix: free some space."
             )
-
-    def _require_unchanged(self, checkpoint: Checkpoint, best: Kept) -> None:
-        untouched = layouts.files(checkpoint.path) == checkpoint.files and layouts.is_whole(checkpoint)
-        if not untouched or facts(layouts.files(self._new)) != best.files:
-            raise NotKept(f"{checkpoint.name} is not kept: the trainer changed or deleted it meanwhile.")
 
 
 def facts(files: layouts.Files) -> dict[str, list[int]]:

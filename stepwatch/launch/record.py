@@ -17,11 +17,10 @@ from pathlib import Path
 from exporter.runs.files import launch
 from exporter.runs.files.launch import Answer, Retry
 from exporter.secret_shapes import masked
-from stepwatch.schema.errors import Refused
 from stepwatch.schema.failures import Failure
 
-OLD_SECONDS = 60.0
-"""Older requests are refused as outdated."""
+LOOK_SECONDS, OLD_SECONDS = 0.5, 60.0
+"""Between two looks for a request; older ones are refused as outdated."""
 MOST_BYTES = 8192
 MOST_WORDS = 200
 """Characters that are kept of who asks, and why."""
@@ -68,24 +67,13 @@ class Record:
     """The open record of one log. Its lock is held until the last process that has it open ends."""
 
     def __init__(self, log: Path) -> None:
-        """Open it. Raises Refused if another wrapper writes this log, or the file cannot be written."""
-        self._log, self.path, self._request = log, launch.beside(log), f"{log}{launch.REQUEST_SUFFIX}"
+        """Open it. Raises OSError, BlockingIOError if another wrapper writes this log."""
+        self.log, self.path = log, launch.beside(log)
         last = launch.read(log)
-        try:
-            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Refused(
-                f"{log} is written by another `stepwatch run`. Fix: wait for its end, or choose another "
-                "--name."
-            ) from None
-        except OSError as error:
-            raise Refused(
-                f"{self.path} cannot be written: {error.strerror}. Fix: name a folder that you may write "
-                "to with --runs."
-            ) from None
+        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self.attempt, self._retries = (last.attempt, last.retries) if last else (0, 0)
-        self._broken = False
+        self._broken, self._looked = False, 0.0
 
     def start(self, command: Sequence[str], retry: Retry | None) -> None:
         """Note that the next attempt begins, as a retry or not. Secrets in the command line are masked."""
@@ -112,7 +100,7 @@ class Record:
 
     def runs(self) -> bool:
         """Whether an attempt has begun whose end is not noted."""
-        last = launch.read(self._log)
+        last = launch.read(self.log)
         return last is not None and last.ended is None
 
     def _write(self, *lines: Mapping[str, object]) -> None:
@@ -124,21 +112,19 @@ class Record:
         self._broken = 0 < written < len(text) or (self._broken and not written)
 
     def take_request(self) -> Answer | None:
-        """Remove a request and record the answer; returns it: to be done now, or refused for a reason."""
-        taken = f"{self._request}.taken"
+        """Remove a request, if a look is due, and record the answer; returns it if it is to be done now."""
+        if time.monotonic() < self._looked + LOOK_SECONDS:
+            return None
+        self._looked = time.monotonic()
+        path = f"{self.log}{launch.REQUEST_SUFFIX}"
         with suppress(OSError):
             os.close(os.open(self.path.parent, os.O_RDONLY))  # so that a network file system looks anew
-            if not stat.S_ISREG(os.lstat(self._request).st_mode):
-                return None
-            os.rename(self._request, taken)  # noqa: PTH104  first, so that the next one is not removed unread
+            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
-                file = os.open(taken, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-                try:
-                    request, status = launch.parsed(os.read(file, MOST_BYTES)), os.fstat(file)
-                finally:
-                    os.close(file)
+                request, status = launch.parsed(os.read(file, MOST_BYTES)), os.fstat(file)
             finally:
-                os.unlink(taken)  # noqa: PTH108
+                os.close(file)
+                os.unlink(path)  # noqa: PTH108
             if request is None:
                 return None
             reason = self._refused(status, request.attempt)
@@ -147,7 +133,7 @@ class Record:
             )
             answer = Answer(id_, request.action, by, why, at=time.time(), done=not reason, reason=reason)
             self._write(asdict(answer))
-            return answer
+            return answer if answer.done else None
         return None
 
     def _refused(self, status: os.stat_result, attempt: int) -> str:

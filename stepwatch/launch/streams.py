@@ -57,7 +57,7 @@ class Streams:
     """The streams of one attempt. ``keys``: the user's terminal as it was set before, if it has keys."""
 
     def __init__(self, log: Log, keys: list[Any] | None) -> None:
-        self._log, self._outputs = log, list[_Output]()
+        self._log, self.outputs = log, list[Output]()
         self._master = terminal = None
         self.stdin = None
         if os.isatty(1):
@@ -66,7 +66,7 @@ class Streams:
             if keys is not None:
                 termios.tcsetattr(terminal, termios.TCSANOW, keys)
                 self.stdin = terminal
-            self._outputs.append(_Output(self._master, 1, log, "terminal"))
+            self.outputs.append(Output(self._master, 1, log, "terminal"))
             self.resize()
         same = terminal is None and os.path.sameopenfile(1, 2)  # one pipe for both keeps their order
         self.stdout = self._pipe(1, "shared" if same else "lines") if terminal is None else terminal
@@ -75,7 +75,7 @@ class Streams:
 
     def _pipe(self, to: int, kind: str) -> int:
         source, given = os.pipe()
-        self._outputs.append(_Output(source, to, self._log, kind))
+        self.outputs.append(Output(source, to, self._log, kind))
         return given
 
     def take_terminal(self) -> None:
@@ -87,7 +87,7 @@ class Streams:
         """Close the trainer's ends here, and begin to copy."""
         for given in {self.stdout, self.stderr}:
             os.close(given)
-        for output in self._outputs:
+        for output in self.outputs:
             output.start()
 
     def resize(self) -> None:
@@ -102,31 +102,12 @@ class Streams:
         with suppress(OSError):
             os.write(self._master or -1, keys or b"\4")
 
-    @property
-    def open(self) -> bool:
-        """Whether there may be more to pass on of what the trainer writes."""
-        return any(output.is_alive() for output in self._outputs)
 
-    @property
-    def behind(self) -> bool:
-        """Whether a reader keeps the trainer waiting."""
-        return any(output.waiting for output in self._outputs)
-
-    def leave_readers(self) -> None:
-        """Write into the log alone from now on."""
-        for output in self._outputs:
-            output.is_read = False
-
-    def end(self) -> None:
-        """Write the last words into the log, whoever still has a stream open."""
-        for output in self._outputs:
-            self._log.append(output.held)
-
-
-class _Output(threading.Thread):
+class Output(threading.Thread):
     """One stream of the trainer, copied from ``source`` to its reader and into the log.
 
-    The log gets a ``terminal``'s with the line ends of a file, and of separate streams whole ``lines``.
+    The log gets a ``terminal``'s with the line ends of a file, and of separate streams whole ``lines``; the
+    rest of one is ``held``. ``waiting``: its reader does not read; it is left if ``is_read`` is set to false.
     """
 
     def __init__(self, source: int, to: int, log: Log, kind: str) -> None:

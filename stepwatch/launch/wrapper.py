@@ -33,16 +33,16 @@ from stepwatch.launch.keeper import (
     kept,
     send,
 )
-from stepwatch.launch.record import End, Record, oom_kills
+from stepwatch.launch.record import LOOK_SECONDS, End, Record, oom_kills
 from stepwatch.launch.retries import Retries
-from stepwatch.launch.streams import Log, Streams, read
+from stepwatch.launch.streams import Log, Output, Streams, read
 from stepwatch.schema.errors import Refused
 from stepwatch.schema.failures import classify
 
 if TYPE_CHECKING:
     from stepwatch.config.retry import RetryPolicy
 
-POLL_SECONDS, REQUEST_SECONDS = 0.05, 0.5
+POLL_SECONDS = 0.05
 DRAIN_SECONDS = 2.0
 """How long what the trainer left behind may go on writing after it."""
 STOP_SECONDS = 120.0
@@ -73,11 +73,13 @@ def run(command: Sequence[str], runs: Path, name: str | None, options: Options) 
         raise Refused(f"--name {name}: leads out of {runs}. Fix: a name such as ppo/gsm8k.")
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
-        output = Log(log)
+        output, record = Log(log), Record(log)
+    except BlockingIOError:
+        fix = "Fix: wait for its end, or choose another --name."
+        raise Refused(f"{log} is written by another `stepwatch run`. {fix}") from None
     except OSError as error:
-        reason = error.strerror
-        raise Refused(f"{log} cannot be written: {reason}. Fix: name another folder with --runs.") from None
-    record = Record(log)
+        what, fix = error.filename or log, "Fix: name another folder with --runs."
+        raise Refused(f"{what} cannot be written: {error.strerror}. {fix}") from None
     with suppress(OSError):  # it is no terminal, or not ours: no job control
         if os.tcgetpgrp(0) != os.getpgrp():  # started with &: the keys are the shell's
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -148,7 +150,7 @@ class _Attempts:
     def __init__(self, log: Log, record: Record, options: Options, keys: list[Any] | None) -> None:
         self._log, self._record, self._options, self._keys = log, record, options, keys
         self._ignored = {each for each in PASSED_ON if signal.getsignal(each) is signal.SIG_IGN}  # nohup
-        self._orders, self._trainer, self._asked, self._job = -1, 0, 0.0, ""
+        self._orders, self._trainer, self._job = -1, 0, ""
         self._stopping: subprocess.Popen[bytes] | None = None
 
     def run(self, command: Sequence[str], orders: int) -> int:
@@ -216,7 +218,8 @@ class _Attempts:
         streams.start()
         end = self._accompany(streams)
         trainer.returncode = 0  # it is reaped
-        streams.end()
+        for output in streams.outputs:  # the last words, whoever still has it open
+            self._log.append(output.held)
         if ray and end.interrupted == "Ctrl-C":
             self._stop_job(wait=True)
         elif ray and end.interrupted:  # to Ray that is a success
@@ -228,11 +231,12 @@ class _Attempts:
     def _accompany(self, streams: Streams) -> End:
         """Do what signals and requests say, until the trainer has ended and its output is copied."""
         status, stopped, interrupted, until = None, None, "", 0.0
-        while status is None or (streams.open and time.monotonic() < until):
+        while status is None or (time.monotonic() < until and any(map(Output.is_alive, streams.outputs))):
             interrupted = self._hear(POLL_SECONDS, streams) or interrupted
-            if streams.behind and (stopped or interrupted):
-                streams.leave_readers()
-            if status is None or streams.behind:
+            behind = [output for output in streams.outputs if output.waiting]
+            for output in behind:
+                output.is_read = not (stopped or interrupted)
+            if status is None or behind:
                 until = time.monotonic() + DRAIN_SECONDS
             if status is None:
                 status = self._reaped()
@@ -278,16 +282,11 @@ class _Attempts:
         return status
 
     def _obey(self) -> Answer | None:
-        """Carry out the next request, if a check is due; returns the answer if it is done."""
-        if time.monotonic() < self._asked + REQUEST_SECONDS:
-            return None
-        self._asked = time.monotonic()
+        """Carry out the next request, if there is one; returns the answer."""
         answer = self._record.take_request()
-        if answer is None or not answer.done:
-            return None
-        if answer.action == "stop" or self._job:
+        if answer and (answer.action == "stop" or self._job):
             self._pass_on(signal.SIGTERM)
-        else:
+        elif answer:
             reached: set[int] = set()
             while left := set(descendants(os.getpid())) - reached:  # processes that start meanwhile too
                 send(signal.SIGKILL, left)
@@ -315,9 +314,9 @@ class _Attempts:
         """Wait until so many seconds since the epoch; returns what ended that, empty for the time itself."""
         while True:
             left = until - time.time()
-            if heard := self._hear(max(0.0, min(left, REQUEST_SECONDS))):
+            if heard := self._hear(max(0.0, min(left, LOOK_SECONDS))):
                 return heard
-            if (answer := self._record.take_request()) and answer.done:
+            if answer := self._record.take_request():
                 return f"stopped by {answer.by}"
             if left <= 0:
                 return ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -16,11 +15,12 @@ import pytest
 
 from exporter.runs.files import launch
 from exporter.runs.model.run import Options
+from stepwatch.launch import layouts
 from stepwatch.launch.checkpoints import Watcher, read_scores
 from stepwatch.launch.keeper import descendants
 from tests.launch import saving
 from tests.real.disk import small_disk
-from tests.real.ending import ended
+from tests.real.ending import Started, ended
 from tests.real.waiting import eventually
 from tests.runs.lines import console, measured
 
@@ -52,8 +52,7 @@ RISES = [*(0.2 + 0.01 * step for step in range(1, 21)), *(0.05 for _ in range(20
 
 
 @pytest.fixture(name="started")
-def _started() -> Iterator[list[subprocess.Popen[str]]]:
-    """Wrappers that a test started; what is left of them is ended."""
+def _started() -> Iterator[Started]:
     with ended() as started:
         yield started
 
@@ -83,7 +82,7 @@ def kept(folder: Path) -> list[str]:
 
 def test_the_best_is_kept_out_of_reach_of_the_rotation(
     tmp_path: Path,
-    started: list[subprocess.Popen[str]],
+    started: Started,
 ) -> None:
     process = wrapped(tmp_path, "--keep-best", "1")
     started.append(process)
@@ -105,43 +104,29 @@ def test_the_best_is_kept_out_of_reach_of_the_rotation(
     assert len(saving.contents(best)) == 8 + 1
 
 
-def test_nothing_is_kept_unless_asked_for_and_complete_ones_are_known_anyway(
-    tmp_path: Path, started: list[subprocess.Popen[str]]
-) -> None:
-    process = wrapped(tmp_path, rewards=RISES[:10])
-    started.append(process)
-    go(tmp_path, 10)
-
-    _, errors = process.communicate(timeout=120)
-    assert (process.returncode, errors, complete(tmp_path)) == (0, "", ["global_step_10"])
-    assert sorted(each.name for each in (tmp_path / "ckpt").iterdir()) == ["e", "go-10"]
-
-
 @pytest.mark.parametrize(
-    ("settings", "expected"),
+    ("settings", "expected", "says"),
     [
-        ("checkpoints: {keep: 2}", (["global_step_10", "global_step_20"], "")),
-        ('checkpoints: {keep: 2, runs: "b*"}', ([], "")),
-        ("checkpoints: {keep: many}", ([], "no checkpoint is kept: ")),
+        ("", [], ""),
+        ("checkpoints: {keep: 2}", ["global_step_10", "global_step_20"], ""),
+        ('checkpoints: {keep: 2, runs: "b*"}', [], ""),
+        ("checkpoints: {keep: many}", [], "no checkpoint is kept: "),
     ],
 )
-def test_the_settings_say_how_many_of_which_runs_are_kept(
-    tmp_path: Path, started: list[subprocess.Popen[str]], settings: str, expected: tuple[list[str], str]
+def test_the_settings_say_how_many_of_which_runs_are_kept_and_complete_ones_are_known_anyway(
+    tmp_path: Path, started: Started, settings: str, expected: list[str], says: str
 ) -> None:
-    config = tmp_path / "config.yaml"
-    config.write_text(f"{settings}\n")
-    process = wrapped(tmp_path, "--config", str(config), rewards=RISES[:20])
-    started.append(process)
+    (tmp_path / "config.yaml").write_text(f"{settings}\n")
+    started.append(wrapped(tmp_path, "--config", str(tmp_path / "config.yaml"), rewards=RISES[:20]))
     go(tmp_path, 10, 20)
 
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 0
-    assert kept(tmp_path) == expected[0]
-    assert expected[1] in errors
-    assert bool(errors) == bool(expected[1])
+    _, errors = started[0].communicate(timeout=120)
+    assert (started[0].returncode, kept(tmp_path)) == (0, expected)
+    assert complete(tmp_path) == ["global_step_10", "global_step_20"]
+    assert (says in errors, bool(errors)) == (True, bool(says))
 
 
-def test_nothing_outlives_a_killed_wrapper(tmp_path: Path, started: list[subprocess.Popen[str]]) -> None:
+def test_nothing_outlives_a_killed_wrapper(tmp_path: Path, started: Started) -> None:
     process = wrapped(tmp_path, "--keep-best", "1")
     started.append(process)
     eventually(lambda: kept(tmp_path) == ["global_step_10"])
@@ -209,10 +194,10 @@ def test_what_is_being_written_or_deleted_is_not_complete(trial: Trial) -> None:
     assert trial.noted == ["checkpoint-6"]
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"complete": 3}', '{"complete": [["a", "b"]]}'])
-def test_a_damaged_note_says_nothing(tmp_path: Path, content: str) -> None:
-    (tmp_path / "a.log.checkpoints").write_text(content)
-    assert launch.read_checkpoints(tmp_path / "a.log") == ()
+def test_a_damaged_note_says_nothing(tmp_path: Path) -> None:
+    for content in ("", "{", "[]", "null", '{"complete": 3}', '{"complete": [["a", "b"]]}'):
+        (tmp_path / "a.log.checkpoints").write_text(content)
+        assert launch.read_checkpoints(tmp_path / "a.log") == ()
 
 
 # The choice
@@ -294,32 +279,23 @@ def test_a_kept_checkpoint_outlives_the_trainers_own_and_takes_no_space(
     assert (said["checkpoint"], said["step"], said["source"]) == (place.name, 30, str(place))
 
 
-def test_what_was_best_goes_only_once_the_better_one_is_whole_and_no_rotation_leaves_a_part(
-    trial: Trial, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("at", range(1, 8))
+def test_what_the_rotation_deletes_meanwhile_is_not_kept_and_the_best_before_stays(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], at: int
 ) -> None:
-    chance, outcomes, link = random.Random(7), set[bool](), os.link
-    saving.verl(trial.folder, 1)
-    assert trial.look() == ["global_step_1"]
-    for step in range(2, 30):
-        place = saving.verl(trial.folder, step, size=10)
-        before, after = saving.contents(place), chance.randrange(12)
+    saving.verl(trial.folder, 5)
+    assert trial.look() == ["global_step_5"]
+    place, link, done = saving.verl(trial.folder, 6), os.link, list[int]()
 
-        def rotates(
-            *names: Path, place: Path = place, after: int = after, done: list[int] = [], **_: object
-        ) -> None:
-            done.append(1)
-            if len(done) == after:
-                shutil.rmtree(place)
-            link(*names)
+    def rotates(*names: Path, **_: object) -> None:
+        done.append(1)
+        if len(done) == at:
+            shutil.rmtree(place)
+        link(*names)
 
-        monkeypatch.setattr("os.link", rotates)
-        (best,) = trial.look()
-        outcomes.add(best == place.name)
-        if best == place.name:
-            assert {**saving.contents(trial.best / best), "best.json": b""} == {**before, "best.json": b""}
-        else:
-            assert "is not kept" in capfd.readouterr().err or not place.exists()
-    assert outcomes == {True, False}
+    monkeypatch.setattr("os.link", rotates)
+    assert trial.look() == ["global_step_5"]
+    assert "global_step_6 cannot be kept in" in capfd.readouterr().err
 
 
 KILLED = """
@@ -453,3 +429,94 @@ def test_where_the_trainers_folder_is_a_disk_the_best_are_on_it(tmp_path: Path) 
         watcher.look()
         watcher.look()
         assert (disk / "best" / "checkpoint-5").is_dir()
+
+
+# Where trainers save, and what is complete
+
+VERL = "python3 -m verl.trainer.main_ppo"
+COMMANDS = [
+    (f"{VERL} trainer.default_local_dir=/data/ckpt/a", "/data/ckpt/a"),
+    (f"{VERL} trainer.project_name=p trainer.experiment_name=e", "/job/checkpoints/p/e"),
+    (f"{VERL} data.train_batch_size=8", "/job/checkpoints/verl_examples/gsm8k"),
+    (f"{VERL} trainer.default_local_dir=c/${{trainer.project_name}} trainer.project_name=p", "/job/c/p"),
+    (f"{VERL} trainer.default_local_dir=${{oc.env:HOME_OF_NO_ONE}}/a", None),
+    ("trl grpo --output_dir out --max_steps 5", "/job/out"),
+    ("accelerate launch train.py --output-dir out", "/job/out"),
+    ("python train.py --save /data/slime", "/data/slime"),
+    ("python train.py --save --lr 1", None),
+    ("uv run examples/run_grpo.py checkpointing.checkpoint_dir=results/a", "/job/results/a"),
+    ("ray job submit -- python -m verl.trainer.main_ppo trainer.default_local_dir=out", None),
+    ("bash run.sh", None),
+]
+
+
+@pytest.mark.parametrize(("command", "folder"), COMMANDS)
+def test_the_command_line_says_where_the_trainer_saves(command: str, folder: str | None) -> None:
+    assert layouts.folder(command.split(), Path("/job")) == (folder and Path(folder))
+
+
+def _without(name: str) -> Callable[[Path], None]:
+    return lambda place: (place / name).unlink()
+
+
+def _written(name: str, content: bytes) -> Callable[[Path], None]:
+    return lambda place: (place / name).write_bytes(content) and None
+
+
+DAMAGE: list[tuple[Callable[..., Path], Callable[[Path], object]]] = [
+    (saving.verl, lambda place: (place.parent / layouts.TRACKER).write_text("20")),  # not yet saved
+    (saving.verl, lambda place: (place.parent / layouts.TRACKER).write_text("")),  # just being written
+    (saving.verl, lambda place: (place.parent / layouts.TRACKER).unlink()),
+    (saving.verl, _without("actor/model_world_size_2_rank_1.pt")),
+    (saving.verl, _written("actor/model_world_size_2_rank_1.pt", b"")),
+    (saving.verl, lambda place: shutil.rmtree(place / "actor")),  # as verl rotates
+    (saving.transformers, _without("trainer_state.json")),
+    (saving.transformers, _written("trainer_state.json", b'{"global_step": 29}')),
+    (saving.transformers, _written("trainer_state.json", b'{"global_')),
+    (saving.transformers, _without("model-00002-of-00002.safetensors")),
+    (saving.transformers, lambda place: (place / "base").symlink_to("/usr")),  # its target may change
+    (saving.transformers, _written("model.safetensors.index.json", b"{")),
+]
+
+
+@pytest.mark.parametrize(("save", "damage"), DAMAGE)
+def test_only_what_the_trainer_has_saved_to_the_end_is_complete(
+    tmp_path: Path, save: Callable[..., Path], damage: Callable[[Path], object]
+) -> None:
+    place = save(tmp_path, 30)
+    whole = layouts.is_whole(saving.checkpoint(tmp_path, place.name))
+    damage(place)
+
+    assert (whole, layouts.is_whole(saving.checkpoint(tmp_path, place.name))) == (True, False)
+
+
+def test_adapters_distributed_checkpoints_and_those_of_nemo_are_known(tmp_path: Path) -> None:
+    adapter = tmp_path / "checkpoint-5"
+    adapter.mkdir()
+    (adapter / "adapter_model.safetensors").write_bytes(saving.safetensors(10))
+    (adapter / "trainer_state.json").write_text(json.dumps({"global_step": 5}))
+    megatron = tmp_path / "iter_0000007"
+    megatron.mkdir()
+    for name in ("__0_0.distcp", "common.pt"):
+        (megatron / name).write_bytes(b"x")
+    (tmp_path / layouts.TRACKER).write_text("7")
+    nemo = tmp_path / "step_9" / "policy" / "weights"
+    nemo.mkdir(parents=True)
+    (nemo / "model.pt").write_bytes(b"x")
+    unfinished = nemo.parents[1] / "training_info.json"
+
+    found = {each.name: (each.step, layouts.is_whole(each)) for each in layouts.found(tmp_path)}
+    assert found == {"checkpoint-5": (5, True), "iter_0000007": (7, True), "step_9": (9, False)}
+    unfinished.write_text("{}")
+    assert layouts.is_whole(saving.checkpoint(tmp_path, "step_9"))
+
+
+def test_other_folders_links_and_files_are_no_checkpoints(tmp_path: Path) -> None:
+    saving.verl(tmp_path / "real", 3)
+    (tmp_path / "global_step_3").symlink_to(tmp_path / "real" / "global_step_3")
+    (tmp_path / "checkpoint-4").write_text("a file")
+    for name in ("best", "checkpoint-last", "tmp_step_7", "tmp-checkpoint-8", "global_step_9.old"):
+        (tmp_path / name).mkdir()
+
+    assert layouts.found(tmp_path) == []
+    assert layouts.found(tmp_path / "missing") == []

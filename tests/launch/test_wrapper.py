@@ -366,6 +366,7 @@ def test_a_job_of_ray_ends_with_its_wrapper(tmp_path: Path, started: Started, ho
     started.append(subprocess.Popen(command, env={**os.environ, "PATH": path}))
     log = tmp_path / "a.log"
     eventually(lambda: logged(log) == b"1\n")
+    process = number(tmp_path / "job")
     if how == "request":
         launch.ask(log, launch.Request("x", "kill", 1, "stepwatch", "KLExplosion"))
     else:
@@ -376,7 +377,7 @@ def test_a_job_of_ray_ends_with_its_wrapper(tmp_path: Path, started: Started, ho
     ends = {"SIGTERM": ("failed", "SIGTERM"), "SIGKILL": ("failed", "wrapper killed")}
     stopped = ("stopped", "killed by stepwatch: KLExplosion")
     assert (record(log).state, record(log).cause) == ends.get(how, stopped)
-    eventually(lambda: gone(number(tmp_path / "job")))
+    eventually(lambda: gone(process))
     submitted, stop = (line.split() for line in (tmp_path / "asked").read_text().splitlines())
     job = submitted[5]
     assert (
