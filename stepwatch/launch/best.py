@@ -89,12 +89,9 @@ class BestFolder:
             (self._new / ABOUT).write_text(f"{json.dumps(asdict(best))}\n", encoding="utf-8")
             self._delete(target)
             self._new.rename(target)
-        except shutil.Error:
-            raise NotKept(
-                f"{name} cannot be linked in {self.place}: the trainer deleted some of it."
-            ) from None
-        except OSError as problem:
-            raise NotKept(f"{name} cannot be kept in {self.place}: {problem.strerror}.") from None
+        except OSError as problem:  # of copytree a list of them
+            reason = problem.strerror or problem.args[0][0][-1]
+            raise NotKept(f"{name} cannot be kept in {self.place}: {reason}.") from None
         finally:
             shutil.rmtree(self._new, ignore_errors=True)
         self.kept[name] = best
