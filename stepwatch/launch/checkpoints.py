@@ -141,10 +141,9 @@ class Watcher:
         return complete
 
     def _state(self, complete: Sequence[Checkpoint], *, ended: bool) -> object:
-        """What the choice depends on. A trainer that saves a step again may write through a hard link."""
+        """What the choice depends on; while a step is not logged yet, on the log too."""
         size = self._log.stat().st_size if self._pending else None
-        kept = [layouts.files(path) for path in self._best]
-        return [each.files for each in complete], kept, size, ended and self._pending
+        return [each.files for each in complete], size, ended and self._pending
 
     def _note(self, complete: Sequence[Checkpoint]) -> None:
         own = {each.name: SavedStep(each.name, each.step) for each in complete}

@@ -279,23 +279,28 @@ def test_a_kept_checkpoint_outlives_the_trainers_own_and_takes_no_space(
     assert (said["checkpoint"], said["step"], said["source"]) == (place.name, 30, str(place))
 
 
-@pytest.mark.parametrize("at", range(1, 8))
-def test_what_the_rotation_deletes_meanwhile_is_not_kept_and_the_best_before_stays(
-    trial: Trial, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], at: int
+@pytest.mark.parametrize("at", [1, 4, 8])
+@pytest.mark.parametrize("how", ["deletes", "changes"])
+def test_what_the_trainer_deletes_or_changes_meanwhile_is_not_kept_and_the_best_before_stays(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], at: int, how: str
 ) -> None:
     saving.verl(trial.folder, 5)
     assert trial.look() == ["global_step_5"]
     place, link, done = saving.verl(trial.folder, 6), os.link, list[int]()
 
-    def rotates(*names: Path, **_: object) -> None:
+    def meanwhile(*names: Path, **_: object) -> None:
         done.append(1)
         if len(done) == at:
-            shutil.rmtree(place)
+            shutil.rmtree(place) if how == "deletes" else (place / "data.pt").write_bytes(b"new")
         link(*names)
 
-    monkeypatch.setattr("os.link", rotates)
+    monkeypatch.setattr("os.link", meanwhile)
     assert trial.look() == ["global_step_5"]
-    assert "global_step_6 cannot be kept in" in capfd.readouterr().err
+    says = {
+        "deletes": "global_step_6 cannot be kept in",
+        "changes": "the trainer changed or deleted it meanwhile.",
+    }
+    assert says[how] in capfd.readouterr().err
 
 
 KILLED = """

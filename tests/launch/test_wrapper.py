@@ -377,7 +377,7 @@ def test_a_job_of_ray_ends_with_its_wrapper(tmp_path: Path, started: Started, ho
     ends = {"SIGTERM": ("failed", "SIGTERM"), "SIGKILL": ("failed", "wrapper killed")}
     stopped = ("stopped", "killed by stepwatch: KLExplosion")
     assert (record(log).state, record(log).cause) == ends.get(how, stopped)
-    eventually(lambda: gone(process))
+    eventually(lambda: gone(process) and (tmp_path / "asked").read_text().count("\n") == 2)
     submitted, stop = (line.split() for line in (tmp_path / "asked").read_text().splitlines())
     job = submitted[5]
     assert (
