@@ -10,7 +10,7 @@ JOBS ?= 6
 BY_FILE = --dist=loadfile --no-loadscope-reorder
 PY := .venv/bin/python
 # Recipes read these from the environment, where a path may hold any character.
-export RUNS CONFIG TO OUT RUN NOTE FOR KEY VETO KILL NODE
+export RUNS CONFIG TO OUT RUN NOTE FOR KEY KILL NODE
 STEPWATCH = $(PY) -m stepwatch
 WITH = $${CONFIG:+--config "$$CONFIG"}
 
@@ -52,8 +52,8 @@ silence: runtime ## Mute all alerts of a run: make silence RUN=name FOR=2h
 	$(call required,RUN,RUN=name [FOR=time] [NOTE=text]. Example: make silence RUN=ppo/gsm8k FOR=2h)
 	@$(STEPWATCH) silence $(WITH) $${FOR:+"--for=$$FOR"} $${NOTE:+"--note=$$NOTE"} -- "$$RUN"
 
-actions: runtime ## Show actions of the circuit breaker; veto one: make actions VETO=id; stop all: make actions KILL=on
-	@$(STEPWATCH) actions $(WITH) $${VETO:+"--veto=$$VETO"} $${KILL:+"--kill-switch=$$KILL"}
+actions: runtime ## Show actions on runs; stop all: make actions KILL=on
+	@$(STEPWATCH) actions $(WITH) $${KILL:+"--kill-switch=$$KILL"}
 
 agent: runtime ## On a hub: create the token of a node: make agent NODE=name > hub-token; RENEW=1, REVOKE=1; without NODE list nodes
 	@$(STEPWATCH) agent $(WITH) $(if $(RENEW),--renew) $(if $(REVOKE),--revoke) $${NODE:+-- "$$NODE"}

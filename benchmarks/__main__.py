@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 
 from benchmarks.agents import agents
+from benchmarks.bridge import bridge
 from benchmarks.cluster import cluster_agent, cluster_alerts, cluster_hub
 from benchmarks.containers import containers, image
 from benchmarks.dashboards import dashboards, dashboards_at_5_s, dashboards_of_64_nodes
 from benchmarks.gpu import gpu_page, gpu_soak
 from benchmarks.load import idle, many
-from benchmarks.notifier import notifier
 from benchmarks.pages import discovery, light, metrics_page
 from benchmarks.reading import cold_start, event_files, look, visible
 from benchmarks.stack import backtest, generator, notification, rules
@@ -22,7 +22,7 @@ BENCHMARKS = {
     for benchmark in (
         cold_start, event_files, tensorboard_out, metrics_page, idle, look, visible, generator, notification,
         rules, backtest, dashboards, dashboards_at_5_s, dashboards_of_64_nodes, discovery, agents,
-        light, many, notifier, gpu_page, gpu_soak, containers, image, wrapper, cluster_hub, cluster_agent,
+        light, many, bridge, gpu_page, gpu_soak, containers, image, wrapper, cluster_hub, cluster_agent,
         cluster_alerts,
     )
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Asks Prometheus, Alertmanager or supervisord by HTTP, as the user internal; small in memory."""
+"""Asks Prometheus and Alertmanager by HTTP, as the user internal; small in memory."""
 
 from __future__ import annotations
 
@@ -31,15 +31,14 @@ class Reply(NamedTuple):
 
 
 class Client:
-    """Asks one server by HTTP: ``http://host:port``, or a socket's path. Reads the password each time."""
+    """Asks one server by HTTP, ``http://host:port``. Reads the password each time."""
 
     def __init__(self, address: str, password_file: str | None = None, seconds: float = SECONDS) -> None:
         self.address = address
         self._seconds, self._password_file = seconds, password_file
-        parts = urlsplit(address if address.startswith("http") else "")
-        self._host = parts.netloc or "localhost"
-        self._prefix = parts.path.rstrip("/")
-        self._socket = (parts.hostname, parts.port or 80) if parts.hostname else None
+        parts = urlsplit(address)
+        self._host, self._prefix = parts.netloc, parts.path.rstrip("/")
+        self._socket = parts.hostname, parts.port or 80
 
     def get(self, path: str) -> Reply:
         """GET a page; raise UnreachableError if there is no answer, or the password cannot be read."""
@@ -57,7 +56,7 @@ class Client:
         deadline = time.monotonic() + self._seconds
         answer = bytearray()
         try:
-            with self._connected() as connection:
+            with socket.create_connection(self._socket, self._seconds) as connection:
                 connection.sendall("\r\n".join(head).encode() + body)
                 while block := connection.recv(1 << 16):
                     answer += block
@@ -85,18 +84,6 @@ class Client:
         except OSError as problem:
             raise UnreachableError(f"{self._password_file}: {problem.strerror}") from None
         return [f"Authorization: Basic {b64encode(f'{USER}:{password}'.encode()).decode()}"]
-
-    def _connected(self) -> socket.socket:
-        if self._socket:
-            return socket.create_connection(self._socket, self._seconds)
-        connection = socket.socket(socket.AF_UNIX)
-        try:
-            connection.settimeout(self._seconds)
-            connection.connect(self.address)
-        except OSError:
-            connection.close()
-            raise
-        return connection
 
 
 def timestamp(text: str) -> float:

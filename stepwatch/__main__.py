@@ -130,10 +130,8 @@ def _add_orders(command: Command) -> None:
         "--for", dest="span", default="2h", metavar="TIME", help="duration; default: %(default)s"
     )
     silencing.add_argument("--note", metavar="TEXT", help="reason; shown with the silence")
-    acting = command("actions", "show the actions of the circuit breaker; veto one, or stop all", _actions)
-    orders = acting.add_mutually_exclusive_group()
-    orders.add_argument("--veto", metavar="ID", help="veto this open action")
-    orders.add_argument("--kill-switch", choices=("on", "off"), help="on: no run is changed")
+    acting = command("actions", "show the actions on runs, or stop all", _actions)
+    acting.add_argument("--kill-switch", choices=("on", "off"), help="on: no run is changed")
     admitting = command(
         "agent", "create the token with which a node writes to this hub, or list nodes", _agent
     )
@@ -281,8 +279,6 @@ def _actions(options: argparse.Namespace) -> int:
     place = _place()
     file = _file(options, place)
     _require_hub(options, file)
-    if options.veto:
-        return orders.veto(file, options.veto, _say)
     if options.kill_switch:
         return orders.kill_switch(file, place, options.kill_switch == "on", _say)
     return orders.actions(file, _say)

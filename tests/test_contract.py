@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from exporter.engine_client import Client
 from exporter.http.routes import Routes
 from exporter.http.server import Server
-from exporter.runs import signals
+from exporter.runs import alerting_health, signals
 from exporter.runs.collector import Collector, Settings
 from exporter.runs.discovery.address import AddressMap, Allowed, Allowlist
 from exporter.runs.discovery.registration_api import Api, Token
@@ -29,7 +30,6 @@ from exporter.runs.serve.metrics import FAMILIES, Override, Overrides, RunText, 
 from exporter.runs.serve.views import View
 from exporter.runs.signals.record import Record, TotalSteps
 from exporter.runs.stats.catalogue import MOST_SERIES, STATISTIC_HELP, STATISTICS, Hold
-from exporter.watchdog import finding
 from stepwatch.alerts.model.runs import CLOCK_RATIO, RECORDED
 from stepwatch.system import http_client
 from tests import real
@@ -200,7 +200,7 @@ RUNBOOK = (CHECKOUT / "docs/runbook.md").read_text()
 
 def test_every_alert_has_a_heading_in_the_runbook() -> None:
     headings = re.findall(r"^### (\w+)$", RUNBOOK, re.MULTILINE)
-    assert sorted(headings) == sorted({*(rule["alert"] for rule in RULES.values()), finding.ALERT})
+    assert sorted(headings) == sorted({*(rule["alert"] for rule in RULES.values()), alerting_health.ALERT})
 
 
 def test_the_runbook_says_of_each_alert_what_it_means_and_what_to_do() -> None:
@@ -257,6 +257,10 @@ def _of_parts() -> Iterator[Samples]:
     server = Server(("127.0.0.1", 0), Routes({}))
     server.answered["200"] = 1
     server.close()
+    nobody = Client("http://127.0.0.1:1")
+    health = alerting_health.AlertingHealth(nobody, nobody, ["/proc"])  # which has no room
+    health.check()
+    yield health.samples
     yield Overview(watch.views, PanelFile(DEFAULT), None).samples
     yield Api(registry, Allowed(), Token(None), {}).samples
     yield from (registry.samples, watch.registered.samples, server.samples)

@@ -33,7 +33,6 @@ RUNS = ("-m", "exporter.runs", "--port={port}", "--path={folder}")
 GPU = ("-m", "exporter.gpu", "--backend=demo", "--port={port}")
 DEMO = ("-m", "demo", "--path={folder}")
 DOOR = ("-m", "exporter.door", "--port={port}", "--agents-port={other}")
-WATCHDOG = ("-m", "exporter.watchdog", "--port={port}")
 SETUP = ("-m", "stepwatch.system.environment", "requirements.lock")
 EVENTS = {
     GENERATE: (
@@ -61,7 +60,6 @@ EVENTS = {
     GPU: ("import argparse", "import exporter.gpu.supervisor"),
     DEMO: ("import argparse", "import demo.trainer"),
     DOOR: ("import aiohttp", "import exporter.door.agents"),
-    WATCHDOG: ("import argparse", "import exporter.watchdog.servers"),
 }
 
 

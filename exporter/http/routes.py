@@ -47,9 +47,7 @@ class Routes:
 CONTAINER_NAMES = (
     "exporter",
     "gpu",
-    "watchdog",
-    "actions",
-    "notifier",
+    "bridge",
     "demo-gpu",
     "door",
     "host.docker.internal",

@@ -6,8 +6,10 @@ from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
+from exporter.engine_client import Client
 from exporter.http.routes import HostCheck, Routes
 from exporter.http.server import Server, ServerThread
+from exporter.runs.alerting_health import AlertingHealth
 from exporter.runs.collector import Collector, Settings
 from exporter.runs.discovery.address import AddressMap, Allowlist
 from exporter.runs.discovery.registration_api import Api, Token
@@ -39,16 +41,17 @@ class App:
     def __init__(self, options: Namespace, panels: Path, stopped: Callable[[], bool]) -> None:
         self._registry = Registry(Store(options.state_dir, options.discovery_allow))
         self._collector = collector = Collector(_settings(options, self._registry), stopped=stopped)
+        self._alerting = _alerting(options)
         self._overview = Overview(
             collector.views,
             PanelFile(panels),
             omitted=self._omitted,
             url=options.prometheus_url,
-            watchdog=options.watchdog_url,
+            faults=lambda: self._alerting.faults if self._alerting else (),
             alertmanager=options.alertmanager_url,
             password_file=options.password_file,
             external_labels=options.external_labels,
-            actions=(options.actions_url, options.actions_link or ""),
+            actions=options.actions_url,
             remote=options.runs_of_agents,
         )
         self._discovery = _discovery(options, collector, self._registry)
@@ -56,17 +59,19 @@ class App:
         api = Api(self._registry, options.discovery_allow, Token(options.token_file), ports)
         light = Light(self._overview, options.path)
         own = endpoints.table(collector.metrics, collector.mark, collector.health.report)
-        routes = Routes({**own, **self._discovery.routes(), **api.routes(), **light.routes()})
+        findings = {"/api/v1/findings": {"GET": self._alerting.answer}} if self._alerting else {}
+        routes = Routes({**own, **findings, **self._discovery.routes(), **api.routes(), **light.routes()})
         pages = HostCheck(routes, {*options.hosts, options.listen})
         server = Server((options.listen, options.port), pages, MOST_BODY)
         parts = (server, self._overview, self._discovery, api, self._registry, collector.registered)
-        collector.health.others += [part.samples for part in parts]
+        collector.health.others += [part.samples for part in (*parts, self._alerting) if part]
         self._server = ServerThread(server)
 
     def start(self) -> None:
         """Start the background threads."""
-        for part in (self._server, self._collector, self._overview, self._discovery):
-            part.start()
+        for part in (self._server, self._collector, self._overview, self._discovery, self._alerting):
+            if part:
+                part.start()
 
     def look(self) -> float:
         """Read new data; returns the seconds until the next call is due."""
@@ -92,6 +97,17 @@ class App:
             part.stop()
         self._collector.save()
         self._registry.save()
+
+
+def _alerting(options: Namespace) -> AlertingHealth | None:
+    """The checks of the stack that alerts about runs, if there is one here."""
+    if options.alerting is None or not (options.prometheus_url and options.alertmanager_url):
+        return None
+    password = options.password_file and str(options.password_file)
+    prometheus, alertmanager = (
+        Client(url, password) for url in (options.prometheus_url, options.alertmanager_url)
+    )
+    return AlertingHealth(prometheus, alertmanager, options.alerting_disks, options.alerting)
 
 
 def _settings(options: Namespace, registry: Registry) -> Settings:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from exporter.options import CommandLine, not_negative, number, port, positive, string, switch
+from exporter.runs.alerting_health import DEFAULTS
 from exporter.runs.discovery.address import Allowed
 from exporter.runs.overview import panels
 from exporter.runs.remote.mlflow import Mlflow
@@ -49,6 +50,21 @@ def overrides(value: object) -> Overrides:
         return Overrides([Override.read(each) for each in _json(value, list, "a list of overrides")])
     except ValueError as problem:
         raise ArgumentTypeError(str(problem)) from problem
+
+
+def alerting(value: object) -> Mapping[str, Any]:
+    """Check the settings of the alert about the stack that alerts."""
+    found = _json(value, dict, "a table of settings")
+    if unknown := sorted(found.keys() - DEFAULTS.keys()):
+        raise ArgumentTypeError(f"{unknown[0]!r} is not a setting. Expected {' or '.join(DEFAULTS)}.")
+    for name, each in found.items():
+        if name.endswith("_interval"):
+            positive(each)
+        elif not isinstance(each, type(DEFAULTS[name])):
+            raise ArgumentTypeError(
+                f"{name}: {each!r} has another type. Expected one like {DEFAULTS[name]!r}."
+            )
+    return found
 
 
 def networks(value: object) -> Allowed:
@@ -138,9 +154,9 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     add("alertmanager-url", address, None, "the Alertmanager, whose silences the pages show")
     add("password-file", Path, None, "file with the password of the user internal of both")
     add("external-labels", labels, {}, "labels that Prometheus adds to alerts, as JSON")
-    add("watchdog-url", address, None, "the watchdog, whose findings the pages show")
-    add("actions-url", address, None, "the circuit breaker, whose actions the pages show")
-    add("actions-link", string, None, "public URL of its page")
+    add("alerting", alerting, None, "how to report faults of the stack that alerts, as JSON")
+    add("alerting-disks", string, (), "folders with its state, whose room is checked then", many=True)
+    add("actions-url", address, None, "the bridge, whose actions the pages show")
     add("panels", Path, None, f"panels to draw; by default {panels.NAME} beside the settings")
     add("silence", positive, 600.0, "minimum seconds without a step that count as silence")
     add("silence-intervals", not_negative, 5.0, "typical step intervals that count as silence")

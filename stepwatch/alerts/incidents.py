@@ -13,7 +13,7 @@ label."""
 
 ENDED = "RunFailed|RunVanished|RunStopped"
 _ACTIONS = "ActionPending|ActionTaken"
-"""Announcements of the circuit breaker, which may have ended the run itself."""
+"""Announcements of actions, which may have ended the run itself."""
 _REPAIRS = "63|92|94"
 """Xid errors about memory that a reset repairs."""
 
@@ -157,10 +157,10 @@ PAIRS = (
     _pair(
         "AlertingBroken",
         "ExporterDown|TargetDown|GPUExporterStale|EngineGone|RayNodeLost|RuleFailures|TSDBFailures"
-        "|StateDiskLow|NotifierDown|NodeLost",
+        "|StateDiskLow|BridgeDown|NodeLost",
         (),
-        "Prometheus treats data that it cannot store as missing. The watchdog, which sends AlertingBroken,"
-        " does not depend on Prometheus.",
+        "Prometheus treats data that it cannot store as missing. The run exporter sends AlertingBroken"
+        " without Prometheus.",
         'fault!="notifications_dropped"',
         by_warning=True,
     ),

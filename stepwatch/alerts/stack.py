@@ -84,9 +84,7 @@ TARGET_DOWN = _alert(
     summary="Scrape target is down",
     action="read the error on Prometheus' Targets page",
     conditions=(
-        Condition(
-            "does not answer", servers('up{job!~"runs|notifier",role!~"rollout|ray|trainer"}').equals(0)
-        ),
+        Condition("does not answer", servers('up{job!~"runs|bridge",role!~"rollout|ray|trainer"}').equals(0)),
     ),
     about="server",
 )
@@ -301,12 +299,13 @@ RULE_FAILURES = _alert(
 class NotificationFailures(CriticalBlock):
     """Notifications do not reach Alertmanager, or do not get from there to a receiver.
 
-    For receivers served by the notifier: the robot refuses them, or they wait in the queue.
+    For receivers served by the bridge: the robot refuses them, or they wait for it. A failure of an action is
+    none of a notification.
     """
 
     waiting: PositiveSpan = default(
         Duration.parse("15m"),
-        "How long a notification waits in the notifier's queue. DingTalk blocks a robot for 10m.",
+        "How long a notification waits for a robot. DingTalk blocks one for 10m.",
         JUDGED,
     )
     for_: Span = hold("1m", "Both retry: a failure that a retry fixes needs no alert.", JUDGED)
@@ -315,8 +314,9 @@ class NotificationFailures(CriticalBlock):
 _receivers = written(identity.RECEIVER)
 
 
-def _of_receivers(counter: str) -> Formula:
-    return Formula(f'max by ({_receivers}) (increase({counter}{{receiver_name!~"[(]test[)] .+"}}[5m]))')
+def _of_receivers(counter: str, unless: str = "") -> Formula:
+    failed = f'increase({counter}{{receiver_name!~"[(]test[)] .+"}}[5m])'
+    return Formula(f"max by ({_receivers}) ({failed}{unless})")
 
 
 NOTIFICATION_FAILURES = _alert(
@@ -328,8 +328,15 @@ NOTIFICATION_FAILURES = _alert(
             Condition("notifications failed in 5 min:", failed > 0, given=given)
             for failed, given in (
                 # The user of test-alert sees its failure; Alertmanager names receivers from 0.27 on.
-                (_of_receivers("alertmanager_notifications_failed_total"), None),
-                (_of_receivers("stepwatch_notifier_failures_total"), None),
+                # It also counts what waits in the bridge, which counts what robots refuse itself.
+                (
+                    _of_receivers(
+                        "alertmanager_notifications_failed_total",
+                        " unless on (integration, receiver_name) stepwatch_bridge_receiver_info",
+                    ),
+                    None,
+                ),
+                (_of_receivers("stepwatch_bridge_refused_total"), None),
                 (hosts("increase(prometheus_notifications_errors_total[5m])"), None),
                 # In the first seconds of a configuration Prometheus knows no Alertmanager: it retries.
                 (
@@ -339,8 +346,8 @@ NOTIFICATION_FAILURES = _alert(
             )
         ),
         Condition(
-            "seconds in the notifier's queue:",
-            Formula(f"max by ({_receivers}) (stepwatch_notifier_queue_oldest_seconds)") > Limit("waiting"),
+            "seconds of waiting for the robot:",
+            Formula(f"max by ({_receivers}) (stepwatch_bridge_waiting_seconds)") > Limit("waiting"),
         ),
     ),
     about="receiver",
@@ -348,8 +355,8 @@ NOTIFICATION_FAILURES = _alert(
 )
 
 
-class NotifierDown(CriticalBlock):
-    """The notifier does not answer: receivers of Feishu, DingTalk, WeCom and Apprise are not notified.
+class BridgeDown(CriticalBlock):
+    """The bridge does not answer: its chat robots get no notifications, and no action is taken.
 
     Alertmanager keeps undelivered notifications. Only receivers of other types get this alert.
     """
@@ -357,11 +364,11 @@ class NotifierDown(CriticalBlock):
     for_: Span = hold("1m", "A restart takes some seconds.", JUDGED)
 
 
-NOTIFIER_DOWN = _alert(
-    NotifierDown,
-    summary="Notifier is down: chats get no notifications",
-    action="`make status`; read the notifier's log",
-    conditions=(Condition("does not answer", servers('up{job="notifier"}').equals(0)),),
+BRIDGE_DOWN = _alert(
+    BridgeDown,
+    summary="Bridge is down: no notifications to chats, no actions",
+    action="`make status`; read the bridge's log",
+    conditions=(Condition("does not answer", servers('up{job="bridge"}').equals(0)),),
     about="server",
 )
 
@@ -463,8 +470,8 @@ TSDB_NEAR_LIMIT = _alert(
 class AlertingBroken(CriticalBlock):
     """Prometheus cannot store, evaluate or notify, for example because its disk is full.
 
-    The watchdog detects it and sends the alert to Alertmanager itself, within a minute and without a rule.
-    Resolved a minute after the fault.
+    The run exporter detects it and sends the alert to Alertmanager itself, within a minute and without a
+    rule. Resolved a minute after the fault.
     """
 
 
@@ -570,7 +577,7 @@ ALERTS = (
     CLOCK_SKEW,
     RULE_FAILURES,
     NOTIFICATION_FAILURES,
-    NOTIFIER_DOWN,
+    BRIDGE_DOWN,
     CONFIG_RELOAD_FAILED,
     REMOTE_WRITE_FAILING,
     TSDB_NEAR_LIMIT,

@@ -1,4 +1,4 @@
-"""The `actions` section: what the circuit breaker does about runs, and its guard rails."""
+"""The `actions` section: what is done about runs, and its guard rails."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from exporter.actions.policy import STOP
+from exporter.bridge.audit import STOP
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.schema.errors import NOTHING, Fault, Faults
-from stepwatch.schema.path_types import FolderOrGlob
 from stepwatch.schema.scalars import (
     ActionCount,
     ActionStep,
@@ -107,44 +106,25 @@ class Policy(Section):
             )
 
 
-class ActionTarget(Section):
-    """What runs are reached by that `stepwatch run` did not start."""
-
-    runs: RunGlob = needed("A pattern of run names; the first entry that matches applies.")
-    pid_file: FolderOrGlob = needed(
-        "A file with the process id of a process group's leader, written when the process started: `setsid "
-        "python train.py & echo $! > FILE`. Not in containers."
-    )
-
-
 class Actions(Section):
-    """What the circuit breaker does; without policies it does not run."""
+    """What the bridge does about runs that `stepwatch run` started; nothing without policies."""
 
     dry_run: Switch = default(True, "true: log and announce every action, but execute none.")
     veto: Span = default(
         Duration.parse("5m"),
-        "The time between the announcement of a stop and the stop, in which a person can open the link and "
-        "veto. 0s: none.",
+        "The time between the announcement of a stop and the stop. A silence of the alert in it is a veto. "
+        "0s: none.",
     )
     per_day: ActionCount = default(3, "Maximum number of stops per run within 24 h.")
-    cooldown: Span = default(
-        Duration.parse("30m"),
-        "After a stop of a run, or its veto, no further stop of this run for this long.",
-    )
     policies: tuple[Policy, ...] = default(
         (),
         "Which action follows which alert. The first policy that matches an alert applies; an alert "
-        "causes one action.",
-    )
-    targets: tuple[ActionTarget, ...] = default(
-        (),
-        "How to reach runs that `stepwatch run` did not start; without an entry no action on them is "
-        "possible.",
+        "causes one action in each attempt of a run.",
     )
 
     @property
     def enabled(self) -> bool:
-        """Whether the circuit breaker runs."""
+        """Whether there are policies."""
         return bool(self.policies)
 
     @property

@@ -47,9 +47,7 @@ def require(path: Path, mounted: Path) -> None:
 CONTAINER_PORTS = {
     "exporter": 9410,
     "gpu": 9411,
-    "watchdog": 9412,
-    "actions": 9413,
-    "notifier": 9414,
+    "bridge": 9414,
     "door": 9416,
     "node": 9100,
     "prometheus": 9090,
@@ -137,9 +135,7 @@ class OnThisMachine:
     """Plain processes on this machine."""
 
     config: Config
-    parts: frozenset[str] = frozenset(
-        {"exporter", "gpu", "watchdog", "prometheus", "alertmanager", "grafana"}
-    )
+    parts: frozenset[str] = frozenset({"exporter", "gpu", "prometheus", "alertmanager", "grafana"})
     containers: bool = False
     discovered: str | None = None
     password_file: str = ""

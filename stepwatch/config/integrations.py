@@ -198,7 +198,7 @@ class Slack(Section):
 
 
 class Robot(Section):
-    """What the notifier delivers to: Alertmanager hands it over as a webhook."""
+    """What the bridge delivers to: Alertmanager hands it over as a webhook."""
 
     kind: ClassVar[str]
     label: ClassVar[str] = "webhook"
@@ -213,7 +213,7 @@ class Robot(Section):
     def settings(self, receiver: str, reached: Deployment) -> dict[str, Any]:
         """As of `Integration`."""
         return {
-            "url": f"http://{reached.address('notifier')}/alerts/{quote(receiver, safe='')}",
+            "url": f"http://{reached.address('bridge')}/alerts/{quote(receiver, safe='')}",
             "http_config": {
                 "basic_auth": {"username": "internal", "password_file": reached.password_file},
                 **NO_REDIRECTS,

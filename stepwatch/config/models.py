@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import Field, ValidationError, create_model, model_validator
 
 from demo import OVERRIDES
-from exporter.actions.policy import STOP
+from exporter.bridge.audit import STOP
 from exporter.runs.signals.keys.key import normal
 from stepwatch.alerts.catalogue import BLOCKS
 from stepwatch.alerts.engines import EngineGone
@@ -192,7 +192,7 @@ class Config(Section):
     )
     actions: Actions = default(
         Actions(),
-        "The circuit breaker: actions on a run while an alert about it fires. Off without policies, and a "
+        "Actions on a run while an alert about it fires. Off without policies, and a "
         "dry run unless dry_run is false (docs/actions.md).",
     )
     retry: tuple[RetryPolicy, ...] = default(
@@ -232,7 +232,7 @@ class Config(Section):
     )
     log: Log = default(
         Log(),
-        "What the exporters, the door, the watchdog and the demo log. All except the demo "
+        "What the exporters, the door and the demo log. All except the demo "
         "apply a change without a restart.",
     )
     listen: ListenAddress = default(
@@ -336,8 +336,6 @@ class Config(Section):
             links.grafana,
             links.prometheus,
             links.alertmanager,
-            links.actions,
-            links.notifier,
         )
         return [urlsplit(url) for url in own if url]
 
@@ -372,15 +370,14 @@ class Config(Section):
         return {**({cluster.NODE: self.node_name} if self.is_agent else {}), **self.external_labels}
 
     @property
-    def notifier(self) -> bool:
-        """Whether a receiver is one that the notifier delivers to."""
-        return any(receiver.robot for receiver in self.receivers)
+    def bridge(self) -> bool:
+        """Whether the bridge runs: a receiver is a robot, or there are policies of actions."""
+        return self.actions.enabled or any(receiver.robot for receiver in self.receivers)
 
     @property
     def optional_parts(self) -> tuple[str, ...]:
-        """The parts with pages that run only for what is configured."""
-        parts = {"actions": self.actions.enabled, "notifier": self.notifier}
-        return tuple(part for part, wanted in parts.items() if wanted)
+        """The parts that run only for what is configured."""
+        return ("bridge",) if self.bridge else ()
 
     def timeout(self, interval: Duration) -> Duration:
         """Return how long a scrape may take that happens at this interval."""

@@ -219,7 +219,7 @@ class Receiver(_Passing):
 
     @property
     def robot(self) -> Robot | None:
-        """What the notifier delivers to, ``None`` if Alertmanager does it itself."""
+        """What the bridge delivers to, ``None`` if Alertmanager does it itself."""
         return self.integration if isinstance(self.integration, Robot) else None
 
     @property

@@ -374,9 +374,9 @@ class Ports(Section):
 
     exporter: Port = default(9410, "The run exporter and its page.")
     gpu: Port = default(9411, "The GPU exporter.")
-    watchdog: Port = default(9412, "The watchdog, which alerts if Prometheus cannot.")
-    actions: Port = default(9413, "The circuit breaker, if actions.policies are set.")
-    notifier: Port = default(9414, "The notifier, if a receiver needs it: feishu, dingtalk, wecom, apprise.")
+    bridge: Port = default(
+        9414, "The bridge, if a receiver needs it (feishu, dingtalk, wecom, apprise), or actions.policies."
+    )
     agents: Port = default(9415, "The hub's port for agents, with role hub.")
     node: Port = default(9100, "node_exporter.")
     door: Port = default(9416, "The hub's door, which receives the samples of agents: its own metrics.")
@@ -434,7 +434,7 @@ class Retention(Section):
 
 
 class Log(Section):
-    """What the programs of Stepwatch log: exporters, door, watchdog and the demo."""
+    """What the programs of Stepwatch log: exporters, door and the demo."""
 
     level: LogLevel = default(
         "info",
@@ -455,12 +455,6 @@ class Links(Section):
     grafana: Link | None = default(None, "Grafana's URL for people.")
     prometheus: Link | None = default(None, "Prometheus' URL for people.")
     alertmanager: Link | None = default(None, "Alertmanager's URL for people.")
-    actions: Link | None = default(
-        None, "The circuit breaker's page, the target of veto links in announcements."
-    )
-    notifier: Link | None = default(
-        None, "The notifier's pages, the target of silence links in its messages."
-    )
     runbook: Page = default(
         "docs/runbook.md",
         "The runbook; #alertname in lower case is appended. Set a URL if the docs are published.",

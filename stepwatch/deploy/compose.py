@@ -30,7 +30,7 @@ _HEADINGS = ("service", "state", "up for", "restarts", "settings", "page")
 _RUNS = "/runs"
 """Where the exporter's container sees the run folder."""
 
-OPTIONAL = ("actions", "notifier")
+OPTIONAL = ("bridge",)
 """The services that run only for what config.yaml has, each with a profile of its name."""
 ALL = ("demo", "tools", *OPTIONAL)
 SIMULATIONS = ("demo", "demo-gpu")
@@ -42,9 +42,7 @@ two intervals of the GPUs' scrape before it ends the series of a target that is 
 _SHOWS = {
     "exporter": "runs and their curves",
     "gpu": "GPU metrics",
-    "watchdog": "faults that keep the stack from alerting",
-    "actions": "actions on runs; vetoes",
-    "notifier": "messages to chats and their answers",
+    "bridge": "messages to chats and the robots' answers; actions on runs",
     "prometheus": "queries, targets, firing alerts",
     "alertmanager": "grouped alerts, silences",
     "grafana": "dashboards",
@@ -57,7 +55,7 @@ _FILES = {
 """The files of each role."""
 _SHOW = "`docker compose exec grafana cat /run/people/password`"
 """The command that shows the password of people."""
-_PAGES = {"exporter": "/", "gpu": "/metrics", "watchdog": "/api/v1/findings"}
+_PAGES = {"exporter": "/", "gpu": "/metrics"}
 
 
 @dataclass(frozen=True)
@@ -324,7 +322,7 @@ def _end_alerts(project: Engine, config: Config) -> int:
 def health(addresses: Mapping[str, str], runs: Path | str, *, demo: bool = False) -> HealthReport:
     """The report by the parts at these addresses; ``runs`` is the folder that containers see as /runs."""
     log = f"`docker compose logs exporter` (where {_RUNS} is {runs})"
-    parts = {part: addresses.get(part, "") for part in ("exporter", "alertmanager", "watchdog")}
+    parts = {part: addresses.get(part, "") for part in ("exporter", "alertmanager")}
     simulated = " and the Docker volume demo-runs" if demo else ""
     return HealthReport(**parts, shows=f"the runs in {runs}{simulated}", log=log)
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from exporter.actions.breaker import OFF
+from exporter.bridge.actions import OFF
 from exporter.gpu.backend import LONGEST_RELEASE_SECONDS
 from exporter.runs.serve.endpoints import unknown
 from stepwatch.config import Config, load
@@ -23,7 +23,7 @@ LONGEST_SILENCE = Duration.parse("365d")
 """For longer, `overrides` in config.yaml switches the alerts off."""
 _LONGEST_RELEASE = Duration.parse(f"{LONGEST_RELEASE_SECONDS}s")
 _RELEASE_ANSWER_SECONDS = 15  # A driver that hangs may hold the devices for a while
-_IN_CONTAINER = "docker compose --profile actions exec actions rm -f /actions/off"
+_IN_CONTAINER = "docker compose --profile bridge exec -T bridge"
 
 
 def mark(config: Path, run: str, note: str | None, say: Say) -> int:
@@ -125,15 +125,14 @@ def _duration(span: str, examples: str) -> Duration:
 
 
 def actions(config: Path, say: Say) -> int:
-    """Show the actions of the circuit breaker, the latest first. Raises ``Refused``."""
-    url = _url(load(config))
-    known = json.loads(http_client.require("The circuit breaker", url, "/api/v1/actions"))
+    """Show the actions on runs, the latest first. Raises ``Refused``."""
+    settings = _with_policies(load(config))
+    address = f"http://{settings.address('bridge')}"
+    known = json.loads(http_client.require("The bridge", address, "/api/v1/actions"))
     if known["off"]:
         say("The kill switch is on: no action is taken. `make actions KILL=off` turns it off.")
     if known["dry_run"]:
         say("Dry run: no run is changed (actions.dry_run).")
-    # Fewer than fire: each causes one action, and one that fired before this service began causes none.
-    say(f"Firing alerts that may still cause an action: {known['watched']}.")
     if not known["actions"]:
         say("No action yet.")
         return 0
@@ -153,38 +152,32 @@ def actions(config: Path, say: Say) -> int:
     return 0
 
 
-def veto(config: Path, action: str, say: Say) -> int:
-    """Veto an open action. Raises ``Refused``."""
-    _post("The circuit breaker", _url(load(config)), f"/veto/{action}", refused=f"Action {action}: ")
-    say(f"Vetoed {action}: the run continues, and this alert causes no other action on this attempt.")
-    return 0
-
-
 def kill_switch(config: Path, place: State, on: bool, say: Say) -> int:  # noqa: FBT001  (on or off)
-    """Turn the kill switch on, whether or not the circuit breaker answers, or off. Raises ``Refused``."""
-    url, file = _url(load(config)), place.data("actions") / OFF
-    native = file.parent.is_dir()
+    """Turn the kill switch on, whether or not the bridge answers, or off. Raises ``Refused``."""
+    _with_policies(load(config))
+    file = place.data("bridge") / OFF
     try:
-        if on and native:
+        if not file.parent.is_dir():
+            raise Refused(
+                "The kill switch is a file in a container. Fix: "
+                f"{_IN_CONTAINER} {'touch' if on else 'rm -f'} /bridge/{OFF}"
+            )
+        if on:
             file.touch()
-        elif native:
+        else:
             file.unlink(missing_ok=True)
     except OSError as problem:
         raise Refused(
             f"{file}: {problem.strerror}. Expected: a folder that you may write to. Fix: work as its owner."
         ) from None
-    if not on and not native:
-        raise Refused(f"The kill switch is in a container. Fix: {_IN_CONTAINER}")
-    if on and not native:
-        _post("The circuit breaker", url, "/off")
     say("The kill switch is on: no run is changed." if on else "The kill switch is off.")
     return 0
 
 
-def _url(config: Config) -> str:
+def _with_policies(config: Config) -> Config:
     if not config.actions.enabled:
         raise Refused(
-            "actions.policies: none are set, so there is no circuit breaker. Expected: a policy. Fix: add "
-            "one to config.yaml (docs/actions.md), then `make up`."
+            "actions.policies: none are set, so no action is taken. Expected: a policy. Fix: add one to "
+            "config.yaml (docs/actions.md), then `make up`."
         )
-    return f"http://{config.address('actions')}"
+    return config

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import time
 import urllib.parse
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from exporter import secret_shapes
 from stepwatch.config import load
-from stepwatch.config.integrations import Integration, Mail
+from stepwatch.config.integrations import Mail
 from stepwatch.config.receiver_kinds import KINDS
 from stepwatch.config.receivers import Receiver
 from stepwatch.languages import Catalogue, catalogue
@@ -32,18 +31,31 @@ if TYPE_CHECKING:
     from stepwatch.deploy.backend import Stack
 
 _SETTINGS = PurePosixPath("alertmanager/generated/alertmanager.yml")
-_SAMPLE = re.compile(r"^alertmanager_notification(\w+)\{(.*)\} (\S+)$", re.MULTILINE)
-_GAVE_UP = re.compile(r": notify retry canceled( due to unrecoverable error)? after \d+ attempts: (.*)", re.S)
-_BETWEEN_LOOKS, _BETWEEN_NEWS = 0.2, 5.0
-_SILENT = 2.0
-"""Seconds without an attempt after which a message counts as blocked."""
+_SAMPLE = re.compile(r"^alertmanager_notification_requests(_failed)?_total\{(.*)\} (\S+)$", re.MULTILINE)
+_ATTEMPTS = re.compile(
+    r"(?s)^.*?: notify retry canceled(?: due to unrecoverable error)? after \d+ attempts: "
+)
+_RETRIES = "Alertmanager retries a real alert as long as it fires."
+_LOOK, _NEWS, _SILENT = 0.2, 5.0, 2.0
+"""Seconds between two looks, between two lines of news, and after which a message may count as silenced."""
 _ROUND = 12.0
-"""Seconds until Alertmanager has either delivered a message or logged that it gave up: 10, and some."""
-"""Seconds before each try: Alertmanager answers 8 GETs at a time (`--web.get-concurrency`), others 503."""
+"""Seconds until Alertmanager has either delivered a message or logged a failed attempt: 10, and some."""
 
-# Labels of receivers (http: of all that speak it), a sign in the error, and what to do; the first that fits.
+# Labels of receivers (http: of all that speak it; robot: of chats, by the bridge's reason), a sign in the
+# error, and what to do; the first that fits.
 # That of SNS is above timeouts: without credentials, it looks for them on a server of AWS.
 _FIXES = r"""
+robot: : signature: -> check secret_file, and the clock of this machine: a signature is valid for an hour
+robot: : keyword: -> set keyword to one of the robot's own, or remove its keywords
+robot: : address: -> add this machine's public address to the robot's list, or use its signature instead
+robot: : revoked: -> create a new robot and put its URL into url_file
+robot: : (http|answer): -> the answer is not from this robot: check the URL in url_file, and proxies
+robot: : secret_file: -> correct that file
+robot: : not_installed: -> install it where Stepwatch runs, then `make up`
+robot: : (queue|rate_limit): -> wait: the robot's rate limit is reached
+robot: : (message|other): -> see its answer; a robot that refuses a test refuses alerts as well
+robot: : server: -> it has an internal error: try again later
+robot: : (timeout|connection): -> check address, firewall and proxy from where the bridge runs
 sns: status code 40[013]|credential -> check the AWS credentials that Alertmanager finds, and what they allow
 all: connection refused -> nothing listens there: check host and port, and that the receiver is running
 all: no such host|server misbehaving -> unknown host: check its name
@@ -77,22 +89,6 @@ email: RCPT command -> the server does not accept mail for this address: check t
 email: MAIL command -> the server does not accept mail from this address: check from, or log in
 email: first record does not look like a TLS|EOF -> check the port: 465 speaks TLS at once, 587 later
 """.replace("\\\n    ", "").strip()
-_ROBOT_FIXES: Mapping[str, str] = {
-    "signature": "check secret_file, and the clock of this machine: a signature is valid for an hour",
-    "keyword": "set keyword to one of the robot's own, or remove its keywords",
-    "address": "add this machine's public address to the robot's list, or use its signature instead",
-    "revoked": "create a new robot and put its URL into url_file",
-    "http": "check the URL in url_file",
-    "secret_file": "correct that file; the notifier retries as soon as it changes",
-    "not_installed": "install it where Stepwatch runs, then `make up`",
-    "rate_limit": "wait: the robot's rate limit is reached",
-    "message": "see its answer; a robot that refuses a test refuses alerts as well",
-    "server": "it has an internal error: try again later",
-    "answer": "the answer is not from this robot: check the URL in url_file, and proxies",
-    "timeout": "check firewall and proxy from where the notifier runs",
-    "connection": "check address, firewall and proxy from where the notifier runs",
-}
-"""By the notifier's reason."""
 
 
 def send_test(config: Path, name: str, stack: Stack, say: Say, *, patience: float = 60) -> int:
@@ -108,25 +104,84 @@ def send_test(config: Path, name: str, stack: Stack, say: Say, *, patience: floa
         )
     alertmanager = f"http://{settings.address('alertmanager')}"
     expected = rendered(config, RESOURCES, stack.deployment)[_SETTINGS]
-    if not alertmanager_runs(page(alertmanager, "/metrics"), expected):
+    if not alertmanager_runs(_page(alertmanager, "/metrics"), expected):
         raise Refused(
             f"The Alertmanager at {alertmanager} runs other settings than {config} says, and the test "
             "would be of those. Fix: `make up` (for another file `make up CONFIG=file`), then test again."
         )
     say(f"Sending a test message to {name} ...")
+    begun, receiver, way = time.time(), known[name], known[name].integration
+    texts = notes(name, catalogue(settings.language))
+    why, *lines = deliver(receiver, alertmanager, stack, texts=texts, say=say, patience=patience)
+    first = f"{name}: not delivered by {way.title}: {why}."
+    if not why:
+        first = f"{name}: Alertmanager delivered the test message by {way.title}."
+    if not why and isinstance(way, Mail):
+        lines = [f"The mail server took it: check that {' and '.join(way.to)} received it, and not as spam."]
+    if receiver.robot:
+        lines.append(robot_words(f"http://{settings.address('bridge')}", name, begun))
+    say("\n  ".join([first, *lines]))
+    return 1 if why else 0
+
+
+def deliver(
+    receiver: Receiver,
+    alertmanager: str,
+    stack: Stack,
+    *,
+    texts: Mapping[str, str],
+    say: Say,
+    patience: float = 60,
+) -> tuple[str, ...]:
+    """Send the test, and take it back once its end is known. Return why it failed, if so, and the fix."""
+    # The receiver of Alertmanager's settings that gets it: it alone, and by the same way.
+    way, route, mark = receiver.integration, f"(test) {receiver.name}", str(time.time_ns())
     journal, where = stack.journal("alertmanager"), stack.log("alertmanager")
-    test = Probe(known[name], alertmanager, journal, where, catalogue(settings.language))
-    delivered, words = test.run(say, patience)
-    if delivered and known[name].robot:
-        delivered, words = test.by_notifier(f"http://{settings.address('notifier')}", patience)
-    say(words)
-    return 0 if delivered else 1
+    before, _ = _taken(alertmanager, way.label, route)
+    begun, born, news, was_taken = time.monotonic(), datetime.now(timezone.utc), _NEWS, False
+    labels = {"alertname": "TestAlert", "receiver": receiver.name, "severity": "info", "test": mark}
+    alert = {"labels": labels, "annotations": texts, "startsAt": born.isoformat()}
+    # It ends by itself in case this command is killed before it ends it.
+    _post(alertmanager, {**alert, "endsAt": (born + timedelta(minutes=3)).isoformat()})
+    try:
+        while True:
+            now, exact = _taken(alertmanager, way.label, route)
+            seconds, (error, gave_up) = time.monotonic() - begun, log_result(journal(), route, mark)
+            if seconds > _SILENT and not error and (found := _silence(alertmanager, mark)):
+                link = f"{alertmanager}/#/silences/{found}"
+                return "a silence covers it", "It may cover real alerts too.", f"Fix: expire it at {link}."
+            # Where they are of all receivers of this kind, the log names a failure of this one by then.
+            taken = now > before and not error and (exact or seconds > _ROUND)
+            if taken and was_taken:  # an attempt is counted before its failure is: a second look decides
+                return ("",)
+            was_taken, late = taken, seconds > patience
+            said = redacted(error, way.secrets)
+            if gave_up or (late and error):
+                return said, _RETRIES, f"Fix: {fix_of(error, receiver) or f'check {where}'}."
+            if late:
+                return f"no result after {patience:.0f} s", f"Fix: check whether it arrives, and {where}."
+            if seconds > news:
+                state = f"an attempt failed ({said}); Alertmanager retries" if error else "waiting"
+                say(f"  {state} ({news:.0f} s)")
+                news += _NEWS
+            time.sleep(_LOOK)
+    finally:
+        _post(alertmanager, {**alert, "endsAt": datetime.now(timezone.utc).isoformat()})
 
 
-def page(alertmanager: str, path: str) -> str:
+def robot_words(bridge: str, name: str, since: float) -> str:
+    """Return what the robot of a chat answered to the bridge since a time, in words without secrets."""
+    with suppress(ValueError, LookupError, TypeError):  # no answer, or one of another form
+        for robot in json.loads(http_client.read(f"{bridge}/api/v1/robots") or ""):
+            if robot["receiver"] in (name, f"(test) {name}") and robot["at"] >= since:
+                return f"The robot's answer: {redacted(str(robot['said']), ())}."
+    return f"The bridge at {bridge} has no answer of the robot. Fix: read the bridge's log."
+
+
+def _page(alertmanager: str, path: str) -> str:
     """A page of Alertmanager, which may take a minute on a machine that is busy. Raises Refused."""
     end = time.monotonic() + 60
-    for seconds in (0.0, 0.5, 1.0, 2.0):
+    for seconds in (0.0, 0.5, 1.0, 2.0):  # it answers 8 GETs at a time, others with 503
         time.sleep(seconds)
         left = max(1.0, end - time.monotonic())
         if (text := http_client.read(alertmanager + path, timeout=left)) is not None:
@@ -134,58 +189,53 @@ def page(alertmanager: str, path: str) -> str:
     raise Refused(http_client.unanswered("Alertmanager", alertmanager))
 
 
-def sent(alertmanager: str, integration: str, route: str) -> tuple[Counter[str], bool]:
-    """Alertmanager's counters of this kind of receiver by name; whether they are of this receiver alone."""
-    samples = [
-        (name, dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', labels)), float(value))
-        for name, labels, value in _SAMPLE.findall(page(alertmanager, "/metrics"))
-    ]
-    mine = [each for each in samples if each[1].get("integration") == integration]
-    exact = any("receiver_name" in labels for _, labels, _ in mine)
-    found: Counter[str] = Counter()
-    for name, labels, value in mine:
-        if not exact or labels.get("receiver_name") == route:
-            found[name] += value  # type: ignore[assignment]
-    return found, exact
+def _taken(alertmanager: str, integration: str, route: str) -> tuple[float, bool]:
+    """How many messages receivers of this kind took; whether they are of this receiver alone."""
+    count, exact = 0.0, False
+    for failed, labels, value in _SAMPLE.findall(_page(alertmanager, "/metrics")):
+        known = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', labels))
+        if known.get("integration") == integration:
+            exact = exact or "receiver_name" in known
+            if known.get("receiver_name", route) == route:
+                count += -float(value) if failed else float(value)
+    return count, exact
 
 
-class LogResult(NamedTuple):
-    """A message's fate by the log; ``final``: the error does not pass, ``failures``: some failed."""
-
-    error: str = ""
-    delivered: bool = False
-    gave_up: bool = False
-    final: bool = False
-    failures: bool = False
-
-
-def log_result(text: str, route: str, mark: str) -> LogResult:
-    """Read the fate of a test from Alertmanager's log."""
-    result, failures = LogResult(), False
+def log_result(text: str, route: str, mark: str) -> tuple[str, bool]:
+    """Read from Alertmanager's log why the last attempt of a test failed, if so, and whether it gave up."""
+    error, gave_up = "", False
     for line in text.split("\n"):
-        if "Notify " not in line:
-            continue
-        entry = {}
-        for name, value in re.findall(r'([\w.]+)=("(?:[^"\\]|\\.)*"|\S*)', line):
-            entry[name] = value.removeprefix('"').removesuffix('"')
-            with suppress(ValueError):  # Go escapes a few characters that JSON does not know
-                entry[name] = str(json.loads(value)) if value.startswith('"') else value
-        message, error = entry.get("msg", ""), entry.get("err", "")
-        failed = message == "Notify for alerts failed"
-        failures = failures or failed
+        entry = dict[str, str]()
+        with suppress(ValueError):  # a line that is cut off
+            words = shlex.split(line.replace(r"\n", " ")) if "Notify " in line else ()
+            entry = dict(word.split("=", 1) for word in words if "=" in word)
+        message, said = entry.get("msg", ""), entry.get("err", "")
         # New Alertmanagers name the group, and so the test, that an entry is about.
         if mark not in entry.get("aggrGroup", mark):
             continue
-        if failed and error.startswith(f"{route}/"):
-            end = _GAVE_UP.search(error)
-            result = LogResult(end[2] if end else error, gave_up=True, final=bool(end and end[1]))
-        elif entry.get("receiver") == route:
-            if message == "Notify success":
-                result = LogResult(result.error, delivered=True)
-            # After giving up, it restarts as long as the alert lasts.
-            elif message.startswith("Notify attempt failed") and not result.gave_up:
-                result = LogResult(error)
-    return result._replace(failures=failures)
+        if message == "Notify for alerts failed" and said.startswith(f"{route}/"):
+            error, gave_up = _ATTEMPTS.sub("", said), True
+        elif entry.get("receiver") == route and message == "Notify success":
+            error = ""
+        elif entry.get("receiver") == route and message.startswith("Notify attempt failed") and not gave_up:
+            error = said
+    return error, gave_up
+
+
+def _silence(alertmanager: str, mark: str) -> str:
+    """The id of a silence that covers the test, if one does."""
+    query = urllib.parse.urlencode({"filter": f'test="{mark}"'})
+    alerts = json.loads(_page(alertmanager, f"/api/v2/alerts?{query}"))
+    return next((each for alert in alerts for each in alert["status"]["silencedBy"]), "")
+
+
+def _post(alertmanager: str, alert: Mapping[str, object]) -> None:
+    """Post an alert as Prometheus does."""
+    answer = http_client.order(f"{alertmanager}/api/v2/alerts", [alert])
+    if answer is None:
+        raise Refused(http_client.unanswered("Alertmanager", alertmanager))
+    if answer:
+        raise Refused(f"Alertmanager refuses the test alert. It says: {answer}")
 
 
 def notes(receiver: str, translate: Catalogue) -> dict[str, str]:
@@ -202,156 +252,11 @@ def notes(receiver: str, translate: Catalogue) -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True)
-class Probe:
-    """A test of one receiver by a mark of its own; ``journal`` reads Alertmanager's log since the start."""
-
-    receiver: Receiver
-    alertmanager: str
-    journal: Callable[[], str]
-    where: str = "the log"
-    translate: Catalogue = field(default_factory=Catalogue)
-    mark: str = field(default_factory=lambda: str(time.time_ns()))
-    born: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
-
-    @property
-    def route(self) -> str:
-        """The receiver of Alertmanager's settings that gets it: it alone, and by the same way."""
-        return f"(test) {self.receiver.name}"
-
-    def run(self, say: Say, patience: float) -> tuple[bool, str]:
-        """Send the test, wait until its end is known or patience is, and take the test back."""
-        way = self.receiver.integration
-        (before, _), begun = sent(self.alertmanager, way.label, self.route), time.monotonic()
-        news, fires, delivered = _BETWEEN_NEWS, True, False
-        self._post()
-        try:
-            while True:
-                now, exact = sent(self.alertmanager, way.label, self.route)
-                counted, log = now - before, log_result(self.journal(), self.route, self.mark)
-                seconds, was = time.monotonic() - begun, delivered
-                arrived = counted["_requests_total"] - counted["_requests_failed_total"]
-                delivered = log.delivered
-                if arrived > 0 and not log.error:  # the log is silent about a first attempt that succeeds
-                    # It may be another receiver's; but the test's failure would be in the log by then.
-                    logged = log.failures or not counted["s_failed_total"]
-                    delivered = log.delivered or exact or (seconds > _ROUND and logged)
-                # One page may have counted an attempt and not yet its failure: a second one decides.
-                if was and delivered:
-                    return True, self._taken(counted)
-                if not delivered and (ended := self._failed(seconds, counted, log, patience, exact=exact)):
-                    return False, ended
-                if fires and log.error:  # attempts continue; but once given up, they do not restart
-                    self._post(over=True)
-                    fires = False
-                if seconds > news:
-                    state = "waiting for Alertmanager"
-                    if log.error:
-                        state = (
-                            f"an attempt failed ({redacted(log.error, way.secrets)}); Alertmanager retries"
-                        )
-                    elif arrived > 0:
-                        state = "messages arrive; waiting for Alertmanager's log"
-                    say(f"  {state} ({news:.0f} s)")
-                    news += _BETWEEN_NEWS
-                time.sleep(_BETWEEN_LOOKS)
-        finally:
-            if fires:
-                self._post(over=True)
-
-    def _post(self, *, over: bool = False) -> None:
-        """Post the alert, firing or ended, as Prometheus does. Without run and topic: nothing inhibits it."""
-        name = self.receiver.name
-        labels = {"alertname": "TestAlert", "receiver": name, "severity": "info", "test": self.mark}
-        # It ends by itself in case this command is killed before it ends it.
-        end = datetime.now(timezone.utc) if over else self.born + timedelta(minutes=3)
-        times = {"startsAt": self.born.isoformat(), "endsAt": end.isoformat()}
-        alert = {"labels": labels, "annotations": notes(name, self.translate), **times}
-        answer = http_client.order(f"{self.alertmanager}/api/v2/alerts", [alert])
-        if answer is None:
-            raise Refused(http_client.unanswered("Alertmanager", self.alertmanager))
-        if answer:
-            raise Refused(f"Alertmanager refuses the test alert. It says: {answer}")
-
-    def _taken(self, counted: Counter[str]) -> str:
-        way, once = self.receiver.integration, counted["_requests_total"] == 1
-        took = f" in {max(counted['_latency_seconds_sum'], 0.01):.2f} s" if once else ""
-        words = f"{self.receiver.name}: Alertmanager delivered the test message by {way.title}{took}."
-        if isinstance(way, Mail):
-            *others, last = way.to
-            names = f"{', '.join(others)} and {last}" if others else last
-            words += f"\n  The mail server accepted it: check that {names} received it, and not as spam."
-        return words
-
-    def _failed(
-        self, seconds: float, counted: Counter[str], log: LogResult, patience: float, *, exact: bool
-    ) -> str:
-        """Why it did not arrive; empty as long as it may."""
-        way, late = self.receiver.integration, seconds > patience
-        if log.gave_up or (late and log.error):
-            again = "Alertmanager is still trying."
-            if log.final:
-                again = "Alertmanager treats that as permanent and tried once; a real alert is retried at "
-                again += "intervals."
-            elif log.gave_up:
-                again = "Alertmanager tried several times; a real alert is retried as long as it fires."
-            what = fix(log.error, way) or f"check {self.where}"
-            return self._undelivered(redacted(log.error, way.secrets), again, what)
-        if seconds > _SILENT and exact and counted["s_failed_total"]:  # the failure of this very message
-            return self._undelivered(
-                "Alertmanager counts a failure", f"{self.where} names the error.", "fix that"
-            )
-        messages = counted["s_total"]
-        if seconds > _SILENT and not messages:
-            query = urllib.parse.urlencode({"filter": f'test="{self.mark}"'})
-            alerts = json.loads(page(self.alertmanager, f"/api/v2/alerts?{query}"))
-            for silence in (each for alert in alerts for each in alert["status"]["silencedBy"]):
-                what = f"expire it at {self.alertmanager}/#/silences/{silence} and test again"
-                return self._undelivered("a silence covers it", "It may cover real alerts as well.", what)
-        if not late:
-            return ""
-        arrived = counted["_requests_total"] - counted["_requests_failed_total"]
-        more = f"Alertmanager began {messages:.0f} such messages in that time, and {arrived:.0f} arrived."
-        what = f"check whether it arrives, and {self.where}"
-        return self._undelivered(f"no result after {patience:.0f} s", more, what)
-
-    def _undelivered(self, why: str, more: str, what: str) -> str:
-        first = f"{self.receiver.name}: not delivered by {self.receiver.integration.title}: {why}."
-        return "\n  ".join((first, more, f"Fix: {what}."))
-
-    def by_notifier(self, url: str, patience: float) -> tuple[bool, str]:
-        """Wait until the notifier has delivered the test to a robot, or given it up, or patience ends."""
-        query = urllib.parse.urlencode({"test": self.mark})
-        deadline, found = time.monotonic() + patience, dict[str, Any]()
-        while time.monotonic() < deadline and found.get("state", "waiting") == "waiting":
-            text = http_client.read(f"{url}/api/v1/deliveries?{query}")
-            with suppress(ValueError, LookupError, TypeError):  # it does not answer, or has no such test
-                found = json.loads(text or "")["deliveries"][0]
-            time.sleep(_BETWEEN_LOOKS)
-        name = self.receiver.name
-        if not found:
-            why = http_client.unanswered("The notifier", url)
-            return False, f"{name}: Alertmanager handed the test message to the notifier, and then: {why}"
-        answer = redacted(str(found["answer"]), ())  # the notifier has taken the secrets out
-        if found["state"] == "delivered":
-            took = max(float(found["ended"]) - float(found["received"]), 0.01)
-            title = self.receiver.integration.title
-            words = f"{name}: the notifier delivered the test message by {title} in {took:.2f} s."
-            return True, f"{words}\n  Its answer: {answer}."
-        more = "The notifier is still trying."
-        if found["state"] == "failed":
-            more = "A test is not retried further; a real alert stays in the queue until it is accepted, "
-            more += "for at most three days."
-        what = _ROBOT_FIXES.get(str(found["reason"]), "see the documentation of the robot's vendor")
-        return False, self._undelivered(answer if found["answer"] else "no attempt has ended", more, what)
-
-
-def fix(error: str, integration: Integration) -> str | None:
+def fix_of(error: str, receiver: Receiver) -> str | None:
     """What to do about an error, ``None`` if nothing is known."""
-    own = {"all", integration.label}
-    own |= (
-        {"http"} if any(kind.http and kind.label == integration.label for kind in KINDS.values()) else set()
-    )
+    label = receiver.integration.label
+    own = {"all", label, *(["robot"] if receiver.robot else [])}
+    own |= {"http"} if any(kind.http and kind.label == label for kind in KINDS.values()) else set()
     for line in _FIXES.splitlines():
         labels, _, rest = line.partition(": ")
         sign, _, words = rest.partition(" -> ")

@@ -28,7 +28,7 @@ Settings = Mapping[str, Any]
 def documents(config: Config, deployment: Deployment) -> dict[PurePosixPath, bytes]:
     """Return the file of each server, by path below the target folder. Raises ``Refused``."""
     log = {"log_level": config.log.level, "log_format": config.log.format}
-    optional = {"actions": _actions, "notifier": _notifier, "door": _door}
+    optional = {"bridge": _bridge, "door": _door}
     parts = (*config.optional_parts, *(("door",) if config.is_hub else ()))
     servers = {**_SERVERS, **{part: optional[part] for part in parts}}
     if config.is_agent:
@@ -45,8 +45,7 @@ def runs(config: Config, deployment: Deployment) -> Settings:
 
     def asked(part: str) -> str | None:
         # An agent has none of these, and may not ask the hub.
-        here = not config.is_agent and (part != "watchdog" or deployment.runs(part))
-        return f"http://{deployment.address(part)}" if here else None
+        return None if config.is_agent else f"http://{deployment.address(part)}"
 
     return {
         "hosts": config.link_hosts,
@@ -77,12 +76,12 @@ def runs(config: Config, deployment: Deployment) -> Settings:
         "discovery_files": [deployment.left_file(file) for file in discovery.files],
         "discovery_forget_after": discovery.forget_after.seconds,
         "token_file": discovery.token_file and deployment.file(discovery.token_file),
-        **{f"{part}_url": asked(part) for part in ("prometheus", "alertmanager", "watchdog")},
+        **{f"{part}_url": asked(part) for part in ("prometheus", "alertmanager")},
+        "alerting": None if config.is_agent else _alerting(config, deployment),
         "password_file": None if config.is_agent else deployment.password_file or None,
         "external_labels": config.sent_labels,
         "runs_of_agents": config.is_hub,
-        "actions_url": f"http://{deployment.address('actions')}" if config.actions.enabled else None,
-        "actions_link": config.link("actions") if config.actions.enabled else None,
+        "actions_url": f"http://{deployment.address('bridge')}" if config.actions.enabled else None,
         # For clients that register servers and ask for these.
         "prometheus_port": None if config.is_agent else config.ports.prometheus,
         "grafana_port": config.ports.grafana if deployment.runs("grafana") and not config.is_agent else None,
@@ -103,29 +102,24 @@ def _gpu(config: Config, deployment: Deployment) -> Settings:
     }
 
 
-def _watchdog(config: Config, deployment: Deployment) -> Settings:
+def _alerting(config: Config, deployment: Deployment) -> Settings:
+    """Return how the run exporter reports faults of Prometheus and Alertmanager."""
     alert = config.alerts.of(AlertingBroken)
-    name, texts = type(alert).__name__, catalogue(config.language).of("exporter")
+    name = type(alert).__name__
     silences = f"{config.link('alertmanager')}/#/silences/new"
     return {
-        "hosts": config.link_hosts,
-        "prometheus": f"http://{deployment.address('prometheus')}",
-        "alertmanager": f"http://{deployment.address('alertmanager')}",
-        "password_file": deployment.password_file or None,
+        "enabled": alert.enabled,
+        "severity": alert.severity,
+        "labels": dict(config.external_labels),
+        "generator": f"{config.link('exporter')}/",
+        "annotations": {
+            "runbook_url": runbook_url(config, name),
+            "dashboard_url": dashboard_url(config, deployment, "stack"),
+            "silence_url": f"{silences}?filter=%7Balertname%3D%22{name}%22%7D",
+        },
+        "texts": catalogue(config.language).of("exporter"),
         "scrape_interval": config.intervals.runs.seconds,
         "rules_interval": config.intervals.rules.seconds,
-        "alert": {
-            "enabled": alert.enabled,
-            "severity": alert.severity,
-            "generator": f"{config.link('watchdog')}/",
-            "annotations": {
-                "runbook_url": runbook_url(config, name),
-                "dashboard_url": dashboard_url(config, deployment, "stack"),
-                "silence_url": f"{silences}?filter=%7Balertname%3D%22{name}%22%7D",
-            },
-            **({"labels": config.external_labels} if config.external_labels else {}),
-            **({"texts": texts} if texts else {}),
-        },
     }
 
 
@@ -155,47 +149,11 @@ def _door(config: Config, deployment: Deployment) -> Settings:
     }
 
 
-def _actions(config: Config, deployment: Deployment) -> Settings:
-    actions, translate = config.actions, catalogue(config.language)
+def _bridge(config: Config, deployment: Deployment) -> Settings:
+    actions, texts = config.actions, catalogue(config.language).of("exporter")
     return {
         "hosts": config.link_hosts,
-        "link": config.link("actions"),
-        "prometheus": f"http://{deployment.address('prometheus')}",
-        "alertmanager": f"http://{deployment.address('alertmanager')}",
-        "exporter": f"http://{deployment.address('exporter')}",
-        "password_file": deployment.password_file or None,
-        "dry_run": actions.dry_run,
-        "veto": actions.veto.seconds,
-        "per_day": actions.per_day,
-        "cooldown": actions.cooldown.seconds,
-        "rules": [
-            {
-                "on": policy.on,
-                "severity": policy.severity or "",
-                "hold": policy.for_.seconds,
-                "runs": to_re2(policy.runs),
-                "do": policy.do,
-                "kill_after": policy.kill_after and policy.kill_after.seconds,
-            }
-            for policy in actions.policies
-        ],
-        "targets": [
-            {"runs": to_re2(target.runs), "pid_file": deployment.file(target.pid_file)}
-            for target in actions.targets
-        ],
-        **({"labels": config.external_labels} if config.external_labels else {}),
-        **({"texts": texts} if (texts := translate.of("exporter")) else {}),
-    }
-
-
-def _notifier(config: Config, deployment: Deployment) -> Settings:
-    translate = catalogue(config.language)
-    repeats = [
-        getattr(config.notify, severity).repeat_interval.seconds for severity in ("critical", "warning")
-    ]
-    return {
-        "hosts": config.link_hosts,
-        "channels": [
+        "robots": [
             {
                 "name": receiver.name,
                 "kind": robot.kind,
@@ -208,23 +166,33 @@ def _notifier(config: Config, deployment: Deployment) -> Settings:
             for receiver in config.receivers
             if (robot := receiver.robot)
         ],
-        # Half of it: the clock of the repetition is Alertmanager's.
-        "repeat": min(repeats) / 2,
-        "prometheus": f"http://{deployment.address('prometheus')}",
-        "alertmanager": f"http://{deployment.address('alertmanager')}",
+        "policies": [
+            {
+                "on": policy.on,
+                "severity": policy.severity or "",
+                "hold": policy.for_.seconds,
+                "runs": to_re2(policy.runs),
+                "do": policy.do,
+                "kill_after": policy.kill_after and policy.kill_after.seconds,
+            }
+            for policy in actions.policies
+        ],
+        "dry_run": actions.dry_run,
+        "veto": actions.veto.seconds,
+        "per_day": actions.per_day,
+        **{part: f"http://{deployment.address(part)}" for part in ("exporter", "prometheus", "alertmanager")},
         "password_file": deployment.password_file or None,
-        "link": config.link("notifier"),
         "exporter_link": config.link("exporter"),
         "alertmanager_link": config.link("alertmanager"),
         "grafana_link": config.link("grafana") if has_grafana(config, deployment) else "",
         "waits": {name: wait.seconds for wait, names in waits(config, TABLE).items() for name in names},
-        **({"texts": texts} if (texts := translate.of("exporter")) else {}),
+        **({"labels": config.external_labels} if config.external_labels else {}),
+        **({"texts": texts} if texts else {}),
     }
 
 
 _SERVERS: Mapping[str, Callable[[Config, Deployment], Settings]] = {
     "runs": runs,
     "gpu": _gpu,
-    "watchdog": _watchdog,
     "evidence": evidence,
 }

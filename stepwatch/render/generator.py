@@ -185,8 +185,7 @@ def remark(config: Config, deployment: Deployment) -> str | None:
 
 
 def _local_links(config: Config, deployment: Deployment) -> Iterator[str]:
-    acting = ("actions",) if config.actions.enabled else ()
-    pages = ("grafana" if messages.has_grafana(config, deployment) else "exporter", "alertmanager", *acting)
+    pages = ("grafana" if messages.has_grafana(config, deployment) else "exporter", "alertmanager")
     local = [f"links.{part}" for part in pages if is_loopback(urlsplit(config.link(part)).hostname)]
     if not config.receivers or not local:
         return

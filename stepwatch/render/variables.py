@@ -44,7 +44,7 @@ def _quoted(value: str) -> str:
     return f'"{escaped}"'
 
 
-PUBLISHED = ("exporter", "gpu", "watchdog", "prometheus", "alertmanager", "grafana")
+PUBLISHED = ("exporter", "gpu", "prometheus", "alertmanager", "grafana")
 """The parts that always have a port of this machine, except on an agent."""
 OF_AGENT = ("exporter", "gpu")
 
@@ -61,7 +61,7 @@ def of_config(config: Config) -> dict[str, str]:
     """Return the variables of config.yaml: published ports, links, logging, retention."""
     ports = {
         f"STEPWATCH_{part.upper()}_PORT": str(getattr(config.ports, part))
-        for part in (*PUBLISHED, "actions", "notifier", "door")
+        for part in (*PUBLISHED, "bridge", "door")
     }
     links = {f"STEPWATCH_{part.upper()}_LINK": config.link(part) for part in _LINKED}
     return {

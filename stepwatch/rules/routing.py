@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwatch.alerts.incidents import PAIRS, Pair
-from stepwatch.alerts.stack import NotificationFailures, NotifierDown
+from stepwatch.alerts.stack import BridgeDown, NotificationFailures
 from stepwatch.config import Config
 from stepwatch.config.receivers import Matcher, Receiver, to_matcher
 from stepwatch.schema.scalars import to_re2
@@ -78,7 +78,7 @@ def spares(config: Config) -> list[Settings]:
 def _failures(config: Config) -> Iterator[tuple[dict[str, str], list[Matcher], tuple[Receiver, ...]]]:
     """Yield each alert that says that receivers are not notified: labels, what fits it, and who these are."""
     own = {"topic": "stack", **config.external_labels}
-    lost, down = config.alerts.of(NotificationFailures), config.alerts.of(NotifierDown)
+    lost, down = config.alerts.of(NotificationFailures), config.alerts.of(BridgeDown)
     if lost.enabled and lost.severity in _SEVERITIES:
         name = type(lost).__name__
         named = Matcher("alertname", "=", name)
@@ -96,9 +96,9 @@ def _failures(config: Config) -> Iterator[tuple[dict[str, str], list[Matcher], t
             by_way = (Matcher("integration", "=", label), Matcher("receiver_name", "=", ""))
             broken = tuple(each for each in config.receivers if each.integration.label == label)
             yield {**known, "integration": label}, [named, *by_way], broken
-    if config.notifier and down.enabled and down.severity in _SEVERITIES:
+    robots = tuple(each for each in config.receivers if each.robot)
+    if robots and down.enabled and down.severity in _SEVERITIES:
         name = type(down).__name__
-        robots = tuple(each for each in config.receivers if each.robot)
         known = {**own, "alertname": name, "severity": down.severity}
         yield known, [Matcher("alertname", "=", name)], robots
 
@@ -112,7 +112,7 @@ def _notified(config: Config, labels: Mapping[str, str]) -> list[Receiver]:
 
 
 def announcements(config: Config) -> list[Settings]:
-    """Return the routes of what the circuit breaker announces and did: by run and label, at any hour."""
+    """Return the routes of announcements and results of actions: by run and label, at any hour."""
     every = _complete(
         config.receivers, f'topic="{ACTIONS}"', _AT_ONCE, _of_run, name=lambda each: f"(actions) {each}"
     )

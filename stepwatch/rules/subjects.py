@@ -79,7 +79,7 @@ SUBJECTS = {
         identity.RECEIVER,
         "{{$labels.instance}}{{with $labels.integration}} by {{.}}{{end}}"
         "{{with $labels.receiver_name}} to {{.}}"
-        "{{range printf `stepwatch_notifier_error_info{receiver_name=%q}` .|query}} ({{.Labels.text}}){{end}}"
+        "{{range printf `stepwatch_bridge_error_info{receiver_name=%q}` .|query}} ({{.Labels.text}}){{end}}"
         "{{end}}",
         _STACK,
     ),

@@ -15,10 +15,10 @@ from stepwatch.system.http_client import Texts, metric
 from stepwatch.system.terminal import Say, ago, duration
 
 ALERTS, SILENCES = "/api/v2/alerts?active=true", "/api/v2/silences"
+_FINDINGS = "/api/v1/findings"
 _PATHS = {
-    "exporter": ("/metrics",),
+    "exporter": ("/metrics", _FINDINGS),
     "alertmanager": ("/api/v2/receivers", ALERTS, SILENCES, "/metrics", "/"),
-    "watchdog": ("/api/v1/findings",),
 }
 
 _RANKS = {"critical": 0, "warning": 1, "info": 2}
@@ -47,8 +47,10 @@ _REFILL = 60
 """Seconds after which an Alertmanager that starts again has all alerts."""
 _FIRST_LOOK = 3
 """Seconds that an exporter which has just started gets to look at its files."""
-_NEXT_LOOK = 20
-"""Seconds that the watchdog, which looks every ten, gets to look again."""
+_NEXT_CHECK = 20
+"""Seconds that the exporter, which checks the stack every ten, gets to check it again."""
+_CHECKS = "stepwatch_alerting_last_check_timestamp_seconds"
+"""Which an exporter has that checks the stack: not that of an agent."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,6 @@ class HealthReport:
 
     exporter: str
     alertmanager: str
-    watchdog: str
     shows: str
     log: str
 
@@ -68,7 +69,8 @@ class HealthReport:
         return [self._url(part, path) for part in asked for path in _PATHS[part]]
 
     def show(self, texts: Texts, say: Say) -> bool:
-        """Report by ``texts``, read of ``pages``; return whether the watchdog found no fault."""
+        """Report by ``texts``, read of ``pages``; return whether the exporter found no fault of the stack."""
+        page = None
         if self.exporter:
             page = texts[self._url("exporter", "/metrics")]
             states = re.findall(r'^stepwatch_runs\{state="(\w+)"\} ([1-9]\d*)\.0$', page or "", re.MULTILINE)
@@ -80,13 +82,12 @@ class HealthReport:
                 say(line)
         if self.alertmanager:
             self._show_alerts(texts, say)
-        if not self.watchdog:
-            return True
-        found = texts[self._url("watchdog", "/api/v1/findings")]
-        return _show_findings(found, say)
+        if page is None:
+            return not self.exporter
+        return _CHECKS not in page or _show_findings(texts[self._url("exporter", _FINDINGS)], say)
 
     def show_after_start(self, say: Say) -> None:
-        """Report on a stack that just started, after the watchdog's next check: not by older findings."""
+        """Report on a stack that just started, after the exporter's next check: not by older findings."""
         begun, deadline = time.time(), time.monotonic() + _FIRST_LOOK
         while True:
             page = http_client.read(self._url("exporter", "/metrics"), timeout=1) or ""
@@ -97,11 +98,11 @@ class HealthReport:
             say(line)
         if self.alertmanager:
             _show_lacking_page(http_client.read(self._url("alertmanager", "/")), say)
-        if not self.watchdog:
+        if _CHECKS not in page:
             return
-        findings, deadline = self._url("watchdog", "/api/v1/findings"), time.monotonic() + _NEXT_LOOK
+        findings, deadline = self._url("exporter", _FINDINGS), time.monotonic() + _NEXT_CHECK
         if waits := _stale(answer := http_client.read(findings), begun):
-            say("\nThe watchdog found a fault before the parts were ready. It looks again within 10 s.")
+            say("\nThe exporter found a fault before the parts were ready. It checks again within 10 s.")
         while _stale(answer, begun) and time.monotonic() < deadline:
             time.sleep(0.2)
             answer = http_client.read(findings)
@@ -232,21 +233,21 @@ def _show_lacking_page(page: str | None, say: Say) -> None:
 
 
 def _show_findings(page: str | None, say: Say) -> bool:
-    """Show the findings of the watchdog; return whether it answered and found nothing."""
+    """Show what keeps the stack from alerting; return whether the exporter answered and found nothing."""
     if page is None:
-        say("\nThe watchdog does not answer: faults of the alerting stack are unknown.")
+        say("\nThe exporter does not answer: faults of the alerting stack are unknown.")
         return False
     found = json.loads(page)
     if faults := [f"{each['summary']}. {each['description']}" for each in found["findings"]]:
-        looked = ago(time.time() - found["looked"])
-        say("\n  ".join([f"\nAlerting is broken (the watchdog looked {looked}):", *faults]))
+        checked = ago(time.time() - found["checked"])
+        say("\n  ".join([f"\nAlerting is broken (checked {checked}):", *faults]))
     return not faults
 
 
 def _stale(findings: str | None, begun: float) -> bool:
     """Whether a page of findings has some that were found before this Unix time."""
     known = json.loads(findings or "{}")
-    return bool(known.get("findings")) and known["looked"] < begun
+    return bool(known.get("findings")) and known["checked"] < begun
 
 
 def known_runs(exporter: str) -> dict[str, set[str]] | None:

@@ -54,9 +54,7 @@ def by_part(rendered: Path) -> dict[str, Settings]:
         "alertmanager": Settings(alertmanager, ("*",), "alertmanager_config_last_reload"),
         "exporter": Settings(ours, ("runs.json",), itself=True),
         "gpu": Settings(ours, ("gpu.json",), "gpu_exporter_config_last_reload", itself=True),
-        "watchdog": Settings(ours, ("watchdog.json",), itself=True),
-        "actions": Settings(ours, ("actions.json",), itself=True),
-        "notifier": Settings(ours, ("notifier.json",), itself=True),
+        "bridge": Settings(ours, ("bridge.json",), itself=True),
     }
 
 

@@ -110,11 +110,11 @@ def test_an_alert_about_a_receiver_that_fails_goes_to_another_one_too(
     assert len(taken) == len(set(taken))
 
 
-def test_receivers_without_the_notifier_are_notified_that_it_is_down(tool: Tool, render: Render) -> None:
+def test_receivers_without_the_bridge_are_notified_that_it_is_down(tool: Tool, render: Render) -> None:
     robot = "feishu: {url_file: slack-url}"
     others = f"{{name: b, {robot}}}, {{name: ops, {TO}, severities: [warning]}}"
     folder = render(f"receivers: [{{name: a, {robot}}}, {others}]")
-    down = {"alertname": "NotifierDown", "severity": "critical", "topic": "stack"}
+    down = {"alertname": "BridgeDown", "severity": "critical", "topic": "stack"}
 
     assert set(receivers(tool, folder, **down)) == {"a", "b", "ops"}
     assert set(receivers(tool, folder, **{**down, "alertname": "ExporterDown"})) == {"a", "b"}

@@ -122,17 +122,6 @@ def test_an_override_changes_one_of_two_limits_that_both_must_be_passed(
     _check(promtool, tmp_path, changed, runs, {("KLHigh", "warning"): [OWN]})
 
 
-def test_an_override_switches_an_alert_off_and_another_on(promtool: Path, tmp_path: Path) -> None:
-    switched = {"KL": {"enabled": False}, "PolicyLossPositive": {"enabled": True}}
-    sick: Values = {h.KL_MIN: 2, h.POLICY_LOSS_MIN: 1}
-    fired = {
-        ("KLHigh", "warning"): [OTHER],
-        ("KLExplosion", "critical"): [OTHER],
-        ("PolicyLossPositive", "info"): [OWN],
-    }
-    _check(promtool, tmp_path, {"overrides": _own(switched)}, {OWN: sick, OTHER: sick}, fired)
-
-
 def test_an_override_switches_a_level_off_and_another_on(promtool: Path, tmp_path: Path) -> None:
     base = {"Reward": {"warning": None}}
     levels = {"KL": {"critical": None}, "Reward": {"warning": {"stddevs": 3}}}

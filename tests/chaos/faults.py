@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from stepwatch.system.processes import SUPERVISORD, suspended
-from tests.chaos.native import Native
+from tests.chaos.native import WEBHOOK, Native, run
 from tests.chaos.schedule import Fault
-from tests.chaos.stack import WEBHOOK, Stack, run
 
 _WRITERS = {"data/exporter/*": "exporter", "data/alertmanager/nflog": "alertmanager"}
 """Whose state it is; the other files are written by `make up`."""
@@ -42,12 +41,12 @@ class Struck:
     lasts: Callable[[], bool] = lambda: True
 
 
-def strike(fault: Fault, stack: Stack) -> Struck:
+def strike(fault: Fault, stack: Native) -> Struck:
     """Begin a fault."""
     return _STRIKES[fault.kind](fault, stack)
 
 
-def _kill(fault: Fault, stack: Stack) -> Struck:
+def _kill(fault: Fault, stack: Native) -> Struck:
     process = stack.processes().get(fault.target)
     if not process or not stack.signal(process, signal.SIGKILL):
         return Struck(f"{fault.target} was not running")
@@ -55,7 +54,7 @@ def _kill(fault: Fault, stack: Stack) -> Struck:
     return _all_dead(done, stack) if fault.target == SUPERVISORD else Struck(done)
 
 
-def _freeze(fault: Fault, stack: Stack) -> Struck:
+def _freeze(fault: Fault, stack: Native) -> Struck:
     process = stack.processes().get(fault.target)
     if not process or not stack.signal(process, signal.SIGSTOP):
         return Struck(f"{fault.target} was not running")
@@ -68,16 +67,16 @@ def _freeze(fault: Fault, stack: Stack) -> Struck:
     )
 
 
-def _cut(fault: Fault, stack: Stack) -> Struck:
-    inbound = stack.inbound(fault.target)
-    if not inbound:
+def _cut(fault: Fault, stack: Native) -> Struck:
+    ports = stack.ports(fault.target)
+    if not ports:
         return Struck(f"{fault.target} was not running")
-    network, packets = inbound
-    words = ["INPUT", "-p", "tcp", *packets, "-j", *shlex.split(fault.how)]
-    run(*network, "iptables", "-I", *words)
+    packets = ["-p", "tcp", "-m", "multiport", "--dports", ",".join(map(str, ports))]
+    words = ["INPUT", *packets, "-j", *shlex.split(fault.how)]
+    run("iptables", "-I", *words)
     return Struck(
         f"cut off {fault.target}",
-        lambda: run(*network, "iptables", "-D", *words),
+        lambda: run("iptables", "-D", *words),
         stack.row(fault.target) if fault.target != WEBHOOK else "",
     )
 
@@ -153,7 +152,7 @@ def _power(fault: Fault, stack: Native) -> Struck:
     return _all_dead("killed every process", stack)
 
 
-def _all_dead(done: str, stack: Stack) -> Struck:
+def _all_dead(done: str, stack: Native) -> Struck:
     """Return a fault that only `make up` ends, since nothing is left that would restart anything."""
     return Struck(
         done,

@@ -16,6 +16,13 @@ STEP_SECONDS = 0.4
 _SEED = 1
 """With these numbers a run that stays healthy raises nothing: tests/chaos/test_runs.py looks."""
 
+SICK = "sick"
+SILENCED = "silenced"
+"""Goes sick as well, but was silenced before any fault: it comes on top of the five runs."""
+LOCAL = ("healthy-1", "healthy-2", "healthy-3", SICK, SILENCED)
+REMOTE = "remote/healthy-4"
+"""Logs on a file server, whose mount may hang."""
+
 
 class Runs(threading.Thread):
     """Trainers that log from ``start`` to ``stop``, in verl's two formats by turns.

@@ -55,9 +55,7 @@ def filesystem(seed: int) -> str:
     return ("ext4", "tmpfs")[seed % 2]
 
 
-def draw(
-    seed: int, processes: Sequence[str], servers: Sequence[str], among: Sequence[str] = KINDS
-) -> Schedule:
+def draw(seed: int, processes: Sequence[str], servers: Sequence[str]) -> Schedule:
     """Return the schedule of a seed.
 
     It kills the processes by turns, and has two other kinds of faults by turns, so that some seeds in a row
@@ -67,12 +65,11 @@ def draw(
         seed: Any whole number from 0.
         processes: The stack's processes by name, in any order.
         servers: Those of them, and of the servers around the stack, that can be cut off.
-        among: The kinds of faults that are possible.
     """
     dice = Random(seed)
-    others = [kind for kind in among if kind != "kill"]
+    others = [kind for kind in KINDS if kind != "kill"]
     kinds = [others[(2 * seed + number) % len(others)] for number in range(2)]
-    kinds += [dice.choice(among) for _ in range(dice.choice((0, 1)))]
+    kinds += [dice.choice(KINDS) for _ in range(dice.choice((0, 1)))]
     faults = [_fault(kind, dice, sorted(processes), sorted(servers)) for kind in kinds]
     killed = sorted(processes)[seed % len(processes)]
     faults.append(Fault("kill", round(dice.uniform(0, WINDOW), 1), target=killed))

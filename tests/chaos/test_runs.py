@@ -9,8 +9,7 @@ import pytest
 from stepwatch.backtest.judge import Judged
 from stepwatch.backtest.replay import Progress
 from stepwatch.config import Config
-from tests.chaos.runs import Runs
-from tests.chaos.stack import LOCAL, REMOTE, SICK, SILENCED
+from tests.chaos.runs import LOCAL, REMOTE, SICK, SILENCED, Runs
 from tests.judge import real_logs
 
 pytestmark = pytest.mark.e2e

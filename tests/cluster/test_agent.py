@@ -119,7 +119,7 @@ def _another_role_replaces_the_parts(agent: Installation, hub: Hub) -> None:
     agent.configure(f"role: hub\n{QUICK}discovery: {{ray: null}}\n")
     done = agent.up()
     assert done.returncode == 0, done.stderr + done.stdout
-    assert parts(agent) >= {"exporter", "gpu", "prometheus", "alertmanager", "door", "watchdog"}
+    assert parts(agent) >= {"exporter", "gpu", "prometheus", "alertmanager", "door"}
     assert "sender" not in parts(agent)
     assert "\nThis is a hub. Agents connect to 127.0.0.1, port " in agent.run("status").stdout
 

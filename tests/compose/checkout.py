@@ -20,7 +20,7 @@ from tests.real.copies import copy_checkout
 from tests.real.docker import Client
 from tests.real.waiting import eventually
 
-PUBLISHED = ("exporter", "gpu", "watchdog", "prometheus", "alertmanager", "grafana")
+PUBLISHED = ("exporter", "gpu", "prometheus", "alertmanager", "grafana")
 
 
 class Checkout:
@@ -34,7 +34,7 @@ class Checkout:
         self.folder, self.docker = folder, docker
         copy_checkout(folder)
         (folder / ".venv").symlink_to(CHECKOUT / ".venv")
-        self.ports = {part: free_port() for part in (*PUBLISHED, "node", "actions", "notifier")}
+        self.ports = {part: free_port() for part in (*PUBLISHED, "node", "bridge")}
         self._read = ""
         http_client.sign_in(self._password)
         self.config = folder / "config.yaml"

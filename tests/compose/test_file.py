@@ -47,7 +47,7 @@ def test_every_combination_of_files_and_profiles_is_valid(checkout, file, profil
     files = [f"--file={name}" for name in dict.fromkeys(["compose.yaml", file])]
     services = json.loads(checkout.compose(*files, *profiles, "config", "--format=json"))["services"]
 
-    assert {"prometheus", "alertmanager", "grafana", "exporter", "gpu", "watchdog", "node"} <= services.keys()
+    assert {"prometheus", "alertmanager", "grafana", "exporter", "gpu", "node"} <= services.keys()
     assert ("demo" in services) == ("--profile=demo" in profiles)
     devices = services["gpu"].get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices")
     assert [device["driver"] for device in devices or []] == ACCESS[file]
@@ -184,9 +184,9 @@ def test_our_images_carry_our_version(rendered):
         assert rendered["services"][name]["image"] == f"localhost/stepwatch/{name}:{__version__}"
 
 
-def test_the_circuit_breaker_alone_may_write_to_the_runs_and_only_by_its_profile(checkout, rendered):
-    assert "actions" not in rendered["services"]
-    words = ("--profile=actions", "config", "--format=json")
+def test_the_bridge_alone_may_write_to_the_runs_and_only_by_its_profile(checkout, rendered):
+    assert "bridge" not in rendered["services"]
+    words = ("--profile=bridge", "config", "--format=json")
     services = json.loads(checkout.compose(*words))["services"]
     writers = {
         name
@@ -195,8 +195,8 @@ def test_the_circuit_breaker_alone_may_write_to_the_runs_and_only_by_its_profile
         if mount["target"] == "/runs" and not mount.get("read_only")
     }
 
-    assert writers == {"actions"}
-    acting = services["actions"]
+    assert writers == {"bridge"}
+    acting = services["bridge"]
     assert (acting["read_only"], acting["cap_drop"], "pid" in acting) == (True, ["ALL"], False)
     assert [port["host_ip"] for port in acting["ports"]] == ["127.0.0.1"]
 
@@ -208,7 +208,7 @@ def test_the_docker_socket_is_nowhere(rendered):
 def test_every_published_port_is_on_the_loopback(rendered):
     ports = [port for service in rendered["services"].values() for port in service.get("ports", [])]
     assert {port["host_ip"] for port in ports} == {"127.0.0.1"}
-    assert len(ports) == 6
+    assert len(ports) == 5
 
 
 def test_defaults_are_those_of_config_yaml(docker, rendered, tmp_path):

@@ -24,7 +24,6 @@ SERVICES = {
     "grafana",
     "exporter",
     "gpu",
-    "watchdog",
     "node",
     "demo",
     "demo-gpu",
@@ -70,7 +69,6 @@ def test_no_container_is_root_or_has_a_capability_or_a_writable_root(demo):
 
 TARGETS = {
     ("runs", "exporter:9410"),
-    ("watchdog", "watchdog:9412"),
     ("gpu", "gpu:9411"),
     ("gpu", "demo-gpu:9411"),
     ("node", "node:9100"),
@@ -132,7 +130,7 @@ def test_both_ask_for_a_password_that_few_containers_can_read(demo):
         }
 
     assert readers("people-password") == {"grafana"}
-    assert readers("credentials") == {"exporter", "prometheus", "alertmanager", "watchdog", "grafana"}
+    assert readers("credentials") == {"exporter", "prometheus", "alertmanager", "grafana"}
 
 
 def test_the_password_stands_in_no_log_setting_or_argument(demo):

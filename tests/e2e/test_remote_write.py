@@ -56,7 +56,7 @@ def test_a_central_system_gets_every_sample_with_the_label_of_the_cluster(centra
         # What rules record goes along; the stack's own data stay as they were.
         stack.wait_until(lambda: central.query('ALERTS{alertname="Watchdog",cluster="night"}'))
         assert stack.query('rl_step{cluster="night"}') == []
-        # Prometheus' own alerts and the watchdog's are of one cluster, and so inhibit each other.
+        # Prometheus' own alerts and the run exporter's are of one cluster, and so inhibit each other.
         stack.wait_until(lambda: _clusters(stack) == {"night"})
 
         central.kill()

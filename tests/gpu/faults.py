@@ -61,7 +61,6 @@ def lasting(exporter: Exporter, true: Callable[[Scrape], bool]) -> None:
         began = time.perf_counter()
         page = http_client.read(exporter.url())
         times.append(time.perf_counter() - began)
-        assert page is not None
         found = Scrape(page.encode())
         assert true(found), page
         assert all(map(math.isfinite, found.samples.values())), page

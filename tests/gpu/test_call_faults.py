@@ -45,21 +45,6 @@ def test_a_slow_call_is_left_out_and_the_rest_goes_on(driver: Driver, start: Sta
     assert listed == {"slow"}
 
 
-def test_a_gpu_that_hung_is_not_asked_for_what_was_due_meanwhile(driver: Driver, start: Starting) -> None:
-    exporter = start()
-    exporter.until(all_ok)
-    driver.tell("gpus=8", "hang=GetUtilizationRates@3")
-    exporter.until(only_3("timeout"))
-    lasting(exporter, only_3("timeout"))
-    driver.forget_calls()
-    mended = time.monotonic()
-    driver.tell("gpus=8")
-    exporter.until(lambda found: all_ok(found) and 3 in shown(found))
-
-    assert driver.calls()["GetEnforcedPowerLimit", 3] <= 2
-    assert driver.calls()["GetClockInfo", 3] / 4 <= (time.monotonic() - mended) / 0.2 + 4
-
-
 def test_a_hang_in_one_connection_only_is_left_by_opening_another(driver: Driver, start: Starting) -> None:
     exporter = start()
     exporter.until(all_ok)
@@ -85,32 +70,6 @@ def test_a_worker_that_the_driver_holds_is_not_doubled(driver: Driver, start: St
     driver.tell("gpus=8")
     driver.release()
     exporter.until(all_ok)
-
-
-def test_when_all_gpus_hang_all_are_down_and_come_back(driver: Driver, start: Starting) -> None:
-    exporter = start()
-    before = series(exporter.until(all_ok))
-    strike(driver, "hang=GetUtilizationRates")
-    soon(driver, exporter, all_down("timeout"))
-    lasting(exporter, all_down("timeout"))
-    driver.tell("gpus=8")
-
-    exporter.until(lambda found: all_ok(found) and before <= series(found))
-
-
-def test_impossible_utilization_is_not_shown_and_is_counted(driver: Driver, start: Starting) -> None:
-    def none(found: Scrape) -> bool:
-        return all_ok(found) and not shown(found) and not shown(found, "gpu_utilization_window_max_ratio")
-
-    exporter = start()
-    before = series(exporter.until(all_ok))
-    strike(driver, "util=808334905")
-    found = soon(driver, exporter, none)
-
-    assert found.value("gpu_exporter_collect_errors_total", call="GetUtilizationRates", code="garbage")
-    lasting(exporter, none)
-    driver.tell("gpus=8")
-    exporter.until(lambda found: all_ok(found) and before <= series(found))
 
 
 def test_a_reset_counter_is_shown_as_the_driver_reports_it(driver: Driver, start: Starting) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.gpu.driver import LIBRARY, Driver
 from tests.gpu.exporter import Starting, all_ok, nvml, reasons
-from tests.gpu.faults import all_down, lasting, series, soon, strike
+from tests.gpu.faults import all_down, lasting, series, strike
 
 
 def nothing(reason: str) -> Callable[..., bool]:
@@ -71,23 +71,3 @@ def test_a_driver_that_is_unloaded_is_reported_and_reopened_with_every_counter(
     assert found.value("gpu_xid_errors_total", gpu="3", xid="79") == 1
     assert (found.value("gpu_exporter_nvml_reinit_total") or 0) >= 1
     assert found.value("gpu_devices") == 8
-
-
-def test_a_driver_that_forgets_us_is_reopened(driver: Driver, start: Starting) -> None:
-    exporter = start()
-    exporter.until(all_ok)
-    strike(driver, "all=1")
-    soon(driver, exporter, lambda found: nvml(found) != "ok")
-    driver.tell("gpus=8")
-
-    exporter.until(all_ok)
-
-
-def test_a_driver_that_hangs_while_it_is_opened_is_waited_for(driver: Driver, start: Starting) -> None:
-    driver.tell("gpus=8", "hang=Init")
-    exporter = start()
-    exporter.until(nothing("starting"))
-    lasting(exporter, nothing("starting"))
-    driver.tell("gpus=8")
-
-    exporter.until(all_ok)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from tests.gpu.driver import Driver, uuid
@@ -106,16 +104,3 @@ def test_all_gpus_lost_are_all_down_and_come_back(
     lasting(exporter, all_down(reason))
     driver.tell("gpus=8")
     exporter.until(all_ok)
-
-
-def test_a_lost_gpu_is_asked_for_nothing_but_whether_it_is_back(driver: Driver, start: Starting) -> None:
-    exporter = start("--interval=0.2", "--retry=60")
-    exporter.until(all_ok)
-    driver.tell("gpus=8", "lost=3:15")
-    exporter.until(only_3("lost"))
-    driver.forget_calls()
-    time.sleep(1)
-    calls = {name for name, gpu in driver.calls() if gpu == 3}
-
-    assert calls <= {"GetHandleByPciBusId"}
-    assert ("null", -1) not in driver.calls()

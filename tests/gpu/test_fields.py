@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections import Counter
 
 import pytest
 
@@ -11,7 +10,6 @@ from exporter.gpu.nvml.library import decode
 from tests.gpu.driver import Driver
 from tests.gpu.expected import H200, lacking, of
 from tests.gpu.exporter import QUICK, Starting, all_ok, reasons, shown
-from tests.real import eventually
 
 MEMORY_TEMPERATURE = 82
 TYPES = range(7)
@@ -111,21 +109,6 @@ def test_a_part_of_which_something_is_there_is_listed_by_what_is_missing(
 def test_a_field_of_a_lost_gpu_reports_it(driver: Driver, start: Starting) -> None:
     driver.tell("gpus=8", f"refuse={MEMORY_TEMPERATURE}:15")
     start().until(lambda found: reasons(found) == dict.fromkeys(range(8), "lost"))
-
-
-def test_fields_are_asked_for_once_a_tier(driver: Driver, start: Starting) -> None:
-    """Each time for those that change, each 15th for the others; those of each link by themselves."""
-    exporter = start("--interval=0.1", "--links=true")
-    exporter.until(all_ok)
-    driver.forget_calls()
-
-    least = {("GetUtilizationRates", 3): 8, ("GetEccMode", 3): 1}
-    eventually(lambda: driver.calls() >= Counter(least))
-    calls = driver.calls()
-    fast, slow = (calls[call] for call in least)
-
-    # The counting may begin and end in the midst of a cycle.
-    assert abs(calls["GetFieldValues", 3] - 2 * (fast + slow)) <= 4
 
 
 def test_how_long_the_driver_took_for_the_slowest_field_is_reported(driver: Driver, start: Starting) -> None:

@@ -6,7 +6,6 @@ import os
 import signal
 import time
 
-from exporter.gpu.supervisor import Interval
 from tests.gpu.driver import Driver, uuid
 from tests.gpu.exporter import Exporter, Starting, all_ok, nvml, reasons, shown
 from tests.real import eventually
@@ -68,21 +67,3 @@ def test_a_gpu_that_hangs_meanwhile_is_found_within_three_readings_of_someone_wh
 
     assert in_time(time.monotonic() - looked, 3)
     assert shown(found) == set(range(8)) - {3}
-
-
-def test_a_worker_that_hangs_meanwhile_shows_nothing_old_for_longer_than_three_readings(
-    driver: Driver, start: Starting
-) -> None:
-    exporter = idle(start, driver)
-    (worker,) = exporter.workers()
-    os.kill(worker, signal.SIGSTOP)
-    assert all_ok(exporter.scrape())
-    looked = time.monotonic()
-    exporter.until(lambda found: nvml(found) == "timeout")
-
-    assert in_time(time.monotonic() - looked, 2)
-    exporter.until(all_ok)
-
-
-def test_who_wants_it_slower_gets_it_no_faster() -> None:
-    assert Interval(usual=30.0, patience=60.0, now=0.0).seconds(100) == 30

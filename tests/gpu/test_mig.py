@@ -102,21 +102,6 @@ def test_memory_of_the_board_needs_a_permission_that_its_instances_do_not(
     assert set(by_instance(found, "gpu_mig_memory_used_bytes")) == {"5", "7"}
 
 
-def test_instances_are_looked_for_seldom_and_never_where_there_are_none(
-    driver: Driver, start: Starting
-) -> None:
-    driver.tell(*SPLIT)
-    exporter = start("--interval=0.2")
-    exporter.until(active)
-    driver.forget_calls()
-    time.sleep(2)
-    calls = driver.calls()
-
-    assert calls["GetMigDeviceHandleByIndex", 3] <= 7
-    assert calls["GetMigDeviceHandleByIndex", 2] == 0
-    assert calls["GetMaxMigDeviceCount", 2] == 0
-
-
 def test_before_hopper_instances_have_memory_and_one_line_for_what_they_lack(
     driver: Driver, start: Starting
 ) -> None:
@@ -187,17 +172,6 @@ def test_nothing_is_served_of_a_gpu_that_changed_until_nvml_is_reopened(
         assert reasons(found)[3] in ("mig_changed", "timeout")
         assert not found.all("gpu_power_watts", gpu="3")
         time.sleep(0.02)
-
-
-def test_what_an_instance_held_goes_as_soon_as_it_is_gone(driver: Driver, start: Starting) -> None:
-    driver.tell(*SPLIT)
-    exporter = start("--interval=0.5", "--retry=60")
-    exporter.until(active)
-    driver.tell(*SPLIT[:3])
-    found = exporter.until(lambda found: active(found) == {"7"})
-
-    assert reasons(found)[3] == "ok"
-    assert set(by_instance(found, "gpu_mig_memory_used_bytes")) == {"7"}
 
 
 def test_lost_while_split_a_gpu_comes_back_with_its_instances(driver: Driver, start: Starting) -> None:

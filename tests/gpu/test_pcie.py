@@ -6,8 +6,6 @@ import time
 
 import pytest
 
-from exporter.gpu.backend import Reading
-from exporter.gpu.nvml import links
 from tests.gpu.driver import Driver
 from tests.gpu.exporter import QUICK, Starting, all_ok, reasons, shown
 from tests.real.waiting import in_time
@@ -57,19 +55,6 @@ def test_while_it_hangs_it_is_missing_counted_and_alone_in_that(driver: Driver, 
     assert 3 not in shown(found, SENT)
     driver.tell("gpus=8", "profile=a100")
     exporter.until(lambda found: len(shown(found, SENT)) == 8)
-
-
-def test_of_a_gpu_that_was_away_nothing_old_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU comes back with another handle. The handles here say what is measured of them."""
-    monkeypatch.setattr(links, "_DIRECTIONS", {SENT: lambda handle: handle[0]})
-    before, after = [1.0], [2.0]
-    call = links.Throughput().call()
-    reported = []
-    for handle in (before, before, after, after):
-        reported.append(list(call.read(handle)))
-        assert call.close()
-
-    assert reported == [[], [Reading(SENT, 1000.0)], [], [Reading(SENT, 2000.0)]]
 
 
 @pytest.mark.parametrize("held", ["hang", "slow"])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 from statistics import median
@@ -14,7 +12,7 @@ from statistics import median
 import pytest
 
 from tests.gpu.driver import Driver
-from tests.gpu.exporter import ROOT, Exporter, Starting, all_ok, nvml, reasons, shown
+from tests.gpu.exporter import Exporter, Starting, all_ok, nvml, reasons, shown
 from tests.real import eventually
 from tests.real.waiting import HANG_SECONDS, in_time
 from tests.runs.scrape import Scrape
@@ -156,22 +154,3 @@ def test_it_is_healthy_at_once_and_ready_after_the_first_reading(driver: Driver,
     driver.tell("gpus=8")
     exporter.until(all_ok)
     assert [exporter.ask(page)[0] for page in ("/-/healthy", "/-/ready", "/")] == [200, 200, 200]
-
-
-def test_neither_process_loads_what_it_has_no_need_for(start: Starting) -> None:
-    exporter = start()
-    exporter.until(all_ok)
-    maps = [Path(f"/proc/{pid}/maps").read_text() for pid in (exporter.process.pid, *exporter.workers())]
-
-    assert "libnvidia-ml" not in maps[0]
-    assert "libnvidia-ml" in maps[1]
-    for page in maps:
-        assert "_ssl" not in page
-
-
-def test_the_front_is_made_of_little() -> None:
-    heavy = ("pathlib", "pynvml", "prometheus_client", "http", "urllib", "email", "ssl", "subprocess")
-    asked = f"import sys, exporter.gpu.__main__; print(sys.modules.keys() & {set(heavy)})"
-    done = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, check=True)
-
-    assert done.stdout == "set()\n"

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from exporter.gpu.nvml.processes import Proc
-from exporter.gpu.nvml.windows import Mark
 from exporter.process import pid_namespace
 from tests.gpu.driver import Driver
 from tests.gpu.expected import lacking
@@ -258,30 +257,3 @@ def test_what_runs_in_no_container_has_none(host: Host, cgroup: str) -> None:
     host.add(FIRST, b"python", cgroup)
 
     assert Proc(str(host.folder)).identity(FIRST) == {"name": "python", "container": ""}
-
-
-def test_samples_are_those_since_the_last_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 1000.0
-    monkeypatch.setattr("exporter.gpu.nvml.windows.time.time", lambda: now)
-    samples = {at * 10**6: float(at) for at in (980, 990, 1000)}
-    asked: list[int] = []
-
-    def ask(since: int) -> list[tuple[int, float]]:
-        """Newest first, and one too many: the one that was seen last."""
-        asked.append(since)
-        return [(at, sample) for at, sample in reversed(samples.items()) if at >= since]
-
-    mark = Mark()
-    assert mark.new(ask) == []
-    samples |= {1001 * 10**6: 1001.0, 1002 * 10**6: 1002.0}
-    now = 1002
-    assert mark.new(ask) == [1001, 1002]
-    assert mark.new(ask) == []
-    now = 500
-    samples = {499 * 10**6: 499.0}
-    assert mark.new(ask) == []
-    samples[500 * 10**6] = 500.0
-    assert mark.new(ask) == [500]
-    mark.forget()
-    assert mark.new(ask) == []
-    assert asked == [since * 10**6 for since in (0, 1000, 1002, 0, 499, 0)]

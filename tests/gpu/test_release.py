@@ -71,23 +71,6 @@ def test_no_file_of_the_driver_is_open_meanwhile(driver: Driver, exporter: Expor
     assert holders() == set()
 
 
-def test_they_are_taken_back_at_once(exporter: Exporter) -> None:
-    exporter.ask(f"{RELEASE}?seconds=3600", "POST")
-    assert nvml(exporter.scrape()) == "released"
-
-    assert exporter.ask(f"{RELEASE}?seconds=0", "POST") == (200, "The GPUs are read again.\n")
-    exporter.until(all_ok)
-
-
-def test_to_take_back_what_was_not_given_changes_nothing(exporter: Exporter) -> None:
-    before = exporter.workers()
-    assert exporter.ask(f"{RELEASE}?seconds=0", "POST")[0] == 200
-    time.sleep(0.5)
-
-    assert exporter.workers() == before
-    assert all_ok(exporter.scrape())
-
-
 def test_the_signal_does_the_same_for_a_minute(driver: Driver, exporter: Exporter) -> None:
     (worker,) = exporter.workers()
     os.kill(worker, signal.SIGUSR1)

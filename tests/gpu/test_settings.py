@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.gpu.driver import Driver
-from tests.gpu.exporter import Exporter, Starting, all_ok, nvml, shown
+from tests.gpu.exporter import Exporter, Starting, all_ok, shown
 from tests.real.waiting import eventually, slowness
 from tests.records import refusal
 from tests.runs.scrape import Scrape
@@ -110,13 +110,3 @@ def test_settings_that_cannot_be_used_at_the_start_are_refused(file: File) -> No
     errors = refusal(Exporter(f"--config.file={file.path}").process)
 
     assert f"{file.path}: pcie: 'yes' is not a boolean. Expected true or false. Fix: " in errors
-
-
-def test_what_is_new_also_holds_where_no_driver_was(driver: Driver, exporter: Exporter, file: File) -> None:
-    driver.tell("gpus=8", "all=1", "init=9")
-    exporter.until(lambda found: nvml(found) == "driver_not_loaded")
-    file.write(interval=0.3, expected=2)
-    exporter.until(lambda found: found.value("gpu_devices_expected") == 2)
-    driver.tell("gpus=8")
-
-    exporter.until(all_ok)

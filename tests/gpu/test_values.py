@@ -12,7 +12,7 @@ from exporter.gpu.backend import CLOCK_EVENTS
 from tests.gpu.driver import Driver, uuid
 from tests.gpu.expected import CARDS, lacking, of
 from tests.gpu.exporter import QUICK, Starting, all_ok, reasons, shown
-from tests.real import eventually, prometheus
+from tests.real import prometheus
 
 
 @pytest.mark.parametrize("card", CARDS)
@@ -91,20 +91,6 @@ def test_what_a_card_lacks_is_absent_and_listed_in_few_lines(driver: Driver, sta
         "FieldValue(nvlink_count)",
         "FieldValue(nvlink)",
     }
-
-
-def test_static_values_are_read_once_and_slow_ones_seldom(driver: Driver, start: Starting) -> None:
-    exporter = start("--interval=0.1")
-    exporter.until(all_ok)
-    driver.forget_calls()
-    began = time.monotonic()
-    eventually(lambda: driver.calls()["GetUtilizationRates", 3] >= 8)
-    calls, intervals = driver.calls(), (time.monotonic() - began) / 0.1
-
-    assert calls["GetUtilizationRates", 3] <= intervals + 2
-    assert calls["GetEnforcedPowerLimit", 3] <= intervals / 15 + 1
-    for name in ("GetName", "GetMaxClockInfo", "GetPowerManagementDefaultLimit", "GetHandleByIndex"):
-        assert calls[name, 3] == 0, name
 
 
 def test_a_scrape_asks_the_driver_nothing(driver: Driver, start: Starting) -> None:

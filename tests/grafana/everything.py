@@ -103,11 +103,7 @@ def _at(at: int, boxes: Mapping[str, _Gpus]) -> Iterator[tuple[str, float]]:
         role = {"node": "host", "ray": "ray"}.get(name, "rollout")
         port = 9100 if name == "node" else 8000
         yield from target(page(at), name, f"{name}:{port}", role=role)
-    for name, own in {
-        "prometheus": _prometheus,
-        "alertmanager": _alertmanager,
-        "watchdog": _watchdog,
-    }.items():
+    for name, own in {"prometheus": _prometheus, "alertmanager": _alertmanager}.items():
         yield from target(own(at), name, f"{name}:9090")
     yield from target(_own_page(at), "by-hand", PAGE)
     yield from ((_series(name, **labels), value) for name, labels, value in _recorded(at, boxes[BOX]))
@@ -122,6 +118,10 @@ def _runs(at: int) -> Iterator[str]:
     yield f"stepwatch_poll_duration_seconds {0.02 + 0.01 * math.sin(at / 60)}"
     yield f"stepwatch_unread_bytes {(at - START) % 600}"
     yield f"process_resident_memory_bytes {8e7 + at % 1000}"
+    for mountpoint, (free, size) in DISKS.items():
+        labels = f'device="/dev/vda",fstype="ext4",mountpoint="{mountpoint}"'
+        yield f"stepwatch_state_filesystem_free_bytes{{{labels}}} {free}"
+        yield f"stepwatch_state_filesystem_size_bytes{{{labels}}} {size}"
     for number, run in enumerate((SICK, WELL, OVER)):
         last = min(at, START + RAN) if run == OVER else at
         for name, labels, value in _run(run, number, last, over=run == OVER and at > last):
@@ -226,14 +226,6 @@ def _alertmanager(at: int) -> Iterator[str]:
     yield f"process_resident_memory_bytes {3e7}"
     yield f"alertmanager_notifications_total{{{labels}}} {(at - START) // 60}"
     yield f'alertmanager_notifications_failed_total{{{labels},reason="other"}} 0'
-
-
-def _watchdog(_: int) -> Iterator[str]:
-    yield f"process_resident_memory_bytes {2e7}"
-    for mountpoint, (free, size) in DISKS.items():
-        labels = f'device="/dev/vda",fstype="ext4",mountpoint="{mountpoint}"'
-        yield f"stepwatch_state_filesystem_free_bytes{{{labels}}} {free}"
-        yield f"stepwatch_state_filesystem_size_bytes{{{labels}}} {size}"
 
 
 def _own_page(at: int) -> Iterator[str]:

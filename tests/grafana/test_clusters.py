@@ -135,38 +135,6 @@ def test_of_a_cluster_without_the_run_nothing_is_shown(hub: dict[str, Json], url
     assert filled > 3
 
 
-@pytest.mark.parametrize("cluster", REWARDS)
-@pytest.mark.parametrize("name", CHOOSING)
-def test_of_runs_of_one_name_that_of_the_chosen_cluster_is_shown(
-    hub: dict[str, Json], url: str, name: str, cluster: str
-) -> None:
-    for asked in dashboard_queries(hub[f"stepwatch-{name}"], RUN, BOX, cluster):
-        if asked.panel not in OF_ALL:
-            found = query(url, asked.expr)
-            assert {each["metric"].get("cluster", cluster) for each in found} <= {cluster}, asked
-            assert {each["metric"].get("uuid", cluster).removeprefix("GPU-") for each in found} <= {cluster}
-
-
-@pytest.mark.parametrize("cluster", REWARDS)
-@pytest.mark.parametrize(
-    ("name", "panel"),
-    [
-        ("training", "KL"),
-        ("training", "GPU utilisation"),
-        ("gpu", "Utilisation"),
-        ("tutorial", "Average reward"),
-        ("compare", "Reward"),
-    ],
-)
-def test_a_curve_has_the_values_of_the_chosen_cluster(
-    hub: dict[str, Json], url: str, name: str, panel: str, cluster: str
-) -> None:
-    asked = next(
-        each for each in dashboard_queries(hub[f"stepwatch-{name}"], RUN, BOX, cluster) if each.panel == panel
-    )
-    assert [float(each["value"][1]) for each in query(url, asked.expr)] == [REWARDS[cluster]]
-
-
 @pytest.mark.parametrize(
     ("name", "variable"),
     [
@@ -245,20 +213,3 @@ def test_each_has_a_row_with_its_own_figures(default: dict[str, Json], url: str)
 
     assert rows == {cluster: (RUN, "running", reward) for cluster, reward in REWARDS.items()}
     assert len(found["All runs"]) == 3
-
-
-def test_alerts_that_fire_have_their_cluster_where_none_is_chosen(
-    hub: dict[str, Json], default: dict[str, Json]
-) -> None:
-    def columns(dashboard: Json) -> set[str]:
-        tables = (panel for panel in dashboard["panels"] if panel["title"] == "Firing")
-        return {each["matcher"]["options"] for panel in tables for each in panel["fieldConfig"]["overrides"]}
-
-    chosen = {
-        uid for uid, each in hub.items() if "cluster" in {name["name"] for name in each["templating"]["list"]}
-    }
-    shown = {uid for uid, each in hub.items() if "cluster" in columns(each)}
-
-    assert shown == {uid for uid, each in hub.items() if columns(each)} - chosen
-    assert {"stepwatch-runs", "stepwatch-nodes", "stepwatch-stack"} == shown
-    assert not [uid for uid, each in default.items() if "cluster" in columns(each)]

@@ -11,6 +11,7 @@ import pytest
 from exporter.gpu.families import FRONT_FAMILIES, GPU_FAMILIES
 from exporter.runs.signals import SIGNALS
 from exporter.runs.stats.catalogue import RUN_FAMILIES, STATISTICS
+from stepwatch.alerts.model.runs import SHOWN_STATES
 from tests.grafana.conftest import Dashboards, Json
 from tests.grafana.queries import dashboard_queries, panels_of, selectors
 from tests.rules.served import COUNTER, FOREIGN, METRICS
@@ -29,7 +30,6 @@ UIDS = tuple(
         "tutorial",
     )
 )
-GRID_COLUMNS = 24
 # A screen of 1080 lines shows 24 rows of the grid below Grafana's menu, and the links and variables.
 FULL_HD_ROWS = 24
 
@@ -70,29 +70,20 @@ def test_it_is_in_the_classic_form_that_grafana_10_to_13_loads(dashboard: Json) 
         assert panel["type"] in {"timeseries", "stat", "table", "state-timeline", "trend", "heatmap"}
 
 
-def test_panels_lie_on_the_grid_without_overlap(dashboard: Json) -> None:
-    rows = [[each for each in dashboard["panels"] if each["type"] != "row"]]
-    rows += [each["panels"] for each in dashboard["panels"] if each["type"] == "row"]
-    for row in rows:
-        assert_apart(row)
-
-
-def assert_apart(panels: list[Json]) -> None:
-    taken: dict[tuple[int, int], str] = {}
-    for panel in panels:
-        place = panel["gridPos"]
-        assert place["x"] + place["w"] <= GRID_COLUMNS
-        for x in range(place["x"], place["x"] + place["w"]):
-            for y in range(place["y"], place["y"] + place["h"]):
-                assert (x, y) not in taken, f"{panel['title']} lies over {taken[x, y]}"
-                taken[x, y] = panel["title"]
-
-
 def test_a_run_of_minutes_is_not_a_sliver(default: dict[str, Json]) -> None:
     for uid in ("stepwatch-training", "stepwatch-gpu", "stepwatch-diagnose"):
         assert default[uid]["time"] == {"from": "now-1h", "to": "now"}
     (rewards,) = (each for each in panels_of(default["stepwatch-runs"]) if each["title"] == "Rewards")
     assert rewards["timeFrom"] == "1h"
+
+
+def test_a_run_that_says_that_it_runs_but_hangs_is_red(default: dict[str, Json]) -> None:
+    """What people see of it is ``stalled``: see tests/rules/test_states.py."""
+    (states,) = (each for each in panels_of(default["stepwatch-runs"]) if each["title"] == "States")
+    (mapping,) = states["fieldConfig"]["defaults"]["mappings"]
+    stalled = mapping["options"][str(SHOWN_STATES.index("stalled") + 1)]
+
+    assert (stalled["text"], stalled["color"]) == ("stalled", "red")
 
 
 def test_what_fires_is_seen_together_with_the_runs(default: dict[str, Json]) -> None:
@@ -187,14 +178,6 @@ def test_curves_are_tall_enough_to_be_read(dashboard: Json) -> None:
             assert panel["gridPos"]["h"] >= 8, panel["title"]
 
 
-def test_a_title_fits_its_panel_on_a_narrow_screen(dashboard: Json) -> None:
-    """Of 1024 pixels, at 8 pixels a letter, beside 30 of margins and of the mark with the description."""
-    for panel in panels_of(dashboard):
-        assert 8 * len(panel["title"]) <= panel["gridPos"]["w"] * (1024 - 16) / GRID_COLUMNS - 30, panel[
-            "title"
-        ]
-
-
 def test_every_panel_has_a_title_a_description_in_sentences_and_a_unit(dashboard: Json) -> None:
     titles = [panel["title"] for panel in panels_of(dashboard)]
     assert len(set(titles)) == len(titles)
@@ -234,27 +217,6 @@ def test_the_run_on_show_is_the_sickest_then_one_that_runs_then_the_newest(defau
     found = re.search(variable["regex"].strip("/"), '{run="ppo/a, \'b" c"} 4001795437854 1795437854000')
     assert found
     assert found[1] == "ppo/a, 'b\" c"
-
-
-@pytest.mark.parametrize(
-    ("uid", "selected", "title"),
-    [
-        ("stepwatch-training", "run=${run:doublequote}", "{{alertname}} at step {{step}}"),
-        ("stepwatch-gpu", 'topic="gpu",instance=${instance:doublequote}', "{{alertname}} GPU {{gpu}}"),
-    ],
-)
-def test_onsets_of_alerts_are_marked_and_do_not_cover_the_curves(
-    default: dict[str, Json], uid: str, selected: str, title: str
-) -> None:
-    warning, critical = (each for each in default[uid]["annotations"]["list"] if each["name"] != "Marks")
-
-    assert (critical["iconColor"], warning["iconColor"]) == ("red", "orange")
-    for each in (critical, warning):
-        severity = each["name"].removeprefix("Alerts, ")
-        chosen = f'rl_alert_onset_timestamp_seconds{{severity="{severity}",{selected}}}'
-        assert f"last_over_time({chosen}[$__rate_interval])" in each["expr"], "between two points of a query"
-        assert (each["useValueForTime"], each["titleFormat"]) == (True, title)
-        assert each["target"]["expr"] == each["expr"], "the form of Grafana 11 and later"
 
 
 @pytest.mark.parametrize(

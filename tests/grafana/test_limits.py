@@ -9,10 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stepwatch.alerts.catalogue import BLOCKS, TABLE
-from stepwatch.config import Config
-from stepwatch.render.dashboard import SEVERITY_COLOURS
-from stepwatch.rules import lines as alert_lines
+from stepwatch.alerts.catalogue import BLOCKS
 from tests.grafana.conftest import Dashboards, Json
 from tests.grafana.queries import View, bare, panels_of
 from tests.real import prometheus
@@ -37,26 +34,6 @@ def steps(dashboards: dict[str, Json], title: str, of: str = "training") -> list
     return [(step["color"], step["value"]) for step in thresholds["steps"]]
 
 
-def test_a_limit_that_moves_with_the_run_is_a_dashed_line_in_the_colour_of_its_severity(
-    default: dict[str, Json],
-) -> None:
-    kl = panel(default, "KL")
-    letters = {target["refId"]: target["legendFormat"] for target in kl["targets"]}
-    lines = {
-        letters.get(each["matcher"]["options"]): {entry["id"]: entry["value"] for entry in each["properties"]}
-        for each in kl["fieldConfig"]["overrides"]
-    }
-
-    for alert, severity, colour in (
-        ("KLHigh", "warning", "orange"),
-        ("KLExplosion", "critical", "red"),
-        ("PolicyKLHigh", "warning", "orange"),
-    ):
-        found = lines[f"{alert} ({severity})"]
-        assert found["color"] == {"mode": "fixed", "fixedColor": colour}
-        assert found["custom.lineStyle"]["fill"] == "dash"
-
-
 @pytest.mark.parametrize("of", ["training", "gpu"])
 def test_no_two_limits_of_a_panel_look_alike(default: dict[str, Json], of: str) -> None:
     several = 0
@@ -74,26 +51,6 @@ def test_no_two_limits_of_a_panel_look_alike(default: dict[str, Json], of: str) 
     assert several
 
 
-def test_directions_have_no_colour_of_a_severity(default: dict[str, Json]) -> None:
-    (mapping,) = panel(default, "What moved first", "diagnose")["fieldConfig"]["defaults"]["mappings"]
-    colours = [each["color"] for each in mapping["options"].values()]
-
-    assert len(set(colours)) == len(colours) == 5
-    assert not set(colours) & set(SEVERITY_COLOURS.values())
-
-
-def test_each_panel_has_the_lines_of_the_signals_that_it_shows(default: dict[str, Json]) -> None:
-    expected = {line.promql for line in alert_lines.lines(Config(), TABLE)}
-    expressions = [
-        bare(target["expr"])
-        for each in panels_of(default["stepwatch-training"])
-        for target in each["targets"]
-    ]
-    drawn = [expression for expression in expressions if expression in expected]
-
-    assert len(drawn) == len(set(drawn)) > 25
-
-
 def test_a_figure_past_its_limit_has_the_colour_of_the_severity(default: dict[str, Json]) -> None:
     last = panel(default, "Last step")
     within, past = (target["expr"] for target in last["targets"])
@@ -106,13 +63,6 @@ def test_a_figure_past_its_limit_has_the_colour_of_the_severity(default: dict[st
         "B",
         [{"id": "color", "value": {"mode": "fixed", "fixedColor": "red"}}],
     )
-
-
-def test_a_number_is_a_line_with_a_name_that_is_as_long_as_the_curve(default: dict[str, Json]) -> None:
-    (low,) = lines(default, "Entropy", "EntropyCollapse")
-
-    assert re.fullmatch(r"0\.01 \+ 0 \* max by \(.*\) \(rl_entropy\{run=.*\}\)", low)
-    assert steps(default, "Entropy") == [("text", None)]
 
 
 def test_an_alert_that_is_only_noted_has_a_line_too(dashboards: Dashboards) -> None:
@@ -156,43 +106,6 @@ def test_with_every_alert_off_the_dashboards_still_show_the_run(dashboards: Dash
     for each in [*panels_of(none["stepwatch-training"]), *panels_of(none["stepwatch-gpu"])]:
         assert each["targets"]
         assert all(target["expr"] for target in each["targets"])
-
-
-def test_limits_of_gpus_are_drawn_on_their_dashboard(
-    dashboards: Dashboards, default: dict[str, Json]
-) -> None:
-    moved = dashboards(
-        "alerts: {GPUHot: {margin: 7.5}, GPUMemoryHigh: {enabled: true, used_ratio: 0.9},"
-        " GPUThermalThrottle: {throttled_ratio: 0.2}, GPUIdleWhileRunning: {below_ratio: 0.2}}"
-    )
-
-    assert lines(default, "Temperature", "GPUHot", "gpu")[0].endswith(") - 5\n)")
-    assert lines(moved, "Temperature", "GPUHot", "gpu")[0].endswith(") - 7.5\n)")
-    assert lines(default, "Memory in use", "GPUMemoryHigh", "gpu") == []
-    assert lines(moved, "Memory in use", "GPUMemoryHigh", "gpu")[0].startswith("min(0.9 * max by (")
-    assert lines(default, "Slowed down", "GPUThermalThrottle", "gpu")[0].startswith("min(0.1 + 0 * ")
-    assert lines(moved, "Slowed down", "GPUThermalThrottle", "gpu")[0].startswith("min(0.2 + 0 * ")
-    assert lines(default, "Slowed down", "GPUPowerBrake", "gpu")[0].startswith("min(0.01 + 0 * ")
-    assert steps(default, "Utilisation", "gpu") == [("green", None), ("orange", 0.05)]
-    assert steps(moved, "Utilisation", "gpu") == [("green", None), ("orange", 0.2)]
-
-
-def test_limits_of_gpus_that_are_off_are_not_drawn(dashboards: Dashboards) -> None:
-    off = dashboards("alerts: {GPUHot: {enabled: false}, GPUIdleWhileRunning: {enabled: false}}")
-
-    assert lines(off, "Temperature", "GPUHot", "gpu") == []
-    assert steps(off, "Utilisation", "gpu") == [("text", None)]
-
-
-def test_a_limit_of_a_gpu_has_the_colour_of_the_severity_that_is_set(dashboards: Dashboards) -> None:
-    paged = dashboards("alerts: {GPUHot: {severity: critical}}")
-    temperature = panel(paged, "Temperature", "gpu")
-    (letter,) = [each["refId"] for each in temperature["targets"] if "GPUHot" in each["legendFormat"]]
-    (found,) = [
-        each for each in temperature["fieldConfig"]["overrides"] if each["matcher"]["options"] == letter
-    ]
-
-    assert {"id": "color", "value": {"mode": "fixed", "fixedColor": "red"}} in found["properties"]
 
 
 OVERRIDES = """

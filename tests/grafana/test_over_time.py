@@ -248,6 +248,65 @@ def test_a_card_that_is_slowed_down_has_the_reason_that_holds_longest(
     assert_answers(promtool, tmp_path, series, {asks: {**shown, '{gpu="2"}': 0}})
 
 
+GPU_STATES = {
+    "lost": (50, "not working", "red"),
+    "wanted": (41, "needs reset", "red"),
+    "failing": (30, "faulty", "red"),
+    "no spare": (20, "faulty", "orange"),
+    "due": (14, "reset due", "orange"),
+    "waits": (10, "reset due", "orange"),
+    "warned": (1, "ok", "green"),
+}
+"""What is read of a GPU, the worst first."""
+
+
+def test_a_gpu_that_needs_someone_is_not_ok(default: dict[str, Json], promtool: Path, tmp_path: Path) -> None:
+    def of(name: str, gpu: str, **more: str) -> str:
+        labels = {"instance": "a:9411", "gpu": gpu, **more}
+        return f"{name}{{{','.join(f'{key}={json.dumps(text)}' for key, text in labels.items())}}}"
+
+    def fires(alert: str, gpu: str, severity: str, state: str = "firing") -> str:
+        return of("ALERTS", gpu, alertname=alert, severity=severity, alertstate=state)
+
+    series = {of("gpu_up", gpu, reason="ok"): "1x120" for gpu in GPU_STATES if gpu != "lost"} | {
+        of("gpu_up", "lost", reason="lost"): "0x120",
+        of("gpu_recovery_action", "wanted"): "1x120",
+        fires("GPURecoveryNeeded", "wanted", "critical", "pending"): "1x120",
+        fires("GPUXid", "failing", "critical"): "1x120",
+        of("gpu_row_remap_failed", "no spare"): "1x120",
+        of("gpu_recovery_action", "due"): "4x120",
+        of("gpu_row_remap_pending", "waits"): "1x120",
+        fires("GPUXid", "warned", "warning"): "1x120",
+    }
+    gpus = default["stepwatch-gpu"]
+    table, timeline = (
+        next(each for each in panels_of(gpus) if each["title"] == title)
+        for title in ("Side by side", "State")
+    )
+    (mapping,) = timeline["fieldConfig"]["defaults"]["mappings"]
+    (cell,) = (each for each in table["fieldConfig"]["overrides"] if each["matcher"]["options"] == "state")
+    values = {gpu: value for gpu, (value, _, _) in GPU_STATES.items()}
+
+    assert_answers(
+        promtool,
+        tmp_path,
+        series,
+        {
+            asked(gpus, "Side by side", "A", instance="a:9411"): {
+                f'{{gpu="{gpu}"}}': value for gpu, value in values.items()
+            },
+            asked(gpus, "State", "A", instance="a:9411"): {
+                '{gpu="lost",reason="lost"}' if gpu == "lost" else f'{{gpu="{gpu}"}}': value
+                for gpu, value in values.items()
+            },
+        },
+    )
+    read = {value: mapping["options"][str(value)] for value in values.values()}
+    assert [(value, each["text"], each["color"]) for value, each in read.items()] == [*GPU_STATES.values()]
+    assert {"id": "mappings", "value": [mapping]} in cell["properties"]
+    assert table["transformations"][-1]["options"]["sort"] == [{"field": "state", "desc": True}]
+
+
 @pytest.mark.parametrize(
     ("used", "shown"), [("1x120", {"3"}), ("1x70 stale", set()), ("_x90 1x30", {"3"}), ("_x120", {"3", "4"})]
 )
@@ -256,7 +315,8 @@ def test_gpus_of_others_are_not_shown_after_the_end_of_a_run(
 ) -> None:
     """Those of all, if none was known as the run's in a day."""
     series = {
-        f'gpu_utilization_ratio{{instance="a:9411",gpu="{gpu}",uuid="GPU-{gpu}"}}': "0.5x120" for gpu in "34"
+        'gpu_utilization_ratio{instance="a:9411",gpu="3",uuid="GPU-3"}': "0.5x120",
+        'DCGM_FI_DEV_GPU_UTIL{instance="a:9411",gpu="4",UUID="GPU-4"}': "50x120",  # of NVIDIA's exporter
     }
     known = 'instance="a:9411",gpu="3",uuid="GPU-3",by="process"'
     series[f'rl_run_gpu{{run="{RUN}",{known}}}'] = used

@@ -1,6 +1,6 @@
 """``make judge``: score the rules on the real logs, beside others' rules, and write what came of it.
 
-The scores go to docs/alert-quality.md, what the circuit breaker would have done to docs/actions.md.
+The scores go to docs/alert-quality.md, what actions would have done to docs/actions.md.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def test_false_warnings_stay_below_one_in_5000_steps(judged: tuple[Runs, Broken]
     assert found.false_warnings <= 0.2, found.false
 
 
-def test_the_circuit_breaker_stops_sick_runs_early_and_no_healthy_one(judged: tuple[Runs, Broken]) -> None:
+def test_actions_stop_sick_runs_early_and_no_healthy_one(judged: tuple[Runs, Broken]) -> None:
     verdicts = {str(label.path): _verdict(judged[0].get(str(label.path), [])) for label in labels()}
     found = list(stopping.saved(labels(), verdicts))
     stopped = [each for each in found if each.stop]

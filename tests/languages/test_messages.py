@@ -1,4 +1,4 @@
-"""What reaches a phone in Chinese: the rules' messages, the watchdog's own alerts, a test notification."""
+"""What reaches a phone in Chinese: the rules' messages, the run exporter's alert, a test notification."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path, PurePosixPath
 import pytest
 import yaml
 
+from exporter.engine_client import Client, Reply
+from exporter.runs.alerting_health import AlertingHealth
 from exporter.translatable import Text
-from exporter.watchdog.disks import Folder, Look, Space, findings
-from exporter.watchdog.finding import Findings
 from stepwatch.config.yaml_document import LOADER
 from stepwatch.languages import catalogue
 from stepwatch.operate.test_alert import notes
@@ -56,21 +56,21 @@ def test_nothing_but_messages_differs_from_the_english_rules(rules: list[Path]) 
                 assert ours["annotations"]["summary"] != other["annotations"]["summary"]
 
 
-def test_the_watchdogs_alerts_are_in_chinese_and_its_log_is_not() -> None:
-    settings = json.loads(rendered.files(CHINESE)[PurePosixPath("exporter/generated/watchdog.json")])
-    found = Findings({**settings["alert"], "annotations": {}})
-    folder = Folder("prometheus", "/data")
-    folder.look, folder._busy = Look(Space("/data", "/dev/vdb", "ext4", 100 << 30, 0, 1000, 900), 0), False
-    (finding,) = findings([folder])
-    found.update([finding], 0)
-    (alert,) = found.alerts(0)
+def test_the_run_exporters_alert_is_in_chinese_and_its_page_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = json.loads(rendered.files(CHINESE)[PurePosixPath("exporter/generated/runs.json")])
+    posted: list[str] = []
+    monkeypatch.setattr(Client, "get", lambda *_: Reply(200, ""))
+    monkeypatch.setattr(Client, "post", lambda *words: posted.append(words[-1]) or Reply(200, ""))
+    health = AlertingHealth(Client("http://p"), Client("http://a"), ["/proc"], settings["alerting"])
+    health.check()
+    (alert,) = json.loads(posted[0])
 
-    assert finding.summary == "State disk is full"
-    assert alert["annotations"] == {
-        "summary": "状态数据所在磁盘已满",
-        "description": "/data：剩余 0 B，共 100.0 GiB。Prometheus 无法写入采集数据，所有训练任务均未被监控。"
-        "首先：清理该磁盘空间；恢复时无需重启。",
-    }
+    assert "State disk is full. /proc: 0.0 MiB free of 0.0 GiB." in health.faults[0]
+    assert alert["annotations"]["summary"] == "状态数据所在磁盘已满"
+    assert alert["annotations"]["description"] == (
+        "/proc：剩余 0.0 MiB，共 0.0 GiB。Prometheus 无法写入采集数据，所有训练任务均未被监控；"
+        "Alertmanager 一旦重启，会丢失静默规则。首先：清理该磁盘空间；恢复时无需重启。"
+    )
 
 
 def test_a_text_without_a_translation_stays_english() -> None:

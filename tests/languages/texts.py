@@ -91,7 +91,7 @@ def _record_those_of(recorder: Recorder, root: Path, settings: Mapping[str, obje
 def _called(root: Path) -> Iterator[tuple[str, str]]:
     """Yield the texts that sources call for, each with its file."""
     jinja, keywords = templates.environment(root, {}), dict.fromkeys(CALLS)
-    services = ("exporter/*.py", "exporter/watchdog/*.py", "exporter/actions/*.py", "exporter/notifier/*.py")
+    services = ("exporter/*.py", "exporter/runs/*.py", "exporter/bridge/*.py")
     for pattern in ("stepwatch/**/*.py", *services, "*/templates/**/*.j2"):
         for path in sorted(root.glob(pattern)):
             source = path.read_text()

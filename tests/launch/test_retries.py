@@ -295,7 +295,7 @@ def test_a_stop_by_an_alert_is_retried_only_by_a_rule_that_names_it_and_only_onc
     process = start(rule)
     for attempt in range(1, starts + 1):
         trial.logs_step_3(attempt)
-        ask(trial, f"KLExplosion (3f0{attempt})", attempt)  # as the circuit breaker names its actions
+        ask(trial, f"KLExplosion (3f0{attempt})", attempt)  # as the bridge names its actions
     process.wait(60)
 
     assert (len(trial.starts), trial.last.state) == (starts, "stopped")

@@ -13,7 +13,10 @@ import pytest
 
 from stepwatch.system import http_client
 from stepwatch.system.processes import SUPERVISORD
+from tests.e2e.writer import writing
 from tests.native.installation import Installation, python_module
+from tests.own_logs import SICK
+from tests.real import WebhookSink
 from tests.real.silences import comments, silence
 from tests.real.waiting import eventually, in_time
 
@@ -22,6 +25,9 @@ pytestmark = pytest.mark.e2e
 PROMISED_SECONDS = 15
 ENDED_SECONDS = 5
 NOTE = "kept over kills"
+SAVED_SECONDS = 12
+"""Alertmanager writes down what it sent every 10 s."""
+PAGES = {"RewardCollapse", "KLExplosion"}
 
 
 def running(installation: Installation) -> dict[str, int]:
@@ -46,10 +52,39 @@ def _silence(installation: Installation) -> None:
     eventually(lambda: saved.exists() and NOTE.encode() in saved.read_bytes())
 
 
-def test_every_part_answers_again_after_any_single_process_was_killed(installation: Installation) -> None:
-    done = installation.up("--demo")  # with GPUs, so that their worker lives
-    assert done.returncode == 0, done.stdout + done.stderr
-    _silence(installation)
+def test_after_a_kill_of_any_single_process_every_part_answers_and_no_alert_is_lost_or_doubled(
+    installation: Installation,
+) -> None:
+    runs = installation.folder / "my runs"
+    with WebhookSink() as sink:
+
+        def paged(*names: str) -> bool:
+            return {(page, name) for page in PAGES for name in names} <= {*_sent(sink, "firing")}
+
+        installation.configure(f"receivers: [{{name: sink, webhook: {{url: '{sink.url}'}}}}]\n")
+        done = installation.up("--demo")  # with GPUs, so that their worker lives
+        assert done.returncode == 0, done.stdout + done.stderr
+        with writing(SICK, runs / "before.log", "--stay"):
+            eventually(lambda: paged("before"), pause=1)
+            _silence(installation)
+            time.sleep(SAVED_SECONDS)
+            with writing(SICK, runs / "during.log", "--rate", "2", "--stay"):
+                _kill_each(installation)
+                eventually(lambda: paged("before", "during"), pause=1)
+        eventually(lambda: installation.run("status").returncode == 0)
+        sent = [about for about in _sent(sink, "firing") if about[1] == "before"]
+        assert len(sent) == len(set(sent))
+        assert not {run for _, run in _sent(sink, "resolved")} & {"before", "during"}
+
+
+def _sent(sink: WebhookSink, status: str) -> list[tuple[str, str]]:
+    """Name and run of each alert that arrived."""
+    alerts = [alert for message in list(sink.received) for alert in message.alerts]
+    about = [each["labels"] for each in alerts if each["status"] == status]
+    return [(labels["alertname"], labels.get("run", "")) for labels in about]
+
+
+def _kill_each(installation: Installation) -> None:
     before = running(installation)
     assert {SUPERVISORD, "exporter.gpu.worker"} <= set(before)
 
@@ -71,5 +106,3 @@ def test_every_part_answers_again_after_any_single_process_was_killed(installati
         assert in_time(took, PROMISED_SECONDS), name
         eventually(lambda: running(installation).keys() == before.keys())
         assert comments(installation.url("alertmanager")) == [NOTE], name
-
-    eventually(lambda: installation.run("status").returncode == 0)

@@ -35,7 +35,7 @@ def test_the_stack_comes_up_takes_changes_refuses_faults_and_leaves_nothing(
 ) -> None:
     done = installation.up()
     assert done.returncode == 0, done.stderr + done.stdout
-    for part in ("exporter", "gpu", "watchdog", "prometheus", "alertmanager"):
+    for part in ("exporter", "gpu", "prometheus", "alertmanager"):
         assert f"{part} is ready" in done.stdout
         assert installation.url(part) in done.stdout
     assert "alertmanager is ready" in done.stdout
@@ -119,23 +119,21 @@ def _change_is_applied_in_place(installation: Installation, pids: set[int]) -> N
     done = installation.up()
 
     assert done.returncode == 0
-    for part in ("exporter", "gpu", "watchdog", "prometheus", "alertmanager"):
+    for part in ("exporter", "gpu", "prometheus", "alertmanager"):
         assert f"{part} runs with the current settings" in done.stdout
     assert '"name":"Watchdog"' not in _rules(installation)
     assert installation.parts() == pids
     status = installation.run("status")
     assert status.returncode == 0
-    assert status.stdout.count(" current ") == 5
+    assert status.stdout.count(" current ") == 4
     assert f"{installation.config} is in effect (from the last `make up CONFIG=file`)" in status.stdout
     assert "applies it" not in status.stdout
 
 
 def _targets_are_scraped(installation: Installation) -> None:
     def scraped() -> bool:
-        up = query(
-            installation.url("prometheus"), 'up{job=~"runs|gpu|prometheus|alertmanager|watchdog"} == 1'
-        )
-        return len(up) == 5
+        up = query(installation.url("prometheus"), 'up{job=~"runs|gpu|prometheus|alertmanager"} == 1')
+        return len(up) == 4
 
     eventually(scraped)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from exporter.watchdog import finding
+from exporter.runs import alerting_health
 from stepwatch.__main__ import main
 from stepwatch.config import Config
 from stepwatch.operate.limits_report import Alert, effective
@@ -47,10 +47,10 @@ def limit(alert: Alert, key: str) -> tuple[str, str]:
 
 def test_each_alert_that_is_rendered_is_reported_and_no_other() -> None:
     rules = [rule for group in rendered.groups() for rule in rendered.rules(group, {})]
-    posted_by_the_watchdog = {(finding.ALERT, "critical")}
+    posted_by_the_exporter = {(alerting_health.ALERT, "critical")}
 
     on = {name for name, alert in reported(None, {}).items() if alert.enabled}
-    assert on == posted_by_the_watchdog | {(rule["alert"], rule["labels"]["severity"]) for rule in rules}
+    assert on == posted_by_the_exporter | {(rule["alert"], rule["labels"]["severity"]) for rule in rules}
 
 
 @pytest.mark.parametrize("run", ["ppo", "sft-a", "sft-long", "ppo-long", "noisy"])

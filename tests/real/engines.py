@@ -101,7 +101,6 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         for file in (at.with_suffix(".py"), at / "__init__.py"):
             if file.is_file():
                 spec = importlib.util.spec_from_file_location(name, file)
-                assert spec is not None
                 if file.name == "__init__.py":
                     spec.submodule_search_locations = [str(at)]
                 return spec

@@ -110,7 +110,6 @@ class Server:
 
     def reload(self) -> None:
         """Have it read its settings again."""
-        assert self._process is not None
         self._process.send_signal(signal.SIGHUP)
 
     def _answers(self) -> bool:

@@ -65,6 +65,6 @@ def test_a_file_that_cannot_be_used_is_reported_with_the_reason(config, tmp_path
 
 def test_which_parts_this_machine_has_is_not_an_edit(config, tmp_path):
     def another(settings: Config) -> OnThisMachine:
-        return OnThisMachine(settings, frozenset({"node", "watchdog", "grafana"}))
+        return OnThisMachine(settings, frozenset({"node", "grafana"}))
 
     assert pending(config, tmp_path, another) is None

@@ -104,24 +104,6 @@ def test_when_one_file_cannot_be_replaced_all_are_as_they_were(tmp_path, monkeyp
     assert tree(tmp_path) == before
 
 
-def test_an_interrupt_leaves_all_as_it_was(tmp_path, monkeypatch):
-    write(tmp_path, files(a_x="1", b_x="1"))
-    before = tree(tmp_path)
-    really = os.replace
-
-    def interrupt(source, target):
-        if "b/generated" in str(target) and "new" in str(source):
-            raise KeyboardInterrupt
-        really(source, target)
-
-    monkeypatch.setattr(os, "replace", interrupt)
-
-    with pytest.raises(KeyboardInterrupt):
-        write(tmp_path, files(a_x="2", b_x="2"))
-
-    assert tree(tmp_path) == before
-
-
 @pytest.mark.parametrize("failing", [False, pytest.param(True, marks=pytest.mark.world)])
 def test_a_writer_killed_at_any_moment_leaves_the_old_files_or_the_new_ones_after_the_next_start(
     tmp_path, failing

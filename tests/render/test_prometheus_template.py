@@ -12,7 +12,7 @@ from stepwatch.render.generator import render_all
 from stepwatch.schema.scalars import Duration
 
 CHECKOUT = Path(__file__).parents[2]
-OWN_JOBS = ("runs", "prometheus", "alertmanager", "watchdog", "gpu", "node")
+OWN_JOBS = ("runs", "prometheus", "alertmanager", "gpu", "node")
 
 
 @pytest.fixture(name="rendered")
@@ -62,7 +62,6 @@ def test_the_stacks_own_addresses_stand_only_in_the_files_of_targets(rendered):
 
     assert targets(files) == {
         "runs": ["10.0.0.5:9419"],
-        "watchdog": ["10.0.0.5:9412"],
         "gpu": ["10.0.0.5:9410"],
         "node": [],
         "prometheus": ["10.0.0.5:9090"],
@@ -80,20 +79,11 @@ def test_containers_are_reached_by_their_service_names_whatever_the_ports_of_the
 
     assert targets(files) == {
         "runs": ["exporter:9410"],
-        "watchdog": ["watchdog:9412"],
         "gpu": ["gpu:9411"],
         "node": ["node:9100"],
         "prometheus": ["prometheus:9090"],
         "alertmanager": ["alertmanager:9093"],
     }
-
-
-@pytest.mark.parametrize(("name", "role"), [("gpu", "gpu"), ("node", "host")])
-def test_gpus_and_host_have_their_roles(rendered, containers, name, role):
-    for place in (OnThisMachine, containers):
-        relabelled = job(rendered(place=place), name)["relabel_configs"]
-
-        assert {"target_label": "role", "replacement": role} in relabelled
 
 
 def test_intervals_are_those_of_the_configuration_and_timeouts_no_longer(rendered):

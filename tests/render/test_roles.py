@@ -98,9 +98,9 @@ def test_an_agent_is_given_nothing_that_judges_or_notifies(rendered: Rendered) -
     assert {path.name for path in files if path.parts[0] == "prometheus"} == {
         *("prometheus.yml", "runs.yml", "gpu.yml", "node.yml")
     }
-    assert not {"door.json", "watchdog.json"} & {path.name for path in files}
+    assert "door.json" not in {path.name for path in files}
     asked = json.loads((folder / "exporter/generated/runs.json").read_text())
-    assert [asked[f"{part}_url"] for part in ("prometheus", "alertmanager", "watchdog")] == [None] * 3
+    assert [asked[name] for name in ("prometheus_url", "alertmanager_url", "alerting")] == [None] * 3
 
 
 def test_an_agent_sends_to_the_write_door_alone_and_only_under_its_own_name(rendered: Rendered) -> None:
@@ -128,7 +128,7 @@ def test_what_is_local_to_an_agent_has_the_name_of_its_node_in_instance(
                 assert _instance(job, "10.0.0.7:8000") == "10.0.0.7:8000"
                 assert _instance(job, "127.0.0.1:9410", "mine") == "mine"
         assert {"runs", "prometheus", "gpu", "node", "rollouts", "vllm", "others"} <= jobs.keys()
-        assert not {"alertmanager", "door", "watchdog"} & jobs.keys()
+        assert not {"alertmanager", "door"} & jobs.keys()
     for address in ("exporter:9410", "host.docker.internal:8001"):
         assert _instance(jobs["runs"], address) == f"node-7:{address.partition(':')[2]}"
     assert _instance(jobs["runs"], "exporters:9410") == "exporters:9410"

@@ -68,21 +68,25 @@ NAMED_FAILED, TEST_FAILED = (
     )
     for name in ("ops (test) it", "(test) ops")
 )
-NOTIFIER = {"job": "notifier", "instance": "n:9414"}
-NOTIFIER_UP = selector("up", **NOTIFIER)
+BRIDGE = {"job": "bridge", "instance": "n:9414"}
+BRIDGE_UP = selector("up", **BRIDGE)
 CHAT = {"integration": "feishu", "receiver_name": "chat"}
 REFUSED, OTHER_REASON, TEST_REFUSED = (
-    selector("stepwatch_notifier_failures_total", **NOTIFIER, **{**CHAT, **more})
+    selector("stepwatch_bridge_refused_total", **BRIDGE, **{**CHAT, **more})
     for more in (
         {"reason": "signature"},
         {"reason": "keyword"},
         {"reason": "signature", "receiver_name": "(test) chat"},
     )
 )
-WAITS = selector("stepwatch_notifier_queue_oldest_seconds", **NOTIFIER, **CHAT)
+SERVED, SERVED_UNNAMED = (
+    selector("stepwatch_bridge_receiver_info", **BRIDGE, integration="webhook", **name)
+    for name in ({"receiver_name": "ops (test) it"}, {})
+)
+WAITS = selector("stepwatch_bridge_waiting_seconds", **BRIDGE, **CHAT)
 ANSWER = selector(
-    "stepwatch_notifier_error_info",
-    **{**NOTIFIER, **CHAT, "reason": "rate_limit", "text": "errcode 11232 frequency limited psm"},
+    "stepwatch_bridge_error_info",
+    **{**BRIDGE, **CHAT, "reason": "rate_limit", "text": "errcode 11232 frequency limited psm"},
 )
 PROMETHEUS_LOADED = selector("prometheus_config_last_reload_successful", **PROMETHEUS)
 ALERTMANAGER_LOADED = selector("alertmanager_config_last_reload_successful", **ALERTMANAGER)
@@ -144,7 +148,7 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
             {357: [], 362: [NODE]},
         ),
         Scenario("flaps", {NODE_UP: "0+0x50 1+0x1 0+0x50"}, {257: [], 502: []}),
-        Scenario("the notifier has its own alert", {NOTIFIER_UP: DOWN}, {602: []}),
+        Scenario("the bridge has its own alert", {BRIDGE_UP: DOWN}, {602: []}),
         Scenario("the exporter has its own alert", {EXPORTER_UP: DOWN, POLLED: DOWN}, {602: []}),
         *(
             Scenario(
@@ -168,10 +172,10 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
             {137: [_instance(PROMETHEUS)], 167: [_instance(PROMETHEUS)], 207: [_instance(PROMETHEUS)]},
         ),
     ),
-    "NotifierDown": (
-        Scenario("healthy", {NOTIFIER_UP: UP}, {122: [], 602: []}),
-        Scenario("does not answer", {NOTIFIER_UP: GOES_DOWN}, {117: [], 122: [NOTIFIER], 602: [NOTIFIER]}),
-        Scenario("restarts", {NOTIFIER_UP: "1+0x11 0+0x9 1+0x50"}, {117: [], 122: [], 172: []}),
+    "BridgeDown": (
+        Scenario("healthy", {BRIDGE_UP: UP}, {122: [], 602: []}),
+        Scenario("does not answer", {BRIDGE_UP: GOES_DOWN}, {117: [], 122: [BRIDGE], 602: [BRIDGE]}),
+        Scenario("restarts", {BRIDGE_UP: "1+0x11 0+0x9 1+0x50"}, {117: [], 122: [], 172: []}),
     ),
     "NotificationFailures": (
         Scenario(
@@ -206,7 +210,21 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
             "a robot refuses, for two reasons: one alert",
             REFUSED,
             OTHER_REASON,
-            alert=_instance(NOTIFIER, **CHAT),
+            alert=_instance(BRIDGE, **CHAT),
+        ),
+        Scenario(
+            "a robot's queue is none", {NAMED_FAILED: ONE_FAILURE, SERVED: "1+0x200"}, {122: [], 352: []}
+        ),
+        Scenario(
+            "nor is it where Alertmanager does not name receivers",
+            {WEBHOOK_FAILED: ONE_FAILURE, SERVED_UNNAMED: "1+0x200"},
+            {122: [], 352: []},
+        ),
+        _counted(
+            "another receiver beside the bridge",
+            EMAIL_FAILED,
+            alert=_instance(ALERTMANAGER, integration="email"),
+            others={SERVED: "1+0x200", SERVED_UNNAMED: "1+0x200"},
         ),
         Scenario("a test of a robot", {TEST_REFUSED: ONE_FAILURE}, {122: [], 352: []}),
         Scenario(
@@ -216,8 +234,8 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
                 62: [],
                 117: [],
                 122: [],
-                127: [_instance(NOTIFIER, **CHAT)],
-                132: [_instance(NOTIFIER, **CHAT)],
+                127: [_instance(BRIDGE, **CHAT)],
+                132: [_instance(BRIDGE, **CHAT)],
             },
         ),
         Scenario("one waits, and is delivered", {WAITS: "840+5x18 0+0x200"}, {122: [], 352: []}),

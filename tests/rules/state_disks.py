@@ -6,17 +6,17 @@ from tests.rules.host import disk
 from tests.rules.series import selector
 from tests.rules.stack import Labels, Scenario
 
-WATCHDOG = {"job": "watchdog", "instance": "a:9412"}
+EXPORTER = {"job": "runs", "instance": "a:9410"}
 STATE = {"device": "/dev/vdb1", "fstype": "ext4", "mountpoint": "/state"}
-ALERT = {"instance": "a:9412", "mountpoint": "/state"}
+ALERT = {"instance": "a:9410", "mountpoint": "/state"}
 
 SIZE, FILES = 1000, 5000
 ENOUGH = 5 << 30
 
 
 def state(free: str, files_free: str = "4000+0x200", size: int = SIZE, files: int = FILES, **other: str):
-    """A file system as the watchdog shows it; others than the usual one differ by a label."""
-    where = {**WATCHDOG, **STATE, **other}
+    """A file system as the run exporter shows it; others than the usual one differ by a label."""
+    where = {**EXPORTER, **STATE, **other}
     return {
         selector("stepwatch_state_filesystem_free_bytes", **where): free,
         selector("stepwatch_state_filesystem_size_bytes", **where): f"{size}+0x200",
@@ -52,7 +52,7 @@ CASES = (
     Scenario("just too few inodes", state("500+0x200", "498+0x200"), {57: [], 62: [ALERT]}),
     Scenario("no limit of inodes", state("500+0x200", "0+0x200", files=0), {62: [], 302: []}),
     Scenario("bytes and inodes", state("1+0x200", "1+0x200"), {62: [ALERT]}),
-    Scenario("seen by two watchdogs", {**state("1+0x200"), **state("1+0x200", job="mine")}, {62: [ALERT]}),
+    Scenario("seen by two exporters", {**state("1+0x200"), **state("1+0x200", job="mine")}, {62: [ALERT]}),
     Scenario("memory", state("1+0x200", device="tmpfs", fstype="tmpfs"), {62: [ALERT]}),
     _seen("node_exporter shows the same disk, wherever it is mounted", {"mountpoint": "/data"}, []),
     _seen("node_exporter shows another disk", {"device": "/dev/vdc1"}, [ALERT]),

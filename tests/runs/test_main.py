@@ -243,11 +243,3 @@ def test_help_names_the_file_and_the_flags() -> None:
     assert "--config.file" in done.stdout
     assert "--forget-after" in done.stdout
     assert " object at " not in done.stdout
-
-
-def test_what_few_need_is_loaded_when_they_do() -> None:
-    heavy = ("jinja2", "prometheus_client", "promql_parser", "yaml")
-    asked = f"import sys, exporter.runs.__main__; print(sys.modules.keys() & {set(heavy)})"
-    done = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, check=True)
-
-    assert done.stdout == "set()\n"

@@ -6,13 +6,11 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 import pytest
 
-from exporter.runs.collector import Collector, Settings
-from exporter.runs.logs.processes import Writers
 from exporter.runs.readers import follow as follow_module
 from tests.real.waiting import HANG_SECONDS, in_time
 from tests.runs.conftest import Clock, Watching
@@ -49,18 +47,6 @@ def test_a_signal_in_the_middle_of_a_cold_start_ends_it_within_a_second(
     assert in_time(took, 1)
 
 
-def test_a_look_that_is_under_way_reads_no_further_once_it_is_stopped(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(follow_module, "BLOCK", 2000)
-    append(folder / "a.jsonl", *json_steps(1, 100))
-    asked = iter([False, False, True, True])
-    watch = Collector(Settings((str(folder),)), Writers(folder / "no-proc"), lambda: next(asked))
-    watch.look()
-
-    assert watch.health.bytes_read == 4000
-
-
 def test_a_page_that_hangs_holds_up_neither_the_runs_nor_the_end(folder: Path, start: Start) -> None:
     asked, done = Event(), Event()
 
@@ -82,36 +68,6 @@ def test_a_page_that_hangs_holds_up_neither_the_runs_nor_the_end(folder: Path, s
 
 
 # calls that block
-
-
-def test_a_page_is_served_while_a_read_blocks(
-    folder: Path, watched: Watching, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    blocked, goes_on = Event(), Event()
-    works = os.pread
-
-    def pread(*args: int) -> bytes:
-        blocked.set()
-        assert goes_on.wait(HANG_SECONDS)
-        return works(*args)
-
-    page, log = watched(), folder / "a.jsonl"
-    append(log, *json_steps(1, 3))
-    page.look()
-    append(log, *json_steps(4, 4))
-    monkeypatch.setattr(follow_module.os, "pread", pread)
-    look = Thread(target=page.watch.look)
-    look.start()
-    try:
-        assert blocked.wait(HANG_SECONDS)
-        started = time.monotonic()
-        assert page.scrape().value("rl_step", run="a") == 3
-        assert in_time(time.monotonic() - started, 1)
-    finally:
-        goes_on.set()
-        look.join()
-
-    assert page.scrape().value("rl_step", run="a") == 4
 
 
 def test_a_pipe_in_the_place_of_a_log_blocks_no_one(folder: Path, start: Start) -> None:
@@ -198,9 +154,6 @@ def test_a_log_that_is_saved_by_rename_at_each_step_is_one_run(
     assert found.value("rl_records_total", run="a") == last
     assert found.value("rl_step", run="a") == last
     assert found.state("a") == "running"
-
-
-# links
 
 
 # two files of one run

@@ -1,15 +1,10 @@
-"""Traps of what trainers log: each has a test named after it, here or beside the part it is about.
-
-``ELSEWHERE`` says which of them are tested in other modules, by the trap in the words of the
-reference (failure-modes.md, section 0; log-formats.md, 2.6). What is here goes through a run.
-"""
+"""Traps of what trainers log that only a whole run shows; those of keys stand in signals/test_signals.py."""
 
 from __future__ import annotations
 
 import json
-from math import isnan, sqrt
+from math import isnan
 from pathlib import Path
-from random import Random
 
 import pytest
 
@@ -36,18 +31,6 @@ def shown(run: Run, name: str, signal: str, steps: int | None = None) -> float |
         read() for s, read in run.statistics[signal].readers if (s.name, s.steps or None) == (name, steps)
     ]
     return value
-
-
-# KL is at least five numbers
-
-
-def test_kinds_of_kl_in_one_record_never_meet_in_one_statistic() -> None:
-    kinds = {"actor/kl_loss": 0.02, "actor/ppo_kl": 0.004, "rollout_corr/kl": 0.001}
-    run = verl(*({key: value * (1 + step / 10) for key, value in kinds.items()} for step in range(1, 6)))
-
-    assert shown(run, "start", "kl") == pytest.approx(0.02 * 1.3)
-    assert shown(run, "start", "policy_kl") == pytest.approx(0.004 * 1.3)
-    assert run.latest["kl_engine"] == pytest.approx(0.0015)
 
 
 # non-finite values hide
@@ -182,18 +165,6 @@ def test_the_longest_response_of_a_batch_is_not_truncated_by_being_the_longest()
     assert shown(without, "mean_over_steps", "truncated_ratio", 5) is None
     assert shown(known, "mean_over_steps", "truncated_ratio", 5) == 0.0
     assert shown(reached, "mean_over_steps", "truncated_ratio", 5) == 0.125
-
-
-# batch noise
-
-
-@pytest.mark.parametrize("batch", [8, 64, 256])
-def test_noise_is_that_of_the_batch_whatever_its_size(batch: int) -> None:
-    random, share = Random(batch), 0.4
-    rewards = [sum(random.random() < share for _ in range(batch)) / batch for _ in range(300)]
-    run = verl(*({"critic/score/mean": reward, "actor/lr": step} for step, reward in enumerate(rewards)))
-
-    assert shown(run, "noise", "reward") == pytest.approx(sqrt(share * (1 - share) / batch), rel=0.3)
 
 
 # TRL logs every ten steps

@@ -78,9 +78,9 @@ def alertmanager(serve: Serve, *receivers: str, uptime: float = 3600) -> str:
     return serve({page: [text] for page, text in reported.items()})
 
 
-def lines(exporter: str = "", alertmanager: str = "", watchdog: str = "") -> list[str]:
+def lines(exporter: str = "", alertmanager: str = "") -> list[str]:
     said: list[str] = []
-    well(HealthReport(exporter, alertmanager, watchdog, "the runs in /x", "/logs/exporter.log"), said.append)
+    well(HealthReport(exporter, alertmanager, "the runs in /x", "/logs/exporter.log"), said.append)
     return said
 
 
@@ -88,9 +88,9 @@ def well(report: HealthReport, say: Callable[[str], object] = print) -> bool:
     return report.show(http_client.read_all(report.pages), say)
 
 
-def reported(exporter: str, watchdog: str = "") -> str:
+def reported(exporter: str) -> str:
     said: list[str] = []
-    HealthReport(exporter, "", watchdog, "the runs in /x", "/logs/exporter.log").show_after_start(said.append)
+    HealthReport(exporter, "", "the runs in /x", "/logs/exporter.log").show_after_start(said.append)
     return "\n".join(said)
 
 
@@ -176,40 +176,40 @@ def test_an_alertmanager_that_has_just_started_is_not_taken_to_have_all_alerts(s
 
 
 def test_what_keeps_the_stack_from_alerting_is_reported_and_is_not_well(serve: Serve) -> None:
-    fault = {"summary": "State disk is full", "description": "/data: 0 B free."}
-    sick, fine = (serve({"/api/v1/findings": [findings(4, *found)]}) for found in ([fault], []))
+    def checking(*texts: str) -> str:
+        return serve({"/metrics": [RUNS + CHECKS], "/api/v1/findings": list(texts)})
 
-    assert lines(watchdog=sick) == [
-        "\nAlerting is broken (the watchdog looked 4 s ago):\n  State disk is full. /data: 0 B free."
+    sick, fine = checking(findings(4, FULL)), checking(findings(4))
+    assert lines(sick)[1:] == [
+        "\nAlerting is broken (checked 4 s ago):\n  State disk is full. /data: 0 B free."
     ]
-    assert lines(watchdog=fine) == []
-    assert well(HealthReport("", "", fine, "", ""))
-    assert not well(HealthReport("", "", sick, "", ""))
+    assert lines(fine)[1:] == []
+    agent, nobody = serve({"/metrics": [RUNS]}), f"127.0.0.1:{free_port()}"
+    known = {each: well(HealthReport(each, "", "", "")) for each in (sick, fine, agent, nobody)}
+    assert known == {sick: False, fine: True, agent: True, nobody: False}
+
+
+CHECKS = "stepwatch_alerting_last_check_timestamp_seconds 1760000000.0\n"
+FULL = {"summary": "State disk is full", "description": "/data: 0 B free."}
 
 
 def findings(age: float, *found: dict[str, str]) -> str:
-    """The watchdog's page, as of so many seconds ago."""
-    return json.dumps({"looked": time.time() - age, "findings": found})
+    """The exporter's page, as of so many seconds ago."""
+    return json.dumps({"checked": time.time() - age, "findings": found})
 
 
 def test_after_up_a_finding_from_before_the_parts_were_ready_is_looked_for_again(serve: Serve) -> None:
-    exporter = serve({"/metrics": [LOOKED + UNREADABLE.format(0)]})
-    fault = {"summary": "Alertmanager does not answer", "description": "refused."}
-    old, over, lasting = findings(4, fault), findings(-60), findings(-60, fault)
+    old, over, lasting = findings(4, FULL), findings(-60), findings(-60, FULL)
 
-    healed = reported(exporter, serve({"/api/v1/findings": [old, old, over]}))
+    def after_up(*texts: str) -> str:
+        page = LOOKED + UNREADABLE.format(0) + CHECKS
+        return reported(serve({"/metrics": [page], "/api/v1/findings": list(texts)}))
+
+    healed = after_up(old, old, over)
     assert "Alerting is broken" not in healed
     assert healed.endswith("\nThe fault is over.")
-    assert "Alerting is broken" in reported(exporter, serve({"/api/v1/findings": [old, lasting]}))
-    assert reported(exporter, serve({"/api/v1/findings": [over]})) == ""
-
-
-def test_a_watchdog_that_does_not_answer_is_reported_and_is_not_well() -> None:
-    nobody = f"127.0.0.1:{free_port()}"
-
-    (line,) = lines(watchdog=nobody)
-    assert "The watchdog does not answer" in line
-    assert not well(HealthReport("", "", nobody, "", ""))
+    assert "Alerting is broken" in after_up(old, lasting)
+    assert after_up(over) == ""
 
 
 def test_after_up_the_first_look_of_the_exporter_is_waited_for(serve: Serve) -> None:

@@ -235,20 +235,6 @@ def test_a_tool_beside_a_named_server_is_found(machine: Path, monkeypatch: pytes
     assert programs.find("amtool") == programs.Program(tool, (0, 30, 0))
 
 
-def test_a_release_that_is_not_what_was_published_is_not_used_and_not_kept(
-    machine: Path, mirror: Mirror
-) -> None:
-    archive = tarball(stem("prometheus", NEWEST), {"prometheus": standin("prometheus", NEWEST)})
-    mirror.publish("prometheus", NEWEST, archive, sha256="b" * 64)
-    said: list[str] = []
-
-    with pytest.raises(ProgramError, match=r"no apt-get to install it"):
-        programs.obtain("prometheus", said.append)
-
-    assert "differs from what was published" in said[-1]
-    assert list(releases.tools_folder().iterdir()) == []
-
-
 def test_a_silent_release_host_is_not_asked_again_once_the_package_is_here(
     machine: Path, mirror: Mirror
 ) -> None:
@@ -284,7 +270,6 @@ def test_the_real_programs_work_from_a_release(real: Tool, machine: Path, mirror
 
     assert obtained("alertmanager")[0].version == (0, 31, 1)
     found = programs.find("amtool")
-    assert found is not None
     assert found.path.parent.name == stem("alertmanager", ALERTMANAGER)
 
 

@@ -251,14 +251,6 @@ def test_a_machine_without_a_release_is_reported(mirror: Mirror, monkeypatch: py
     assert refusal().problem == "no official release is known for linux on sparc64"
 
 
-def test_a_long_download_reports_how_far_it_is(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(releases, "_NEWS_SECONDS", 0)
-    monkeypatch.setattr(releases, "_BLOCK", 1000)
-    mirror.publish("prometheus", "3.13.2", tarball(TOP, PROGRAMS))
-
-    assert "  0 of 0 MB" in obtained()[1]
-
-
 def test_two_downloads_at_a_time_end_in_one_release(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     mirror.publish("prometheus", "3.13.2", tarball(TOP, PROGRAMS))
     unpack = releases.unpack_archive

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.actions.acting import Acting
+from tests.bridge.acting import Acting
 from tests.real import free_port
 from tests.real.trainers import OFFLINE, TRL, environment
 from tests.real.waiting import let_pass

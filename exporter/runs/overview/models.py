@@ -127,7 +127,7 @@ def causes_first(alerts: Iterable[Firing]) -> list[Firing]:
 
 @dataclass(frozen=True, slots=True)
 class RunAction:
-    """What the circuit breaker does or did, in its words; ``page`` has the veto while it is ``open``."""
+    """What the bridge does or did about a run, in its words."""
 
     run: str
     alert: str
@@ -135,7 +135,6 @@ class RunAction:
     state: str
     opened: float
     open: bool
-    page: str
 
 
 @dataclass(frozen=True, slots=True)

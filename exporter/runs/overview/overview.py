@@ -31,7 +31,7 @@ from exporter.runs.overview.models import (
     causes_first,
 )
 from exporter.runs.overview.panels import Limit, Line, Panel, PanelFile, Panels, Query
-from exporter.runs.overview.pollers import Actions, Silences, Watchdog
+from exporter.runs.overview.pollers import Actions, Silences
 from exporter.runs.overview.prometheus import NO_PAST, Past, Prometheus, Span
 from exporter.runs.serve.views import View
 from exporter.runs.signals.unmapped import ENOUGH_RECORDS
@@ -44,7 +44,7 @@ FEW = 3  # values whose median is judged where there is no smoothed curve: rules
 
 
 class Overview:
-    """Summaries and histories of all runs, with what Prometheus, Alertmanager and the watchdog say."""
+    """Summaries and histories of all runs, with what Prometheus and Alertmanager say, and faults."""
 
     def __init__(
         self,
@@ -53,14 +53,15 @@ class Overview:
         url: str | None,
         omitted: Callable[[], Omitted] = Omitted,
         *,
-        watchdog: str | None = None,
+        faults: Callable[[], tuple[str, ...]] = tuple,
         alertmanager: str | None = None,
         password_file: Path | None = None,
         external_labels: Mapping[str, str] | None = None,
-        actions: tuple[str | None, str] = (None, ""),
+        actions: str | None = None,
         remote: bool = False,
     ) -> None:
         self._views, self._file, self._omitted, self._remote = views, file, omitted, remote
+        self._faults = faults
         self._prometheus = Prometheus(
             url,
             self._judged,
@@ -69,10 +70,9 @@ class Overview:
             self._of_agents if remote else None,
             password_file=password_file,
         )
-        self._watchdog = Watchdog(watchdog)
         self._silences = Silences(alertmanager, external_labels, password_file)
-        self._actions = Actions(*actions)
-        self._pollers = (self._prometheus, self._watchdog, self._silences, self._actions, file)
+        self._actions = Actions(actions)
+        self._pollers = (self._prometheus, self._silences, self._actions, file)
 
     def start(self) -> None:
         """Begin to ask other programs, and to look for a new file of panels, in the background."""
@@ -92,11 +92,11 @@ class Overview:
     @property
     def faults(self) -> tuple[str, ...]:
         """What keeps the stack from alerting, a text for each fault."""
-        return self._watchdog.findings
+        return self._faults()
 
     @property
     def actions(self) -> tuple[RunAction, ...]:
-        """What the circuit breaker does and did about runs, the latest first."""
+        """What is and was done about runs, the latest first."""
         return self._actions.found
 
     @property
@@ -336,7 +336,7 @@ class RunHistory:
         return tuple(chart for _, chart in sorted(charts, key=lambda each: each[0]))
 
     def _happened(self, actions: Sequence[RunAction]) -> tuple[Mark, ...]:
-        """Operators' marks, restarts from a checkpoint, and what the circuit breaker did, by step."""
+        """Operators' marks, restarts from a checkpoint, and actions, by step."""
         done = []
         for action in actions:
             known = [step for at, step in self.past.steps.items() if at <= action.opened]

@@ -13,7 +13,6 @@ from typing import Any
 import orjson
 
 from exporter import credentials
-from exporter.installation import adapt
 from exporter.runs.overview.models import Firing, RunAction
 from exporter.runs.remote import web
 from exporter.runs.remote.web import Poller
@@ -21,7 +20,7 @@ from exporter.runs.remote.web import Poller
 INTERVAL_SECONDS = 5.0
 ANSWER_SECONDS = 5.0
 SILENT_SECONDS = 30.0
-"""Alertmanager's last answer counts for so long; a restart of the watchdog takes a second or two."""
+"""Its last answer counts for so long; a restart takes a second or two."""
 LARGEST_ANSWER = 2 << 20
 
 
@@ -106,28 +105,12 @@ class Silences(_Api):
         self._ends, self._causes = {}, {}  # they may have been deleted
 
 
-class Watchdog(_Api):
-    """The watchdog's ``findings``: a text for each fault, or why there is no answer; without a URL, none."""
+class Actions(_Api):
+    """What the bridge says that it does and did; without an answer the last one stays."""
 
     def __init__(self, url: str | None) -> None:
-        super().__init__("watchdog", url)
-        self.findings: tuple[str, ...] = ()
-
-    def _ask(self) -> None:
-        found = self._get("api/v1/findings")["findings"]
-        self.findings = tuple(f"{each['summary']}. {each['description']}" for each in found)
-
-    def _lose(self, problem: Exception) -> None:
-        self.findings = (adapt(f"The watchdog does not answer: {problem} Fix: `make up`."),)
-
-
-class Actions(_Api):
-    """What the circuit breaker says that it does and did; without an answer the last one stays."""
-
-    def __init__(self, url: str | None, link: str) -> None:
         super().__init__("actions", url)
         self.found: tuple[RunAction, ...] = ()
-        self._link = link.rstrip("/")
 
     def _ask(self) -> None:
         self.found = tuple(
@@ -138,7 +121,6 @@ class Actions(_Api):
                 state=each["state"],
                 opened=float(each["opened"]),
                 open=not each["outcome"],
-                page=self._link + each["page"],
             )
             for each in self._get("api/v1/actions")["actions"]
         )

@@ -127,9 +127,7 @@ class Stack:
             self.alertmanager(alertmanager),
             *([self.door()] if self.config.is_hub else []),
             *([self.grafana(dashboards)] if dashboards else []),
-            *([self.actions()] if self.config.actions.enabled else []),
-            *([self.notifier()] if self.config.notifier else []),
-            self.watchdog(("prometheus", "alertmanager", "exporter", *(["grafana"] if dashboards else []))),
+            *([self.bridge()] if self.config.bridge else []),
         ]
 
     def agent_parts(self, prometheus: Program, node_exporter: Path | None = None) -> list[Part]:
@@ -154,6 +152,8 @@ class Stack:
         listed = f"--discovery-lists={self.simulated}/.ray/prom_metrics_service_discovery.json"
         flags = (
             f"--state-dir={self.place.data('exporter')}",
+            "--alerting-disks",
+            *(str(self.place.data(part)) for part in ("prometheus", "alertmanager", "exporter")),
             *([listed] if self.demo else []),
             "--path",
             *paths,
@@ -179,6 +179,7 @@ class Stack:
     def prometheus(self, program: Program) -> Part:
         """Prometheus, which stores the numbers and judges the rules."""
         retention = self.config.retention
+        start = ("sh", f"{RESOURCES}/prometheus/start.sh", str(self.place.data("prometheus")))
         options = (
             f"--config.file={self.place.rendered}/prometheus/generated/prometheus.yml",
             f"--storage.tsdb.path={self.place.data('prometheus')}",
@@ -191,7 +192,7 @@ class Stack:
         )
         return self._part(
             "prometheus",
-            self._protected("prometheus", program, options),
+            (*start, str(program.path), *program.options, *options, *self._protected("prometheus")),
             ready="/-/ready",
             shows="queries, targets, firing alerts",
         )
@@ -229,7 +230,7 @@ class Stack:
         )
         return self._part(
             "alertmanager",
-            self._protected("alertmanager", program, options),
+            (str(program.path), *program.options, *options, *self._protected("alertmanager")),
             ready="/-/ready",
             shows="grouped alerts, silences",
         )
@@ -268,28 +269,17 @@ class Stack:
             environment=grafana_environment(self.config, self.place, data),
         )
 
-    def actions(self) -> Part:
-        """The circuit breaker, the only part that acts on runs."""
+    def bridge(self) -> Part:
+        """The bridge to chat robots, and the only part that acts on runs."""
         flags = (
-            f"--state-dir={self.place.data('actions')}",
+            f"--state-dir={self.place.data('bridge')}",
             f"--evidence-dir={self.place.folder / 'evidence'}",
             *([f"--config-yaml={self.file.absolute()}"] if self.file else []),
         )
-        shows = "actions on runs; vetoes" + " (dry run)" * self.config.actions.dry_run
-        return self._module("actions", shows, *flags, "--path", str(self.runs))
-
-    def notifier(self) -> Part:
-        """The notifier, which delivers to robots of chats and by Apprise."""
         names = ", ".join(receiver.name for receiver in self.config.receivers if receiver.robot)
-        flag = f"--state-dir={self.place.data('notifier')}"
-        return self._module("notifier", f"messages to {names} and their answers", flag)
-
-    def watchdog(self, watched: tuple[str, ...]) -> Part:
-        """The watchdog, which finds what keeps Prometheus from alerting; ``watched`` are parts with state."""
-        folders = (f"{name}={self.place.data(name)}" for name in watched)
-        supervisor = f"--supervisor={self.place.socket.name}"  # relative to supervisord's working directory
-        shows = "faults that keep the stack from alerting"
-        return self._module("watchdog", shows, supervisor, "--state", *folders, page="/api/v1/findings")
+        acts = "actions on runs" + " (dry run)" * self.config.actions.dry_run
+        shows = [f"messages to {names}"] * bool(names) + [acts] * self.config.actions.enabled
+        return self._module("bridge", "; ".join(shows), *flags, "--path", str(self.runs))
 
     def _listen(self, name: str) -> tuple[str, str]:
         return (f"--listen={self.config.listen}", f"--port={getattr(self.config.ports, name)}")
@@ -308,10 +298,8 @@ class Stack:
     def _host(self) -> str:
         return f"[{self.config.listen}]" if ":" in self.config.listen else self.config.listen
 
-    def _protected(self, name: str, program: Program, options: Iterable[str]) -> tuple[str, ...]:
+    def _protected(self, name: str) -> tuple[str, ...]:
         return (
-            *("sh", f"{RESOURCES}/{name}/start.sh", str(self.place.data(name))),
-            *(str(program.path), *program.options, *options),
             f"--web.listen-address={self._host}:{getattr(self.config.ports, name)}",
             f"--web.config.file={self.place.credentials / credentials.WEB}",
             f"--web.external-url={self.config.link(name)}",

@@ -118,7 +118,7 @@ def senders(parts: Sequence[Part], place: State) -> list[Sender]:
 def health(parts: Sequence[Part], place: State) -> HealthReport:
     """The report on runs and alerts, asked of these parts."""
     by_name = {part.name: part for part in parts}
-    asked = ("exporter", "alertmanager", "watchdog")
+    asked = ("exporter", "alertmanager")
     return HealthReport(
         **{name: by_name[name].address if name in by_name else "" for name in asked},
         shows=by_name["exporter"].shows if "exporter" in by_name else "",

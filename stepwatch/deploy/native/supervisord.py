@@ -52,13 +52,13 @@ chmod = 0700
 supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
 """
 
-# A part that dies at once is started again after 1, 2, 3 ... seconds: 100 times take 84 minutes, time
-# enough for someone to notice a full disk.
+# A part that dies at once is started again after 1, 2, 3 ... seconds: 1000 times take six days, time enough
+# to notice a full disk.
 _PROGRAM = """
 [program:{name}]
 command = {command}
 autorestart = true
-startretries = 100
+startretries = 1000
 stopwaitsecs = {kill_seconds}
 killasgroup = true
 redirect_stderr = true

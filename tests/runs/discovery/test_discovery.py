@@ -108,13 +108,6 @@ def test_the_answer_is_http_sd_with_a_group_for_each_set_of_labels(discover):
     ]
 
 
-def test_nothing_found_is_an_empty_list(discover):
-    found = discover()
-    found.turn()
-
-    assert answer(found)[2] == b"[]"
-
-
 def test_no_answer_is_given_before_everything_was_read_so_that_prometheus_keeps_what_it_has(discover):
     read = False
     found = discover(Reported("a", target("127.0.0.7:1")), ready=lambda: read)
@@ -208,23 +201,6 @@ def test_from_a_container_loopback_is_the_machine_around_it(discover, listener):
     )
 
     until(found, {f"localhost:{there.port}"})
-
-
-@pytest.mark.parametrize(
-    ("address", "shown", "called"),
-    [
-        ("127.0.0.1:80", "localhost:80", ("127.0.0.1", 80)),
-        ("127.8.0.1:80", "localhost:80", ("127.0.0.1", 80)),
-        ("[::1]:80", "localhost:80", ("127.0.0.1", 80)),
-        ("10.0.0.7:80", "10.0.0.7:80", ("10.0.0.7", 80)),
-        ("[fd00::7]:80", "[fd00::7]:80", ("fd00::7", 80)),
-    ],
-)
-def test_only_loopback_is_reached_in_another_way(address, shown, called):
-    address_map = AddressMap("localhost")
-
-    assert (address_map.of_prometheus(address), address_map.of_ours(address)) == (shown, called)
-    assert AddressMap().of_prometheus(address) == address
 
 
 def test_what_was_found_and_what_went_wrong_is_counted(discover, allowlist, listener):

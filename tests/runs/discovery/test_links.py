@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 
 from exporter.runs.discovery.target_sources import real_path
@@ -54,11 +51,3 @@ def test_a_path_elsewhere_stays_as_it_is(host, tmp_path):
     (tmp_path / "link").symlink_to(host)
 
     assert real_path(tmp_path / "link" / "a", host) == tmp_path / "link" / "a"
-
-
-def test_without_a_container_links_are_the_systems_own(host):
-    path = host / "tmp" / "ray" / "relative" / "a"
-    (host / "tmp" / "ray" / "session_latest").unlink()
-    (host / "tmp" / "ray" / "session_latest").symlink_to(host / "tmp" / "ray" / "session_2")
-
-    assert real_path(path, Path("/")) == Path(os.path.realpath(path))

@@ -127,15 +127,6 @@ def test_the_console_of_a_run_that_its_json_lines_show_reports_its_servers(watch
     assert reported(source) == {A: (view.name, False), C: (view.name, False)}
 
 
-def test_servers_of_a_run_that_ended_are_over(watched, source, folder):
-    append(folder / "ppo.log", f"{VERL}\n", console(1, measured(1)))
-    watched.discover()
-    append(folder / "ppo.log", "Final validation metrics: {}\n")
-    watched.look(1)
-
-    assert reported(source) == {A: ("ppo", True), C: ("ppo", True)}
-
-
 def test_of_an_address_that_two_runs_had_the_one_that_goes_on_counts_last(watched, source, folder):
     for name, reward in (("a", 0.1), ("b", 0.5)):
         append(folder / f"{name}.log", f"LLMServerManager: ['{A}']\n", console(1, measured(1, reward=reward)))

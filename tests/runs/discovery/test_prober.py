@@ -8,7 +8,7 @@ import time
 import pytest
 
 from exporter.runs.discovery import targets as module
-from exporter.runs.discovery.targets import Outcome, Probe, Prober, Schedule
+from exporter.runs.discovery.targets import Outcome, Probe, Prober
 from tests.real.waiting import eventually
 
 
@@ -60,12 +60,6 @@ def test_a_connection_to_a_free_port_that_reaches_itself_is_not_taken(prober):
 
         assert not probe.goes_on()
         assert not probe.taken
-
-
-def test_an_address_that_cannot_be_reached_from_here_is_not_taken(prober):
-    prober.start("broadcast", "255.255.255.255", 80, "", time.monotonic())
-
-    assert outcome(prober, 1) == {"broadcast": False}
 
 
 def test_without_files_to_spare_nothing_is_known_of_a_server(prober, monkeypatch):
@@ -126,25 +120,3 @@ def test_a_server_that_takes_a_connection_and_shows_no_page_is_there(prober):
 
         assert list(prober.ended(5, 0.0)) == []
         assert list(prober.ended(0.1, module.TIMEOUT_SECONDS + 1)) == [Outcome("a", True, None)]
-
-
-def test_when_one_leaves_the_next_is_still_the_one_that_has_waited_longest(monkeypatch):
-    pauses = iter([1, 5, 2])
-    monkeypatch.setattr(module, "PROBE_SECONDS", 1.0)
-    monkeypatch.setattr(module.random, "uniform", lambda *_: next(pauses))
-    schedule = Schedule()
-    schedule.set_addresses({"a", "b", "c"}, 0.0)
-    assert list(schedule.due(0.0, 3)) == ["a", "b", "c"]
-    schedule.set_addresses({"b", "c"}, 0.0)
-    monkeypatch.setattr(module.random, "uniform", lambda *_: 9)
-
-    assert list(schedule.due(3.0, 9)) == ["c"]
-
-
-def test_what_cannot_be_probed_for_lack_of_room_is_next(monkeypatch):
-    monkeypatch.setattr(module, "PROBE_SECONDS", 1.0)
-    schedule = Schedule()
-    schedule.set_addresses({str(number) for number in range(100)}, 0.0)
-    probed = [address for now in range(10) for address in schedule.due(float(now), 10)]
-
-    assert len(set(probed)) == 100

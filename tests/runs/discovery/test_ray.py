@@ -114,14 +114,6 @@ def test_no_targets_are_none(folder, source, allowlist):
     assert not allowlist.counts
 
 
-def test_every_beginning_of_a_list_is_damaged():
-    whole = content(NODE, DASHBOARD).encode()
-
-    for end in range(len(whole)):
-        with pytest.raises(DamagedError):
-            ray_addresses(whole[:end])
-
-
 @given(st.binary(max_size=500), st.integers(0, 80), st.integers(0, 80))
 def test_whatever_bytes_it_holds_they_are_addresses_or_damage(noise, start, end):
     whole = content(NODE, DASHBOARD).encode()

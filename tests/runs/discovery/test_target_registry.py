@@ -29,21 +29,6 @@ def _served(registry: TargetRegistry) -> Callable[[float], Mapping[str, Any]]:
     return lambda now: {entry.address: entry for entry in registry.served(now)}
 
 
-def test_an_address_is_one_target_with_the_labels_of_all_its_sources(registry, served):
-    registry.update([target(), target("log", run="ppo"), target("registration", rack="r1")], 0)
-
-    (entry,) = served(0).values()
-    assert entry.labels == {"job": "rollout", "run": "ppo", "rack": "r1"}
-    assert entry.sources == ("verl_file", "log", "registration")
-
-
-def test_of_one_label_the_later_source_counts_and_of_paths_the_one_that_is_not_usual(registry, served):
-    registry.update([target("log", run="a", path="/engine_metrics"), target("log", run="b")], 0)
-
-    (entry,) = served(0).values()
-    assert (entry.labels["run"], entry.path) == ("b", "/engine_metrics")
-
-
 def test_one_that_never_took_a_connection_leaves_before_anyone_is_notified(registry, served):
     registry.update([target()], 0)
     registry.record(Outcome(ADDRESS, False), 1)
@@ -52,14 +37,6 @@ def test_one_that_never_took_a_connection_leaves_before_anyone_is_notified(regis
     assert not served(PROVE_SECONDS)
     assert PROVE_SECONDS < Config().alerts.EngineGone.for_.seconds < FORGET
     assert Config().discovery.forget_after.seconds == FORGET
-
-
-def test_one_whose_time_is_over_when_it_is_first_reported_has_to_answer_first(registry, served):
-    registry.update([target(over=True)], 0)
-
-    assert not served(0)
-    registry.record(Outcome(ADDRESS, True), 1)
-    assert served(1)
 
 
 def test_who_knows_the_run_knows_whether_it_is_over(registry, served):

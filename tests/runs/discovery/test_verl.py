@@ -91,13 +91,6 @@ def test_other_yaml_names_no_servers(text):
     assert verl_addresses(text.encode()) == []
 
 
-def test_a_file_is_followed_through_rewriting(file, found, write):
-    write(file, content(A))
-    assert found() == {A}
-    write(file, content(B, A))
-    assert found() == {A, B}
-
-
 def test_a_file_that_changes_while_it_is_read_waits_for_the_next_look(file, found, write, monkeypatch):
     write(file, content(A))
     status_of = Path.stat

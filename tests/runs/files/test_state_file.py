@@ -21,29 +21,8 @@ def _states(tmp_path: Path) -> StateFolder:
 
 
 def only_file(states: StateFolder) -> Path:
-    assert states.folder is not None
     (found,) = states.folder.iterdir()
     return found
-
-
-def test_a_log_is_known_by_its_absolute_path(
-    states: StateFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    states.save(tmp_path / "train.log", SAVED)
-    monkeypatch.chdir(tmp_path)
-
-    assert states.load(Path("train.log")) == SAVED
-
-
-@given(cut=st.integers(0, 2000))
-def test_a_truncated_file_counts_as_none(tmp_path: Path, cut: int) -> None:
-    states = StateFolder(tmp_path / "cut")
-    states.save(LOG, SAVED)
-    file = only_file(states)
-    data = file.read_bytes()
-    file.write_bytes(data[:cut])
-
-    assert states.load(LOG) == (SAVED if cut >= len(data) else None)
 
 
 @given(at=st.integers(0, 2000), byte=st.integers(0, 255))

@@ -140,10 +140,3 @@ def test_a_paused_page_stays_as_it_is(
     assert browser.requests() == []
     # the way on is paused too
     assert browser.tell("document.querySelector('h2 a').href").endswith("?refresh=off")
-
-
-def test_a_band_is_seen_behind_its_curves(browser: Browser, serve: Serve, reported: Reported) -> None:
-    browser.open(serve(reported) + "/run/ppo%2Fsick")
-    for kind in ("curve", "limit", "band"):
-        box = f"document.querySelector('figure svg .{kind}').getBoundingClientRect()"
-        assert browser.tell(f"{box}.width") > 100, kind

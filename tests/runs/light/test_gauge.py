@@ -19,17 +19,14 @@ def health(value: float | None, warning: Range, critical: Range) -> Health:
 
 def test_zones_follow_the_limits_and_the_mark_stands_in_the_zone_of_the_value() -> None:
     found = gauge(health(0.0, Range(-1.0, 1.0), Range(-2.0, 2.0)))
-    assert found is not None
     assert [zone.state for zone in found.zones] == ["critical", "warning", "ok", "warning", "critical"]
     assert found.mark == WIDTH / 2
     low = gauge(health(0.15, Range(0.3), Range(0.1)))
-    assert low is not None
     assert [zone.state for zone in low.zones if zone.start < low.mark < zone.end] == ["warning"]
 
 
 def test_what_is_never_negative_gets_no_negative_end() -> None:
     found = gauge(health(0.02, Range(None, 0.5), Range(None, 1.0)))
-    assert found is not None
     assert (found.zones[0].start, found.zones[0].state) == (0, "ok")
     assert found.mark == pytest.approx(WIDTH * 0.02 / 1.245, abs=1)
 

@@ -334,12 +334,3 @@ def test_logs_that_no_one_is_seen_to_write_keep_no_killed_run_alive(folder: Path
 
     append(lines, verl_json(12, measured(12)))
     assert machine.looks(1).state("ppo") == "running"
-
-
-def test_a_crash_leaves_with_its_time(folder: Path, tmp_path: Path, watched: Watching) -> None:
-    (tmp_path / "proc").mkdir()
-    machine = Machine(watched(proc=tmp_path / "proc", forget_after=3600.0), tmp_path / "proc")
-    log = folder / "a.log"
-    assert machine.crashes(log, loads(machine, log)).state("a") == "failed"
-
-    assert machine.looks(1, seconds=3600.0).runs() == set()

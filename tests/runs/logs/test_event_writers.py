@@ -105,19 +105,6 @@ def test_a_run_whose_trainer_is_killed_stops_within_seconds(
     assert (found.state("ppo"), found.value("rl_run_writer_present", run="ppo")) == ("stopped", 0)
 
 
-def test_a_trainer_that_was_killed_and_is_a_zombie_is_gone(
-    folder: Path, watched: Watching, trains: Trains
-) -> None:
-    (folder / "ppo").mkdir()
-    page, trainer = watched(proc=Path("/proc")), trains("pytorch")
-    followed(page, trainer)
-    trainer.process.kill()
-    os.waitid(os.P_PID, trainer.process.pid, os.WEXITED | os.WNOWAIT)
-    page.look(1.5)
-
-    assert page.look(11.0).state("ppo") == "stopped"
-
-
 @pytest.mark.parametrize(("planned", "state"), [(100, "vanished"), (10, "finished")])
 def test_a_checkpoint_beside_it_reports_whether_the_steps_that_were_planned_are_done(
     folder: Path, watched: Watching, trains: Trains, planned: int, state: str
@@ -183,13 +170,6 @@ def _process() -> Iterator[int]:
 
 
 HOST = socket.gethostname()
-
-
-@pytest.mark.parametrize("suffix", ["", ".v2"])
-def test_the_writer_is_the_process_that_the_name_reports(tmp_path: Path, process: int, suffix: str) -> None:
-    name = f"events.out.tfevents.{int(time.time()) + 1}.{HOST}.{process}.0{suffix}"
-
-    assert present(tmp_path, name) is True
 
 
 @pytest.mark.parametrize(

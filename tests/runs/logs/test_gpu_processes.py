@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from exporter.process import pid_namespace
 from exporter.runs.logs.processes import MOST_PROCESSES, GPUProcesses, RunGPUs
 from tests.runs.conftest import Watching
 from tests.runs.fake_proc import pretend
@@ -150,22 +149,6 @@ def test_ranks_may_be_below_scripts_of_their_own(machine: Machine) -> None:
     assert machine.of(40) == (40, 41)
 
 
-def test_one_command_that_was_left_behind_twice_is_two_runs(machine: Machine) -> None:
-    for pid in (20, 30):
-        machine.start(pid, GPU, command="python train.py")
-
-    assert machine.of(20) == (20,)
-
-
-def test_processes_without_a_command_are_no_ranks(machine: Machine) -> None:
-    machine.start(20, parent=SHELL, group=20, session=SHELL)
-    for pid in (30, 31):
-        machine.start(pid, GPU, parent=20)
-        machine.write(f"{pid}/cmdline", "")
-
-    assert machine.of(30) == (30,)
-
-
 def test_processes_whose_groups_are_outside_of_the_namespace_have_no_group_in_common(
     machine: Machine,
 ) -> None:
@@ -270,26 +253,6 @@ def test_without_nvidias_driver_no_process_is_looked_at(
     monkeypatch.setattr(os, "listdir", lambda _: pytest.fail("looked"))
 
     assert GPUProcesses(machine.proc).look({PPO: ["20"]}) == {}
-
-
-def test_processes_are_not_served_where_their_namespace_is_not_known(machine: Machine) -> None:
-    machine.start(20, GPU, parent=SHELL)
-    machine.proc.joinpath("sys/kernel/random/boot_id").unlink()
-
-    assert machine.of(20) == ()
-
-
-def test_one_namespace_has_one_name_and_two_have_two(tmp_path: Path) -> None:
-    code = "from exporter.process import pid_namespace as name; print(name())"
-    inside = subprocess.run(
-        [sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True
-    ).stdout.strip()
-    assert inside == pid_namespace()
-    other = Machine(tmp_path / "proc")
-    other.proc.joinpath("self/ns/pid").unlink()
-    other.link("self/ns/pid", "pid:[4026532000]")
-
-    assert pid_namespace(str(other.proc)) == "086fb401f216-4026532000"
 
 
 def test_real_processes_of_a_real_trainer_are_found(machine: Machine, tmp_path: Path) -> None:

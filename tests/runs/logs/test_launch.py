@@ -119,15 +119,6 @@ def test_a_wrapper_that_was_killed_with_all_below_it_has_a_run_that_vanished(
     assert found.value("rl_run_exit_info", run="a", cause="wrapper killed", exit_code="", signal="") == 1
 
 
-def test_an_exporter_without_sight_of_processes_knows_as_much(folder: Path, watched: Watching) -> None:
-    page, process = watched(), wrapped(folder, "exit 3")
-    until(page, lambda found: found.value("rl_step", run="a") == 5)
-    go(folder)
-    process.wait(60)
-
-    assert page.look(2.0).state("a") == "failed"
-
-
 def test_what_the_wrapper_knows_holds_for_the_run_whose_records_are_in_another_log(
     folder: Path, watched: Watching
 ) -> None:
@@ -313,17 +304,3 @@ def test_a_trainer_that_failed_before_the_first_look_ever_is_history(
         assert subprocess.run([*command, "sh", "-c", script], check=False).returncode == 3
     found = watched(proc=Path("/proc"), state_folder=state).discover()
     assert {name: found.state(name) for name in found.runs()} == {"b": "failed", "c": "failed"}
-
-
-def test_a_state_folder_of_an_older_version_does_not_count_as_new(
-    folder: Path, watched: Watching, tmp_path: Path
-) -> None:
-    page, process = watched(proc=Path("/proc"), state_folder=tmp_path), wrapped(folder, "exit 3")
-    until(page, lambda found: found.value("rl_step", run="a") == 5)
-    page.watch.save()
-    (tmp_path / "since").unlink()
-    go(folder)
-    process.wait(60)
-
-    found = watched(proc=Path("/proc"), state_folder=tmp_path).discover()
-    assert found.state("a") == "failed"

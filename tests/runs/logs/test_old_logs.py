@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 from collections import Counter
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -81,20 +80,6 @@ def test_ten_thousand_old_runs_are_never_read_and_cost_a_look_nothing(
     assert found.runs() == {"live", "old/77"}
     assert found.value("rl_records_total", run="old/77") == 2
     assert found.value("stepwatch_files", kind="old") == OLD - 1
-
-
-def test_searches_that_take_much_work_are_rare(
-    folder: Path, watched: Watching, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """0.2 s of work is 1 % of a core in 20 s."""
-    work = count(step=0.2)
-    monkeypatch.setattr(clock, "thread_time", lambda: next(work))
-    page = watched()
-    page.look()
-    append(folder / "new.jsonl", verl_json(1, measured(1)))
-
-    assert page.look(19.0).runs() == set()
-    assert page.look(2.0).runs() == {"new"}
 
 
 def test_searches_that_wait_for_a_slow_disk_are_rare(

@@ -41,13 +41,6 @@ def left(found: Scrape, state: str = "running") -> float | None:
     return found.value("stepwatch_left_out_runs", state=state)
 
 
-def test_no_more_runs_than_the_limit_are_watched_and_the_others_are_counted(page: Watched) -> None:
-    step(page, 1, *"abcde")
-    found = page.look()
-    assert (len(found.runs()), left(found), left(found, "ended")) == (3, 2, 0)
-    assert len(page.watch.logs.by_path) == 3
-
-
 def test_a_live_run_that_is_watched_stays_however_many_begin_later(page: Watched) -> None:
     step(page, 1, *"abc")
     page.look()
@@ -194,15 +187,6 @@ def _both(watched: Watching, server: Server, monkeypatch: pytest.MonkeyPatch) ->
             feed.poller.stop()
 
 
-def test_polled_runs_are_under_the_limit_too_and_those_left_out_are_counted(
-    both: Watched, server: Server
-) -> None:
-    server.step(1, *"vwxyz")
-    found = both.look()
-    assert found.runs() == {"v", "w", "x"}
-    assert (left(found), left(found, "ended")) == (2, 0)
-
-
 def test_a_polled_run_takes_no_live_run_its_place_and_begins_when_there_is_room(
     both: Watched, server: Server
 ) -> None:
@@ -243,27 +227,6 @@ def test_only_the_newest_files_without_a_record_are_read_and_the_others_are_coun
     assert found.value("stepwatch_files", kind="left_out") == 7
     append(folder / "9.log", console(1, measured(1)))
     assert page.discover().runs() == {"9"}
-
-
-def test_a_new_file_that_was_not_read_yet_is_not_dropped_for_an_older_text(
-    folder: Path, watched: Watching, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(collection, "MOST_FILES", 3)
-    for number in range(3):
-        path = folder / f"{number}.log"
-        path.write_text("no step here\n")
-        os.utime(path, (clock.wall - 100 - number, clock.wall - 100 - number))
-    page = watched()
-    page.look()
-    append(folder / "new.log", console(1, measured(1)))
-    clock.advance(6.0)
-    monkeypatch.setattr(collection, "READ_SECONDS", -1.0)  # nothing is read of what is new
-    page.watch.look()
-    clock.advance(6.0)
-    page.watch.look()
-    monkeypatch.setattr(collection, "READ_SECONDS", 1.0)
-    assert page.watch.look() is not None
-    assert (folder / "new.log") in page.watch.logs.by_path
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ def logs(found: Scrape) -> set[str]:
     return {dict(labels)["log"] for labels in found.all(WAITS)}
 
 
-def test_a_log_that_grows_without_a_step_is_reported_from_when_it_appeared(
+def test_a_log_that_grows_without_a_step_is_reported_from_when_it_appeared_until_its_first(
     folder: Path, watched: Watching
 ) -> None:
     append(folder / "ppo.log", "loading weights\n")
@@ -30,16 +30,7 @@ def test_a_log_that_grows_without_a_step_is_reported_from_when_it_appeared(
 
     assert logs(found) == {"ppo.log"}
     assert found.value(WAITS) == appeared
-
-
-def test_its_first_step_ends_that(folder: Path, watched: Watching) -> None:
-    append(folder / "ppo.log", "loading weights\n")
-    page = watched()
-    page.look()
-    append(folder / "ppo.log", "loading weights\n")
-    assert logs(page.look(60.0)) == {"ppo.log"}
     append(folder / "ppo.log", *json_steps(1, 1))
-
     assert logs(page.look(60.0)) == set()
 
 

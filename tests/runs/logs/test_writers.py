@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.logs import processes as process_files
 from exporter.runs.logs.processes import CONFIRMATIONS, Writers
-from tests.runs.fake_proc import pretend
 
 Start = Callable[[str], "subprocess.Popen[str]"]
 
@@ -37,7 +35,6 @@ def _start(log: Path) -> Iterator[Start]:
         ]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         started.append(process)
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         return process
 
@@ -51,25 +48,6 @@ def looked(holders: Writers, log: Path, times: int, since: float = 0.0) -> None:
     """Look once a second."""
     for second in range(times):
         holders.look([log], since + second)
-
-
-def test_a_writer_is_confirmed_after_several_looks(log: Path, start: Start) -> None:
-    start("file = open(sys.argv[1], 'a')")
-    holders = Writers()
-    looked(holders, log, CONFIRMATIONS - 1)
-    assert holders.of(log).present() is None
-    looked(holders, log, 1, since=CONFIRMATIONS)
-
-    assert holders.of(log).present() is True
-
-
-@pytest.mark.parametrize("mode", ["w", "a", "r+", "wb"])
-def test_a_writer_counts_however_it_opened_the_file(log: Path, start: Start, mode: str) -> None:
-    start(f"file = open(sys.argv[1], {mode!r})")
-    holders = Writers()
-    looked(holders, log, CONFIRMATIONS)
-
-    assert holders.of(log).present() is True
 
 
 def test_a_writer_whose_file_another_took_the_place_of_is_gone(log: Path, start: Start) -> None:
@@ -104,50 +82,3 @@ def test_a_writer_through_a_link_counts(log: Path, start: Start) -> None:
     looked(holders, link, CONFIRMATIONS)
 
     assert holders.of(link).present() is True
-
-
-def test_our_own_open_files_do_not_count(log: Path) -> None:
-    holders = Writers()
-    with log.open("a"):
-        looked(holders, log, CONFIRMATIONS)
-
-    assert holders.of(log).present() is None
-
-
-# a /proc of our own
-
-
-@pytest.mark.parametrize(
-    ("flags", "present"), [("0100001", True), ("0102002", True), ("0100000", None), (None, None)]
-)
-def test_the_flags_tell_writers_from_readers(
-    log: Path, tmp_path: Path, flags: str | None, present: bool | None
-) -> None:
-    proc = tmp_path / "proc"
-    pretend(proc, 7, log, flags)
-    (proc / "meminfo").touch()
-    (proc / "8").mkdir()
-    holders = Writers(proc)
-    looked(holders, log, CONFIRMATIONS)
-
-    assert holders.of(log).present() is present
-
-
-def test_all_processes_are_searched_only_now_and_then(
-    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    holders, searches = Writers(tmp_path), list[float]()
-    monkeypatch.setattr(process_files, "pids", lambda _: searches.append(1.0) or [])
-    looked(holders, log, 11)
-
-    assert len(searches) == 3
-
-
-def test_a_forgotten_file_is_unknown_again(log: Path, tmp_path: Path) -> None:
-    proc = tmp_path / "proc"
-    pretend(proc, 7, log, "0100001")
-    holders = Writers(proc)
-    looked(holders, log, CONFIRMATIONS)
-    holders.forget(log)
-
-    assert holders.of(log).present() is None

@@ -67,35 +67,6 @@ def test_silence_is_noticed_as_soon_as_ever(
 
 
 @both_ways
-def test_a_log_that_has_not_grown_yet_is_no_older_than_it_was(
-    folder: Path, watched: Watching, clock: Clock, jump: float
-) -> None:
-    page, log = watched(), folder / "a.jsonl"
-    for step in range(1, 6):
-        log_step(log, clock, step)
-    page.look()
-    clock.wall += jump
-
-    assert page.look(60.0).state("a") == "running"
-    assert page.discover().runs() == {"a"}
-
-
-@both_ways
-def test_a_run_that_begins_after_the_jump_is_followed(
-    folder: Path, watched: Watching, clock: Clock, jump: float
-) -> None:
-    page, log = watched(), folder / "a.jsonl"
-    page.look()
-    clock.wall += jump
-    log_step(log, clock, 1)
-    page.discover()
-    found = follow(page, log, 2, 5)
-
-    assert found.state("a") == "running"
-    assert found.value("rl_step_interval_typical_seconds", run="a") == pytest.approx(10.0)
-
-
-@both_ways
 def test_an_exporter_that_starts_after_the_jump_shows_what_still_goes_on(
     folder: Path, tmp_path: Path, watched: Watching, clock: Clock, jump: float
 ) -> None:

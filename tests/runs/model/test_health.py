@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
-from exporter.http import exposition
 from exporter.runs.model.exporter_health import LOOK_SECONDS, Health
 from exporter.runs.serve.metrics import page
 from tests.runs.scrape import Scrape
@@ -16,38 +13,12 @@ def scrape(health: Health) -> Scrape:
     return Scrape(page([], health.samples()))
 
 
-def test_a_fresh_exporter_has_all_its_counters_at_zero() -> None:
-    found = scrape(Health())
-
-    for name in ("bytes_read", "lines_read", "file_restarts", "state_errors"):
-        assert found.value(f"stepwatch_{name}_total") == 0
-    assert {dict(labels)["reason"] for labels in found.all("stepwatch_lines_dropped_total")} == {
-        "too_long",
-        "malformed",
-    }
-    assert {dict(labels)["reason"] for labels in found.all("stepwatch_file_errors_total")} == {
-        "vanished",
-        "unreadable",
-    }
-    assert found.value("stepwatch_files", kind="unreadable") == 0
-
-
 def test_the_process_metrics_are_those_of_this_process() -> None:
     found = scrape(Health())
 
     assert 1e7 < (found.value("process_resident_memory_bytes") or 0) < 1e10
     assert (found.value("process_cpu_seconds_total") or 0) > 0
     assert (found.value("process_start_time_seconds") or 0) > 0
-
-
-def test_where_there_is_not_a_proc_the_page_says_nothing_about_memory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(exposition, "STATM", "/nowhere/statm")
-    found = scrape(Health())
-
-    assert found.value("process_resident_memory_bytes") is None
-    assert found.value("process_cpu_seconds_total") is not None
 
 
 def test_an_exporter_whose_looks_do_not_end_is_not_healthy() -> None:

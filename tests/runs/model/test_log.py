@@ -175,24 +175,6 @@ def test_a_bad_state_file_counts_as_none(
     assert after.value("rl_records_total", run="a") == 5
 
 
-def test_state_is_saved_every_ten_seconds_and_only_when_something_changed(
-    watched: Watching, folder: Path, tmp_path: Path
-) -> None:
-    trainer, states = Trainer(folder / "a.jsonl"), tmp_path / "state"
-    trainer.train(3)
-    page = watched(state_folder=states)
-    page.look()
-    state = saved_log(states)
-    first = state.stat().st_ino
-    page.look(30.0)
-    assert state.stat().st_ino == first
-    trainer.train(1)
-    page.look(1.0)
-    page.look(10.0)
-
-    assert state.stat().st_ino != first
-
-
 def test_half_a_log_does_not_overwrite_what_was_known_of_the_whole(
     watched: Watching, folder: Path, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

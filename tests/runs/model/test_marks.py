@@ -241,11 +241,3 @@ def test_a_run_that_is_not_there_is_refused_with_the_nearest_names(folder: Path,
 
     with pytest.raises(UnknownRunError, match=r"no run named ppo/gsm8\. Similar names: ppo/gsm8k, "):
         page.watch.mark("ppo/gsm8", "x")
-
-
-def test_without_any_run_it_says_so(watched: Watching) -> None:
-    page = watched()
-    page.look()
-
-    with pytest.raises(UnknownRunError, match="No run exists yet"):
-        page.watch.mark("a", "x")

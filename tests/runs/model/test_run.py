@@ -9,7 +9,6 @@ import pytest
 
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps
-from exporter.runs.stats.catalogue import STATISTICS
 from tests.runs.lines import measured
 
 NOW = 1_700_000_000.0
@@ -46,32 +45,12 @@ def test_steps_logged_again_after_a_resume_are_ignored_until_past_the_old_highes
     assert not any(value == -9.0 for value in run.statistics["reward"].values)
 
 
-def test_start_best_peak_and_noise_stay_over_a_resume_and_windows_do_not() -> None:
-    before, after = fed(*steps(1, 100)), fed(*steps(1, 100), *steps(81, 100))
-    stays = {"start", "best", "peak", "noise", "ewma", "drawdown", "steps_since_best", "records_since_best"}
-    for statistic in STATISTICS:
-        if statistic.signal in ("reward", "kl", "entropy", "response_length") and statistic.name in stays:
-            left, right = (
-                dict(run.statistics[statistic.signal].readers)[statistic]() for run in (before, after)
-            )
-            assert left is not None
-            assert left == right, statistic
-    assert shown(before, "min_over_steps", "kl", 3) is not None
-    assert shown(after, "min_over_steps", "kl", 3) is None
-
-
 def test_a_start_from_scratch_forgets_everything_but_the_resumes() -> None:
     run = fed(*steps(1, 50), *steps(40, 60), *steps(1, 3))
 
     assert (run.records, run.resumes, run.progress.highest) == (3, 1, 3)
     assert shown(run, "start", "kl") is None
     assert run.times.start == NOW + 30.0 * (50 + 21)
-
-
-def test_a_second_resume_below_the_first_ignores_up_to_the_highest_of_all() -> None:
-    run = fed(*steps(1, 100), *steps(81, 90), *steps(61, 101))
-
-    assert (run.records, run.resumes) == (101, 2)
 
 
 def test_restarts_are_counted_wherever_they_begin_and_the_lost_steps_are_those_of_the_last_resume() -> None:

@@ -193,22 +193,6 @@ def test_a_run_whose_last_planned_step_was_long_ago_has_finished_though_its_file
     assert page.look(1.0).state("a") == "finished"
 
 
-def test_a_trainer_that_saves_for_long_has_finished_before_it_could_count_as_hanging(
-    folder: Path, watched: Watching, holding: Holding
-) -> None:
-    page, log = watched(proc=Path("/proc")), folder / "a.log"
-    append(log, "Total training steps: 12\n", console(1, measured(1)))
-    page.look()
-    holding(log)
-    followed(page, log, lambda step: console(step, measured(step)), range(2, 13))
-    for _ in range(9):
-        append(log, "saving shard\n")
-        assert page.look(60.0).state("a") == "running"
-    append(log, "saving shard\n")
-
-    assert page.look(61.0).state("a") == "finished"
-
-
 # event files
 
 
@@ -249,32 +233,6 @@ def test_a_killed_trainers_event_file_stops_and_the_next_start_runs(
     process.wait()
     page.look(6.0)
     assert page.look(11.0).state("ppo") == "stopped"
-
-
-def test_a_second_start_whose_writer_cannot_be_seen_runs_as_well(
-    folder: Path, watched: Watching, holding: Holding, trainer: Trainer
-) -> None:
-    page, ppo = watched(proc=Path("/proc")), folder / "ppo"
-    trainer.begins(ppo)
-    trainer.logs(*range(1, 6))
-    (first,) = ppo.iterdir()
-    process = holding(first)
-    for step in range(6, 16):
-        trainer.logs(step)
-        page.look(1.5)
-    trainer.ends()
-    process.kill()
-    process.wait()
-    page.look(6.0)
-    assert page.look(11.0).state("ppo") == "stopped"
-    trainer.begins(ppo)
-    trainer.logs(16)
-    trainer.ends()
-    page.discover()
-
-    assert page.look(1.5).state("ppo") == "running"
-    assert page.look(300.0).state("ppo") == "running"
-    assert page.look(400.0).state("ppo") == "stopped"
 
 
 # as another user

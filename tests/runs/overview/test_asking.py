@@ -128,23 +128,6 @@ def test_pasts_that_take_long_hold_up_no_alert_for_longer_than_one_of_them(monke
     assert lacking == [1, 2, 3, 4], "each in turn"
 
 
-def test_a_look_at_a_run_while_it_is_decided_what_is_due_is_not_a_fault_and_is_not_lost():
-    spans = {RunId(name): Span(RunId(name), 0.0, 1.0) for name in ("run 0", "run 1", "run 2")}
-    prometheus = Prometheus("http://127.0.0.1:1", lambda: (), lambda: (), lambda: ())
-
-    class Moment(float):
-        """That of a look; once its age is asked for, someone looks at another run."""
-
-        def __rsub__(self, now: float) -> float:
-            prometheus.view(RunId("run 2"))
-            return now - float(self)
-
-    prometheus._viewed[RunId("run 0")] = Moment(time.monotonic())
-    prometheus._due(spans)
-
-    assert prometheus._due(spans) == [RunId("run 0"), RunId("run 2"), RunId("run 1")]
-
-
 def test_runs_that_are_looked_at_are_asked_about_each_time_and_the_others_in_turn():
     spans = [Span(RunId(f"run {number}"), 0.0, 1.0) for number in range(5)]
     prometheus = Prometheus("http://127.0.0.1:1", lambda: (), lambda: (), lambda: spans)

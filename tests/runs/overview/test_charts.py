@@ -30,11 +30,6 @@ def test_a_long_curve_has_few_points_and_keeps_what_stands_out(records: int) -> 
     assert set(kept) <= set(enumerate(values, 1))
 
 
-def test_a_short_curve_keeps_every_point() -> None:
-    values = [float(index % 3) for index in range(400)]
-    assert points(values) == list(enumerate(values, 1))
-
-
 def test_what_is_not_finite_or_nearly_so_is_not_drawn() -> None:
     found = curve("a", {1: 1.0, 2: math.inf, 3: 2.0, 4: -1e301, 5: 3.0}, range(1, 6))
     assert found.pieces == (((1, 1.0),), ((3, 2.0),), ((5, 3.0),))

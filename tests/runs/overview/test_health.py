@@ -208,7 +208,7 @@ def test_charts_know_the_steps_of_marks_restarts_and_actions():
     run([{"reward": 0.5}] * 3, first=3, into=made)
     past = Past((), {}, {100.0: 2.0, 200.0: 4.0})
     marks = (Mark(5, "mark: new data"),)
-    action = RunAction("demo/x", "KLExplosion", "stop", "done", 150.0, False, "")
+    action = RunAction("demo/x", "KLExplosion", "stop", "done", 150.0, False)
     (chart, *_) = RunHistory(made.history.snapshot(), panels(), past, marks).charts((), (action,))
     assert [(each.step, each.words) for each in chart.marks] == [
         (2, "action: stop (done)"),

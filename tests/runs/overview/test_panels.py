@@ -13,7 +13,7 @@ from exporter.runs.overview.panels import Limit, Panels, of_run
 from stepwatch.alerts.catalogue import TABLE
 from stepwatch.config.deployment import OnThisMachine
 from stepwatch.config.loading import load_changed
-from stepwatch.render.generator import render_all, stale
+from stepwatch.render.generator import render_all
 from stepwatch.render.panels import FILE
 from stepwatch.rules.lines import lines
 from stepwatch.system.environment import CHECKOUT
@@ -99,12 +99,6 @@ def test_a_limit_knows_its_signal_its_side_and_whether_its_alert_looks_at_more(
     assert (limit.signal, limit.side, limit.alone) == (signal, side, alone)
 
 
-def test_limits_of_one_panel_are_distinguished_by_name_and_severity():
-    for panel in panels(*EVERY_LIMIT).panels:
-        names = [(limit.name, limit.severity) for limit in panel.limits]
-        assert len(set(names)) == len(names), panel.title
-
-
 @pytest.mark.slow
 def test_overrides_cost_a_line_nothing_however_many_there_are(tmp_path: Path):
     def kl(overrides: int) -> list[str]:
@@ -124,12 +118,6 @@ def test_overrides_cost_a_line_nothing_however_many_there_are(tmp_path: Path):
 
     assert kl(50) == kl(1)
     assert sum("rl_limit_override" in promql for promql in kl(1)) == 1
-
-
-def test_the_file_is_checked_with_all_others(tmp_path: Path):
-    changes = stale(CHECKOUT / "config.yaml", tmp_path)
-
-    assert FILE in changes.missing
 
 
 def test_a_hub_draws_the_run_of_a_cluster():

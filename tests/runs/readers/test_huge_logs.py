@@ -5,11 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
-from exporter.runs.logs import log as log_module
-from exporter.runs.readers import follow as follow_module
-from tests.runs.conftest import Watching
 from tests.runs.lines import measured, verl_json
 from tests.runs.test_main import Exporter, Start, _start  # noqa: F401  (a fixture)
 
@@ -59,16 +54,3 @@ def test_a_file_of_2_gb_without_a_record_is_given_up_early(folder: Path, start: 
     assert (found.value("stepwatch_bytes_read_total") or GB) < GB / 10
     assert found.value("stepwatch_unread_bytes") == 0
     assert peak(exporter) < PEAK
-
-
-def test_a_file_that_was_given_up_asks_for_no_more_looks(
-    folder: Path, watched: Watching, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_module, "GIVE_UP_BYTES", 3000)
-    monkeypatch.setattr(follow_module, "BLOCK", 1000)
-    (folder / "a.log").write_text("nothing to see here\n" * 1000)
-    watch = watched().watch
-
-    assert watch.look() is False
-    assert watch.health.bytes_read == 4000
-    assert watch.look() is False

@@ -128,16 +128,6 @@ def test_a_file_that_was_deleted_is_passed_over_unless_it_is_the_last(tmp_path: 
         chain(first, second).poll(0.0)
 
 
-@pytest.mark.slow
-def test_thousands_of_empty_files_are_no_burden(tmp_path: Path) -> None:
-    paths = [tmp_path / str(number) for number in range(3000)]
-    for path in paths:
-        path.touch()
-    paths[-1].write_bytes(b"last\n")
-
-    assert lines(chain(*paths)) == [b"last"]
-
-
 @given(sizes=st.lists(st.integers(0, 5), min_size=1, max_size=6), seed=st.integers(0, 1000))
 def test_offsets_rise_over_all_files(tmp_path: Path, sizes: list[int], seed: int) -> None:
     order, paths = random.Random(seed), [tmp_path / f"part {index}" for index in range(len(sizes))]

@@ -133,18 +133,6 @@ def test_without_a_step_counter_a_change_is_a_step(hub: Hub) -> None:
     assert [record(event)[:2] for event in (*first, *page.poll())] == [("maths/ppo", 1), ("maths/ppo", 2)]
 
 
-@pytest.mark.slow
-def test_names_that_change_forever_fill_no_memory(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polled_page, "MOST_GONE", 2)
-    page = MonitorPage(hub.address)
-    for number in range(6):
-        hub.begins()
-        hub.log(f"maths/{number}", training__global_step=1, critic__score__mean=0.1)
-        page.poll()
-
-    assert page._seen.keys() == page._validated.keys() == {"maths/3", "maths/4", "maths/5"}
-
-
 def test_a_run_that_left_the_page_for_a_moment_is_known(hub: Hub) -> None:
     page = MonitorPage(hub.address)
     hub.log(training__global_step=7, critic__score__mean=0.1)

@@ -12,7 +12,6 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
 from exporter.runs.files.state_file import StateFolder
-from exporter.runs.model import run_set
 from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Options
 from exporter.runs.model.run_set import MOST_RUNS, RunLimit
@@ -192,28 +191,6 @@ def test_a_restart_of_the_exporter_keeps_what_the_page_does_not_tell_again(
     assert lasting(found, trainer.run).keys() == lasting(before, trainer.run).keys()
 
 
-def test_a_run_whose_page_went_while_the_exporter_was_away_is_shown_with_its_best(
-    folder: Path, tmp_path: Path, start: Start, trainer: Trainer
-) -> None:
-    trainer.begins()
-    flags = ["--path", folder, "--state-dir", tmp_path / "state", *trainer.flags()]
-    exporter = start(*flags)
-    exporter.until(lambda found: found.value("stepwatch_target_up") == 1)
-    for step in range(1, 8):
-        trainer.makes(1, reward=step / 10)
-        before = exporter.until(at(trainer.run, step))
-    exporter.end()
-    trainer.ends()
-
-    found = start(*flags).until(lambda found: found.value("stepwatch_target_up") == 0)
-    assert found.value("rl_best", run=trainer.run, signal="reward") == before.value(
-        "rl_best", run=trainer.run, signal="reward"
-    )
-    assert found.value("rl_last_step_timestamp_seconds", run=trainer.run) == before.value(
-        "rl_last_step_timestamp_seconds", run=trainer.run
-    )
-
-
 def test_a_trainer_that_resumes_after_a_crash_is_one_run_with_one_resume(
     folder: Path, start: Start, trainer: Trainer
 ) -> None:
@@ -276,27 +253,6 @@ class Reported(FakeTarget):
 
     def found(self) -> list[Event]:
         return [Record(self.polls, {"reward": self.polls / 7}, run="ppo")] if self.polls < 4 else []
-
-
-class Renamed(FakeTarget):
-    """A trainer whose run has another name at each poll."""
-
-    name = "renamed"
-
-    def found(self) -> list[Event]:
-        self.reported = frozenset({str(self.polls)})
-        return [Record(1, {"reward": 0.1}, run=str(self.polls))]
-
-
-def test_names_that_change_forever_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_set, "MOST_OF_LOG", 3)
-    target = Renamed()
-    feed = Feed(target, polling())
-    feed.start()
-    eventually(lambda: target.polls > 6)
-    feed.poller.stop()
-
-    assert feed.run_set.runs.keys() == feed._reported.keys() == {"1", "2", "3"}
 
 
 @pytest.mark.parametrize(

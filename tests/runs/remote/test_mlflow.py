@@ -162,16 +162,6 @@ def test_a_long_history_comes_in_pages_and_goes_on_from_the_last_one(
     assert asked.count("metrics/get-history") == 1
 
 
-def test_a_full_page_is_not_an_end_of_the_history(experiment: Experiment) -> None:
-    run = experiment.run()
-    experiment.log(run, *range(1, 501), reward=0.5)
-    watch = experiment.watch()
-
-    assert steps(watch.poll())[-1] == 500
-    experiment.log(run, 501, at=NOW + 501_000, reward=0.5)
-    assert steps(watch.poll()) == [501]
-
-
 def test_more_runs_than_one_answer_holds_are_all_found(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,17 +170,6 @@ def test_more_runs_than_one_answer_holds_are_all_found(
         experiment.log(experiment.run(name), 1, reward=0.5)
 
     assert len({event.run for event in experiment.watch().poll() if isinstance(event, Record)}) == 5
-
-
-def test_nothing_new_costs_two_searches(experiment: Experiment, asked: list[str]) -> None:
-    run = experiment.run()
-    experiment.log(run, 1, reward=0.5, kl=math.nan)
-    watch = experiment.watch()
-    watch.poll()
-    asked.clear()
-
-    assert watch.poll() == []
-    assert asked == ["runs/search", "runs/search"]
 
 
 def test_nan_and_infinity_come_back_as_they_were_logged(experiment: Experiment) -> None:
@@ -264,23 +243,6 @@ def test_runs_of_long_ago_are_not_fetched_ended_or_not(experiment: Experiment, a
     assert experiment.watch(since=3600).poll() == []
     assert "metrics/get-history" not in asked
     assert len(experiment.watch(since=20 * 86400).poll()) == 3
-
-
-def test_a_run_that_ended_is_forgotten_in_time(
-    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = experiment.run()
-    experiment.log(run, 1, reward=0.5)
-    experiment.client("status", run, "FINISHED")
-    watch = experiment.watch(since=3600)
-    assert len(watch.poll()) == 2
-    assert watch._followed
-
-    later = time.time() + 7200
-    monkeypatch.setattr(mlflow.time, "time", lambda: later)
-
-    assert watch.poll() == []
-    assert not watch._followed
 
 
 def test_a_run_that_is_named_by_its_id_is_followed(experiment: Experiment) -> None:

@@ -71,21 +71,6 @@ def one(page: Page) -> Record:
 # Steps
 
 
-def test_a_record_comes_with_each_move_of_the_step_counter_and_only_then(trainer: Trainer) -> None:
-    steps = Counter("verl_training_steps_total", "x", registry=trainer.registry)
-    reward = trainer.gauge("verl_average_reward")
-    page = Page(trainer.url)
-
-    steps.inc()
-    reward.set(0.25)
-    assert one(page) == Record(1, {"verl_average_reward": 0.25}, run=trainer.default)
-    reward.set(0.5)
-    assert page.poll() == []
-    steps.inc(2)
-    assert one(page) == Record(3, {"verl_average_reward": 0.5}, run=trainer.default)
-    assert page.poll() == []
-
-
 def test_before_the_first_step_the_zeros_of_a_client_library_are_no_rewards(trainer: Trainer) -> None:
     steps = Counter("verl_training_steps_total", "x", registry=trainer.registry)
     trainer.gauge("verl_average_reward")

@@ -101,16 +101,3 @@ def test_what_cannot_be_taken_is_a_problem_and_no_end_of_the_polls() -> None:
     faults.clear()
     eventually(lambda: poller.problem is None)
     poller.stop()
-
-
-def test_an_interval_longer_than_the_longest_pause_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LONGEST_PAUSE", 0.05)
-    monkeypatch.setattr(module, "FIRST_PAUSE", 0.05)
-    target = Scripted(fails)
-    poller = TargetPoller(target, 0.2, list)
-
-    poller.start()
-    eventually(lambda: poller.errors == 5)
-    poller.stop()
-
-    assert target.gaps()[3] >= 0.2

@@ -57,11 +57,6 @@ def test_an_answer_that_is_broken_or_too_large_is_refused(
         assert problem(server.url) == f"{server.url} gives no answer: {expected}."
 
 
-def test_the_largest_answer_that_is_read_is_read_whole() -> None:
-    with Speaking(says(b"x" * web.LIMIT)) as server:
-        assert len(ask(server.url).body) == web.LIMIT
-
-
 def test_an_error_of_the_server_is_reported_with_its_number() -> None:
     with Speaking(says(b"the body is not shown", 503)) as server, pytest.raises(RefusedError) as caught:
         ask(server.url)

@@ -295,24 +295,6 @@ def test_a_copy_of_a_log_repeats_the_times_of_its_steps_and_another_run_does_not
     assert len(page.look().runs()) == runs
 
 
-def test_two_runs_that_differ_are_compared_once(
-    folder: Path, watched: Watching, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compared: list[object] = []
-    is_same = Fingerprint.is_same
-    monkeypatch.setattr(
-        Fingerprint, "is_same", lambda one, other: compared.append(one) or is_same(one, other)
-    )
-    page = watched()
-    for seed in range(8):
-        lines = reported(range(1, 40), reward=0.1 + seed / 10)
-        append(folder / f"{seed}.jsonl", *(verl_json(*line) for line in lines))
-    for _ in range(20):
-        page.look(COMPARE_SECONDS)
-
-    assert len(compared) == 8 * 7 / 2
-
-
 def test_a_trainers_state_and_its_console_are_one_run(folder: Path, watched: Watching) -> None:
     history = [
         {"step": step, "epoch": step / 100, "reward": 0.5 + step / 37, "grad_norm": 1 + step % 9 / 7}

@@ -111,9 +111,3 @@ def test_the_cached_text_equals_freshly_rendered_text(
         if look:
             shown = View(run=run, **known)
             assert cached.chunks(shown, now) == RunText().chunks(shown, now)
-
-
-def test_a_run_that_did_not_change_is_not_rendered_again() -> None:
-    shown, cached = view(), RunText()
-
-    assert cached.chunks(shown, 1000.0) is cached.chunks(shown, 2000.0)

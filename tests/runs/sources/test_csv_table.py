@@ -110,6 +110,3 @@ def test_a_row_that_fits_no_header_is_a_value_error(row: str) -> None:
 )
 def test_other_lines_are_no_header(line: str) -> None:
     assert not CsvTable.recognises(line.encode())
-
-
-# anything

@@ -138,9 +138,6 @@ def test_an_invalid_record_is_a_value_error(line: bytes) -> None:
         events(line)
 
 
-# events
-
-
 # LLaMA-Factory
 
 

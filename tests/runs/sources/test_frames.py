@@ -137,15 +137,6 @@ def test_the_longest_frame_is_read_and_does_not_hold_up_a_reader_if_damaged() ->
     assert (found.used, found.broken) == (frames.LIMIT - 1, 1)
 
 
-@pytest.mark.slow
-def test_a_frame_that_is_too_long_is_found_behind_damage() -> None:
-    file = b"\xab" * 5 + framed(bytes(frames.LIMIT), b"behind")
-
-    found = frames.split(file)
-
-    assert (found.lines, found.too_long, found.broken) == ([b"behind"], 1, 1)
-
-
 @given(st.binary(max_size=400))
 def test_arbitrary_bytes_hold_no_frame_and_are_not_skipped(data: bytes) -> None:
     found = frames.split(data)

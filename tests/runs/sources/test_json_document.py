@@ -197,6 +197,3 @@ def test_random_histories_never_raise(first: list[Any], second: list[Any]) -> No
         text = json.dumps({"log_history": entries}).encode()
         source.recognises(text)
         assert all(step >= 0 for step in steps(read(source, text)))
-
-
-# a state that TRL wrote for us

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
 from tensorboard.compat.proto.summary_pb2 import Summary
-from tensorboard.summary import Writer
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from tests.runs.conftest import Watching
-from tests.runs.events import event, event_file
+from tests.runs.events import event
 from tests.runs.lines import append
 
 # event files
@@ -76,19 +74,6 @@ def test_scalars_are_on_the_next_page(folder: Path, watched: Watching, trainer: 
     assert found.state("ppo") == "running"
 
 
-def test_tensorflows_writer_is_followed_as_well(folder: Path, watched: Watching) -> None:
-    page, writer = watched(), Writer(str(folder / "ppo"))
-    for step in range(1, 6):
-        writer.add_scalar("train/reward", step / 10, step)
-        writer.add_scalar("train/kl", step / 100, step)
-        writer.flush()
-        found = page.discover()
-    writer.close()
-
-    assert found.value("rl_step", run="ppo") == 5
-    assert found.value("rl_kl", run="ppo") == pytest.approx(0.05)
-
-
 @pytest.mark.parametrize(
     ("first", "second", "run"),
     [("ppo", "ppo", "ppo"), ("out/runs/Oct21_18-43-39_node1", "out/runs/Oct22_08-00-00_node2", "out")],
@@ -126,24 +111,6 @@ def test_an_exporter_that_starts_late_reads_all_files_of_a_run(
     for shown in (found, again):
         assert shown.value("rl_records_total", run="ppo") == 30
         assert shown.value("rl_resumes_total", run="ppo") == 2
-
-
-def test_a_torn_record_waits_for_its_rest(folder: Path, watched: Watching, trainer: Trainer) -> None:
-    page = watched()
-    trainer.begins(folder / "ppo")
-    trainer.logs(*range(1, 6))
-    trainer.ends()
-    log = event_file(folder)
-    whole = log.read_bytes()
-    os.truncate(log, len(whole) - 9)
-    assert page.look().value("rl_step", run="ppo") == 5
-    assert page.scrape().value("rl_grad_norm", run="ppo") == pytest.approx(1.0 + 4 / 7)
-    with log.open("ab") as file:
-        file.write(whole[-9:])
-    found = page.look(1.0)
-
-    assert found.value("rl_grad_norm", run="ppo") == pytest.approx(1.0)
-    assert found.value("stepwatch_lines_dropped_total", reason="malformed") == 0
 
 
 # documents

@@ -59,7 +59,6 @@ def test_the_lines_of_its_stdout_tracker_are_steps_and_their_keys_signals(before
     source = recognise(line.encode())
 
     assert isinstance(record, Record)
-    assert source is not None
     assert (source.name, source.framework, record.step) == ("roll_console", "roll", 3)
     assert Reading("roll").signals(record.values) == {
         "reward": 0.4375,

@@ -66,7 +66,6 @@ def test_a_log_is_known_by_the_line_above_a_dict() -> None:
     (head, *rest) = logged(1, measured(1), COLOURED, RAY)
     source = recognise(head.encode())
 
-    assert source is not None
     assert source.name == "skyrl_console"
     assert not any(SkyRl.recognises(line.encode()) for line in [*rest, "Step 3:", "tracking: Step 3"])
 

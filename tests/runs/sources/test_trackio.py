@@ -73,9 +73,6 @@ def records(*rows: bytes) -> list[Record]:
     return [event for event in read(*rows) if isinstance(event, Record)]
 
 
-# a database of Trackio's own
-
-
 # while it grows
 
 
@@ -130,8 +127,6 @@ def test_rows_of_a_transaction_that_was_rolled_back_are_never_read(path: Path, w
     writer.logs(2, {"reward": 0.6})
     second = reader.poll(0.0)
 
-    assert first is not None
-    assert second is not None
     assert [(record.step, record.values["reward"]) for record in records(*first.lines, *second.lines)] == [
         (1, 0.5),
         (2, 0.6),
@@ -147,7 +142,6 @@ def test_deleted_rows_are_no_start_from_scratch_but_another_database_is(path: Pa
     assert reader.poll(0.0) is None
     writer.logs(4, {"reward": 0.5})
     block = reader.poll(0.0)
-    assert block is not None
     assert (block.restarted, [record.step for record in records(*block.lines)]) == (False, [4])
 
     writer.close()
@@ -155,7 +149,6 @@ def test_deleted_rows_are_no_start_from_scratch_but_another_database_is(path: Pa
     with closing(Writer(path)) as another:
         another.logs(1, {"reward": 0.25})
         block = reader.poll(0.0)
-    assert block is not None
     assert (block.restarted, [record.step for record in records(*block.lines)]) == (True, [1])
 
 

@@ -210,9 +210,6 @@ def test_ms_swift_reports_step_and_total() -> None:
     ]
 
 
-# attempts
-
-
 # what the log says about the run
 
 

@@ -90,12 +90,6 @@ def test_the_last_field_of_a_line_cut_by_a_terminal_is_dropped() -> None:
     assert set(record(cut[:-1]).values) == {"critic/score/mean", key}
 
 
-def test_a_cut_in_the_middle_of_a_key_costs_only_that_field() -> None:
-    start = "step:10 - critic/score/mean:0.5 - "
-
-    assert set(record(start + "v" * (4096 - len(start))).values) == {"critic/score/mean"}
-
-
 def test_a_line_longer_than_a_terminals_was_not_cut() -> None:
     fields = {f"val-core/{index}/mean@16": 0.5 for index in range(400)} | {"perf/throughput": 904.5}
     line = console(10, fields).rstrip("\n")

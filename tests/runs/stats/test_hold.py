@@ -14,7 +14,7 @@ from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.serve.metrics import Chunks, RunText
 from exporter.runs.serve.views import View
 from exporter.runs.signals.record import Record
-from exporter.runs.stats.catalogue import STATISTICS, Hold, Statistic
+from exporter.runs.stats.catalogue import Hold, Statistic
 from tests.runs.lines import KEYS
 
 
@@ -74,23 +74,6 @@ def test_held_extremes_are_those_of_the_records_of_the_last_seconds_and_the_pres
             for statistic, value in live.expected(now).items():
                 if statistic.signal != "kl" or live.run.statistics["kl"].measured:
                     assert _shown(statistic, shown) == value, statistic
-
-
-def test_a_range_is_held_only_once_both_its_ends_have_moved() -> None:
-    run = Run("verl_jsonl", "verl", Options(hold=15.0))
-    for step in range(11):
-        values = {
-            "critic/score/max": 1.0 if step == 0 else 0.0,
-            "critic/score/min": -1.0 if step == 10 else 0.0,
-        }
-        run.take(Record(step, {**values, "timing_s/step": step}), Clock(1e9, 100.0, live=True))
-    statistic = next(
-        s for s in STATISTICS if (s.name, s.signal, s.steps) == ("range_over_steps", "reward_max", 10)
-    )
-
-    shown = RunText().chunks(View("r", run, "running", None), 100.0)
-
-    assert _shown(statistic, shown) == 1.0
 
 
 @pytest.mark.slow

@@ -205,18 +205,6 @@ def test_a_resume_clears_windows_and_keeps_start_bests_peak_gain_and_noise() -> 
             assert value == before[statistic], statistic
 
 
-def test_values_of_two_attempts_confirm_nothing() -> None:
-    validation = fresh("validation_score")
-    confirmed = next(
-        read for statistic, read in validation.statistics.readers if statistic.name == "confirmed_best"
-    )
-
-    validation.feed([0.9, RESUME, 0.8])
-    assert confirmed() is None
-    validation.feed([0.7])
-    assert confirmed() == 0.7
-
-
 # what the list holds
 
 

@@ -1,0 +1,1 @@
+"""The bridge between Alertmanager and chat robots, and actions on runs."""

@@ -1,1 +1,0 @@
-"""The watchdog: checks state disks, Prometheus and Alertmanager, and alerts where Prometheus cannot."""
