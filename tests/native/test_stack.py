@@ -75,6 +75,9 @@ def _runs_are_remembered(installation: Installation, pids: set[int]) -> None:
         in done.stdout
     )
     assert installation.parts() == pids
+    wrap = ("run", "--config", str(installation.config), "--name", "wrapped", "--", "true")
+    assert installation.run(*wrap).returncode == 0  # its log goes into that folder too
+    assert (installation.folder / "my runs/wrapped.log.launch").is_file()
 
 
 def _damaged_arguments_of_the_last_up_do_not_stop_the_next(
