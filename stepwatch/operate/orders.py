@@ -139,7 +139,9 @@ def _duration(span: str, examples: str) -> Duration:
     try:
         return Duration.parse(span)
     except ValueError as error:
-        raise Refused(f"{span} {error}. Expected: a time such as {examples}. Fix: write one of these.") from error
+        raise Refused(
+            f"{span} {error}. Expected: a time such as {examples}. Fix: write one of these."
+        ) from error
 
 
 def actions(config: Path, say: Say) -> int:

@@ -198,12 +198,12 @@ def test_the_bridge_runs_only_for_a_robot_or_a_policy(tmp_path: Path, settings: 
     (tmp_path / "url").write_text("https://robot.example/hook/s3cret-token")
     config = load(written(tmp_path, settings))
     files = render_all(config, RESOURCES, OnThisMachine)
-    scraped = yaml.safe_load(files[PurePosixPath("prometheus/generated/targets/bridge.yml")])
+    scraped = files[PurePosixPath("prometheus/generated/prometheus.yml")].decode()
     programs = Program(Path("/p"), (3, 0, 0)), Program(Path("/a"), (0, 31, 0))
     parts = [part.name for part in Stack(config, State(tmp_path), tmp_path).parts(*programs)]
     runs = json.loads(files[PurePosixPath("exporter/generated/runs.json")])
 
     assert (SETTINGS in files) is used
-    assert bool(scraped) is used
+    assert ("job_name: bridge" in scraped) is used
     assert ("bridge" in parts) is used
     assert (runs["actions_url"] is not None) is ("policies" in settings)
