@@ -308,7 +308,7 @@ class Config(Section):
         if policies:
             known, fix = one_of(tuple(policies)), instead(name, policies)
         if not fix.startswith("did you mean"):
-            fix = "add it to retry in config.yaml, see docs/actions.md."
+            fix = "add it to retry in config.yaml, see docs/running.md."
         raise Refused(f"--retry {name}: no such policy. Expected: {known}. Fix: {fix}")
 
     def address(self, part: str) -> str:

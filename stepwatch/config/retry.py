@@ -46,7 +46,7 @@ class RetryRule(Section):
     """What is done about some failures; conditions that are left out fit all."""
 
     failures: tuple[Annotated[str, Checked(choice(*CLASSES))], ...] = default(
-        (), f"Failure classes, detected in the trainer's last output: {', '.join(CLASSES)} (docs/actions.md)."
+        (), f"Failure classes, detected in the trainer's last output: {', '.join(CLASSES)} (docs/running.md)."
     )
     exit_codes: tuple[
         Annotated[int, Checked(number(1, 255, "an exit code from 1 to 255", whole=True))], ...
@@ -101,5 +101,5 @@ class RetryPolicy(Section):
     resume: Annotated[Resume, Checked(choice(*get_args(Resume)))] = default(
         "auto",
         "The trainer whose resume argument a retry adds, so that it continues from the last checkpoint. "
-        "auto: detected from the command line; none: no argument (docs/actions.md).",
+        "auto: detected from the command line; none: no argument (docs/running.md).",
     )

@@ -201,7 +201,7 @@ UNKNOWN = "--retry q: no such policy."
     [
         (
             ["--retry", "q"],
-            f"{UNKNOWN} Expected: p. Fix: add it to retry in config.yaml, see docs/actions.md.",
+            f"{UNKNOWN} Expected: p. Fix: add it to retry in config.yaml, see docs/running.md.",
         ),
         (["--retry", "P-"], "--retry P-: no such policy. Expected: p. Fix: did you mean p?"),
         (["--dry-run"], "--dry-run: no retry policy is given. Fix: name one with --retry."),
