@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.agents import agents
 from benchmarks.bridge import bridge
 from benchmarks.cluster import cluster_agent, cluster_alerts, cluster_hub
 from benchmarks.containers import containers, image
@@ -21,7 +20,7 @@ BENCHMARKS = {
     benchmark.__name__: benchmark
     for benchmark in (
         cold_start, event_files, tensorboard_out, metrics_page, idle, look, visible, generator, notification,
-        rules, backtest, dashboards, dashboards_at_5_s, dashboards_of_64_nodes, discovery, agents,
+        rules, backtest, dashboards, dashboards_at_5_s, dashboards_of_64_nodes, discovery,
         light, many, bridge, gpu_page, gpu_soak, containers, image, wrapper, cluster_hub, cluster_agent,
         cluster_alerts,
     )

@@ -46,7 +46,7 @@ RULES = proofs.rules()
 TOPICS = {"reward", "kl", "entropy", "length", "gradient", "progress", "gpu", "rollout", "stack"}
 SEVERITIES = {"critical", "warning", "info"}
 
-RUN_METRICS = served.PAGE.partition("\n## The door of a hub\n")[0]
+RUN_METRICS = served.PAGE.partition("\n## The bridge\n")[0]
 """The part of docs/metrics.md about the run exporter."""
 
 
@@ -258,7 +258,8 @@ def _of_parts() -> Iterator[Samples]:
     server.answered["200"] = 1
     server.close()
     nobody = Client("http://127.0.0.1:1")
-    health = alerting_health.AlertingHealth(nobody, nobody, ["/proc"])  # which has no room
+    # That has no room.
+    health = alerting_health.AlertingHealth(nobody, nobody, ["/proc"], {"certificate": "none.pem"})
     health.check()
     yield health.samples
     yield Overview(watch.views, PanelFile(DEFAULT), None).samples

@@ -11,8 +11,7 @@ from stepwatch.alerts.catalogue import BLOCKS, TABLE
 from stepwatch.alerts.progress import Stalled
 from stepwatch.alerts.stack import AlertingBroken
 from stepwatch.config import Config
-from stepwatch.config.cluster import CREDENTIALS
-from stepwatch.config.deployment import AGENTS_PORT, HOST_PROC, SECRETS, Deployment
+from stepwatch.config.deployment import HOST_PROC, Deployment
 from stepwatch.languages import catalogue
 from stepwatch.rules.alerting import waits
 from stepwatch.rules.limits import flat, served_overrides
@@ -28,9 +27,8 @@ Settings = Mapping[str, Any]
 def documents(config: Config, deployment: Deployment) -> dict[PurePosixPath, bytes]:
     """Return the file of each server, by path below the target folder. Raises ``Refused``."""
     log = {"log_level": config.log.level, "log_format": config.log.format}
-    optional = {"bridge": _bridge, "door": _door}
-    parts = (*config.optional_parts, *(("door",) if config.is_hub else ()))
-    servers = {**_SERVERS, **{part: optional[part] for part in parts}}
+    optional = {"bridge": _bridge}
+    servers = {**_SERVERS, **{part: optional[part] for part in config.optional_parts}}
     if config.is_agent:
         servers = {name: _SERVERS[name] for name in ("runs", "gpu", "evidence")}
     every = {name: {"__generated": _MARK, **log, **of(config, deployment)} for name, of in servers.items()}
@@ -120,6 +118,7 @@ def _alerting(config: Config, deployment: Deployment) -> Settings:
         "texts": catalogue(config.language).of("exporter"),
         "scrape_interval": config.intervals.runs.seconds,
         "rules_interval": config.intervals.rules.seconds,
+        **({"certificate": deployment.file(config.agents.cert_file)} if config.agents.cert_file else {}),
     }
 
 
@@ -131,21 +130,6 @@ def evidence(config: Config, deployment: Deployment) -> Settings:
         "password_file": deployment.password_file or None,
         "signals": config.signals,
         "limits": {"limits": limits, "overrides": served_overrides(config)},
-    }
-
-
-def _door(config: Config, deployment: Deployment) -> Settings:
-    """Return where the door of a container takes what agents send; a process has flags for it."""
-    if not deployment.containers:
-        return {}
-    files = {"agents_cert": config.agents.cert_file, "agents_key": config.agents.key_file}
-    return {
-        "agents_listen": "0.0.0.0",  # noqa: S104  which addresses lead there is Docker's to say
-        "agents_port": AGENTS_PORT,
-        "agents_credentials": f"{SECRETS}/{CREDENTIALS}",
-        # Without a certificate the port is published on loopback only.
-        "agents_plain": config.agents.cert_file is None,
-        **{name: deployment.file(file) for name, file in files.items() if file},
     }
 
 

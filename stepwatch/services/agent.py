@@ -20,7 +20,16 @@ _OF_HUB = r'^{}\{{remote_name="hub",[^}}]*\}} (\S+)$'
 _URL = re.compile(rf'^{_SENT}\{{remote_name="hub",url="([^"]*?)(?:/api/v1/write)?"', re.MULTILINE)
 _REASON = re.compile(r'(?:non-recoverable error|Failed to send batch, retrying).* err="((?:[^"\\]|\\.)*)"')
 _FIXES = {
+    "401 Unauthorized": "`make agent NODE=name RENEW=1` on the hub makes a new password for the file of "
+    "hub.password_file; hub.username, or node, must be the name that `make agent` lists there.",
+    "HTTP request to an HTTPS server": "write https:// in hub.url.",
+    "HTTP response to HTTPS client": "give the hub a certificate (agents.cert_file there), or write http:// "
+    "for a tunnel.",
+    "404 Not Found": "hub.url must end in the path for remote write there.",
+    "too far in the future": "correct the clock of this machine, or the hub's.",
     "certificate has expired": "replace agents.cert_file on the hub, or correct the clock of this machine.",
+    "certificate is valid for": "write a name of the hub's certificate in hub.url, or give the hub a "
+    "certificate with this name (subjectAltName).",
     "certificate": "hub.ca_file must be the hub's certificate, or that of its authority, and hub.url have a "
     "name that the certificate has.",
     "no such host": "the name in hub.url must resolve here.",
@@ -29,6 +38,8 @@ _FIXES = {
     "deadline exceeded": "the hub's firewall must let the port in hub.url through.",
 }
 """By what an error of the sender has in it."""
+_SKEWED = 60
+"""Seconds by which clocks may differ: rules see what is up to five minutes late."""
 _LATE = 60
 """Seconds: four of the slower scrapes."""
 _PATIENCE = 20
@@ -67,7 +78,7 @@ def on_hub(config: Config) -> str:
     kind = "https" if agents.cert_file else "http, on this machine alone"
     return (
         f"Agents connect to {agents.listen}, port {config.ports.agents} ({kind}). "
-        "`make agent NODE=name` prints the token of a node."
+        "`make agent NODE=name` prints the password of a node."
     )
 
 
@@ -89,6 +100,13 @@ class Sender:
         """Yield which samples the hub does not accept, and why; ``page`` are its metrics, if it answered."""
         if page is None:
             return
+        off = http_client.clock_offset(match[1]) if (match := _URL.search(page)) else None
+        if off is not None and abs(off) > _SKEWED:
+            yield (
+                f"The clock of this machine is {duration(abs(off))} {'ahead of' if off > 0 else 'behind'} "
+                "the hub's: alerts about this node do not fire, and samples more than 10 minutes ahead are "
+                "lost. Fix: correct the clock of this machine, or the hub's (`timedatectl`)."
+            )
         sent = _value(_SENT, page)
         if not sent:
             yield f"The hub has not accepted a sample since the sender started: {self._reason()}"

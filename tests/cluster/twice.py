@@ -54,12 +54,12 @@ class Twice:
             hub = self._machines["hub"]
             hub.environment["STEPWATCH_SECRETS"] = str(hub.folder / "secrets")
             self._up("hub", opened, role="hub", receivers=_receiver(self._sinks[HUB]))
-            token = hub.run("agent", NODE, "--config", str(hub.config))
-            assert token.returncode == 0, token.stderr
+            password = hub.run("agent", NODE, "--config", str(hub.config))
+            assert password.returncode == 0, password.stderr
             agent = self._machines["agent"]
-            (agent.folder / "token").write_text(token.stdout)
+            (agent.folder / "password").write_text(password.stdout)
             url = f"http://127.0.0.1:{hub.ports['agents']}"
-            self._up("agent", opened, role="agent", node=NODE, hub={"url": url, "token_file": "token"})
+            self._up("agent", opened, role="agent", node=NODE, hub={"url": url, "password_file": "password"})
             self._open = opened.pop_all()
         return self
 
