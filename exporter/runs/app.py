@@ -29,6 +29,7 @@ from exporter.runs.model.run_source import Silence
 from exporter.runs.overview.models import Omitted
 from exporter.runs.overview.overview import Overview
 from exporter.runs.overview.panels import PanelFile
+from exporter.runs.sender_health import SenderHealth
 from exporter.runs.serve import endpoints
 from exporter.runs.signals.unmapped import RawRule
 
@@ -42,12 +43,14 @@ class App:
         self._registry = Registry(Store(options.state_dir, options.discovery_allow))
         self._collector = collector = Collector(_settings(options, self._registry), stopped=stopped)
         self._alerting = _alerting(options)
+        password = options.password_file and str(options.password_file)
+        self._sender = SenderHealth(Client(options.sender_url, password)) if options.sender_url else None
         self._overview = Overview(
             collector.views,
             PanelFile(panels),
             omitted=self._omitted,
             url=options.prometheus_url,
-            faults=lambda: self._alerting.faults if self._alerting else (),
+            faults=lambda: watching.faults if (watching := self._alerting or self._sender) else (),
             alertmanager=options.alertmanager_url,
             password_file=options.password_file,
             external_labels=options.external_labels,
@@ -69,7 +72,8 @@ class App:
 
     def start(self) -> None:
         """Start the background threads."""
-        for part in (self._server, self._collector, self._overview, self._discovery, self._alerting):
+        parts = (self._server, self._collector, self._overview, self._discovery, self._alerting, self._sender)
+        for part in parts:
             if part:
                 part.start()
 

@@ -150,6 +150,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     add("prometheus-port", port, None, "port of Prometheus, given to clients that ask")
     add("grafana-port", port, None, "port of Grafana, given to clients that ask")
     add("prometheus-url", address, None, "the Prometheus that watches the runs")
+    add("sender-url", address, None, "the Prometheus of an agent, which sends to a hub")
     add("runs-of-agents", switch, default=False, text="show the runs of agents, on a hub")
     add("alertmanager-url", address, None, "the Alertmanager, whose silences the pages show")
     add("password-file", Path, None, "file with the password of the user internal of both")

@@ -100,6 +100,7 @@ def test_an_agent_is_given_nothing_that_judges_or_notifies(rendered: Rendered) -
     }
     asked = json.loads((folder / "exporter/generated/runs.json").read_text())
     assert [asked[name] for name in ("prometheus_url", "alertmanager_url", "alerting")] == [None] * 3
+    assert asked["sender_url"] == "http://127.0.0.1:9090"
 
 
 def test_an_agent_sends_to_the_hub_alone_and_only_under_its_own_name(rendered: Rendered) -> None:
