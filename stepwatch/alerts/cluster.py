@@ -83,7 +83,7 @@ NODE_LOST = _alert(
     ),
     # While the receiver does not answer, the state of all nodes is unknown.
     given=agents('present_over_time(up{node!=""}[<within>s])')
-    & On("", Formula('max(up{job="receiver"}) == 1'))
+    & On("", Formula('up{job="receiver"} == 1'))
     & On("", Formula(_running)),
     sparing=On("node", Formula(f"({_known})\nunless on (node) ({_used})")),
     about="node",

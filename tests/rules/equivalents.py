@@ -65,7 +65,7 @@ EQUIVALENTS: dict[str, Mapping[str, str]] = {
         '(rl_run_gpu [[1h]] ), "node", "$1", "instance", "(.+):[0-9]+")) -> [2h]': _REMEMBERED,
         "(rl_run_gpu [[1h]] ) and on (cluster, run) (max by (cluster, run) (la -> [2h]": _REMEMBERED,
         '(gpu_memory_used_bytes{node!=""} [[1h]] ))) -> [2h]': _REMEMBERED,
-        '_used_bytes{node!=""} [[1h]] ) / last_over_time(gpu_memory_total_bytes': _REMEMBERED,
+        '_bytes{node!=""} [[1h]] ) / last_over_time(gpu_memory_total_bytes{node!="" -> [2h]': _REMEMBERED,
         '(gpu_memory_total_bytes{node!=""} [[1h]] ) > 0.1 -> [2h]': _REMEMBERED,
         '[last_over_time] (gpu_memory_total_bytes{node!=""}[1h]) > 0.1 -> ': "it stays the same",
     },
