@@ -305,26 +305,29 @@ def _evidence(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from stepwatch.checkpoints.watcher import Saving
-    from stepwatch.launch.attempt import RayJob
-    from stepwatch.launch.command import Retrying, run
+    from stepwatch.launch.wrapper import Options, run
 
     if options.dry_run and not options.retry:
         raise Refused("--dry-run: no retry policy is given. Fix: name one with --retry.")
-    runs, retrying = options.runs, None
+    if options.working_dir and not options.ray:
+        raise Refused("--working-dir: only jobs of Ray have one. Fix: name the cluster with --ray.")
+    runs, policy = options.runs, None
     if runs is None or options.retry:
         from stepwatch.config import load
-        from stepwatch.operate.logfiles import last_step
 
         config = load(_file(options, _place()))
         runs = config.runs.path if runs is None else runs
-        if options.retry:
-            retrying = Retrying(config.retry_policy(options.retry), last_step, options.dry_run)
-    if options.working_dir and not options.ray:
-        raise Refused("--working-dir: only jobs of Ray have one. Fix: name the cluster with --ray.")
-    job = RayJob(options.ray, options.working_dir) if options.ray else None
-    saving = Saving(options.checkpoints, options.keep_best, options.config)
-    return run(options.trainer, Path(runs), options.name, retrying=retrying, job=job, beside=saving.watched)
+        policy = config.retry_policy(options.retry) if options.retry else None
+    chosen = Options(
+        policy=policy,
+        dry=options.dry_run,
+        ray=options.ray,
+        working_dir=options.working_dir,
+        checkpoints=options.checkpoints,
+        keep=options.keep_best,
+        config=options.config,
+    )
+    return run(options.trainer, Path(runs), options.name, chosen)
 
 
 def _print_config(options: argparse.Namespace) -> int:

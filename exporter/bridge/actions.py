@@ -210,8 +210,8 @@ class Actions:
             return "unwrapped"
         if known.ended is not None or not known.held:
             return "ended"
-        stops = (each.acted or 0.0 for each in self.audit.actions.values() if each.run == action.run)
-        day = sum(time.time() - at < DAY_SECONDS for at in stops)
+        mine = (each for each in self.audit.actions.values() if each.run == action.run and not each.dry_run)
+        day = sum(time.time() - (each.acted or 0.0) < DAY_SECONDS for each in mine)
         return "per_day" if day >= self.limits.per_day and not action.dry_run else ""
 
     def _in_window(self, action: Action, alert: Alert) -> bool:
@@ -253,7 +253,10 @@ class Actions:
 
     def review(self) -> None:
         """Close announced actions whose alert no longer comes: it ended, or someone silenced it."""
-        with self._lock, suppress(UnknownError):
+        with (
+            self._lock,
+            suppress(UnknownError, OSError),
+        ):  # whatever is not known or written is reviewed again
             for action in self.audit.open():
                 alert, heard = self._heard.setdefault(action.id, (_alert_of(action), time.monotonic()))
                 if action.acted or time.monotonic() - heard < LOST_SECONDS:

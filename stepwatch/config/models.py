@@ -22,6 +22,7 @@ from stepwatch.config.actions import Actions
 from stepwatch.config.cluster import Agents, Hub, NodeName
 from stepwatch.config.hours import TimeInterval
 from stepwatch.config.receivers import Deadman, Notify, Receiver
+from stepwatch.config.retry import RetryPolicy
 from stepwatch.config.sections import (
     Checkpoints,
     Discovery,
@@ -38,7 +39,6 @@ from stepwatch.config.sections import (
     Signals,
     twice,
 )
-from stepwatch.launch.retries import RetryPolicy
 from stepwatch.schema.errors import NOTHING, Fault, Faults, KeyPath, Refused, quoted, spell
 from stepwatch.schema.path_types import ListenAddress
 from stepwatch.schema.scalars import (

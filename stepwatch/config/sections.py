@@ -152,9 +152,9 @@ class Checkpoints(Section):
 
     keep: CheckpointCount = default(
         0,
-        "How many of a run's best checkpoints are protected from the trainer's rotation, as links if the "
-        "file system supports them (docs/actions.md). Each takes the space of a checkpoint once the trainer "
-        "has deleted its own. 0: none; notifications name complete checkpoints anyway. Affects no alert.",
+        "How many of a run's best checkpoints are protected from the trainer's rotation, as hard links "
+        "(docs/actions.md). Each takes the space of a checkpoint once the trainer has deleted its own. "
+        "0: none; notifications name complete checkpoints anyway. Affects no alert.",
     )
     runs: RunGlob = default("*", "The runs whose checkpoints are kept: * any text, ? any character.")
 

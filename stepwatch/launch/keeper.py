@@ -1,100 +1,110 @@
-"""The trainer's parent: it waits for the trainer, and ends all that it started if the wrapper dies.
+"""Two processes of which either ends all that the trainer started, if the other is killed.
 
-Three processes: the wrapper, which the user sees; below it the keeper; below that the trainer. The keeper
-and the wrapper are subreapers, so that whatever the trainer leaves behind becomes a child of one of them.
-If the wrapper is killed, the keeper ends the trainer and records how; if the keeper is killed, the wrapper
-does.
+The user sees the first: it passes signals on and ends as the trainer does. Below it the second runs the
+trainer. Both are subreapers, so whatever the trainer leaves behind is a child of one of them.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import select
 import signal
 import struct
+import termios
 import time
-from collections.abc import Callable, Iterator, Sequence
+import tty
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import NamedTuple, NoReturn
-
-from stepwatch.launch.failures import Outcome, oom_kills
+from typing import Any
 
 GRACE_SECONDS = 5.0
 """Between SIGTERM and SIGKILL for a trainer whose wrapper was killed: time to end in order."""
-_IGNORED_BY_KEEPER = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
-_PR_SET_CHILD_SUBREAPER = 36
-_REPORT = struct.Struct("=cqq")
-_STARTED, _FAILED, _ENDED = b"s", b"f", b"e"
+TO_GROUP = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+"""A terminal's signals are for all of its foreground, others for the program alone."""
+ENDING = (*TO_GROUP, signal.SIGTERM)
+PASSED_ON = (*ENDING, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT, signal.SIGWINCH)
+_STATUS = struct.Struct("i")
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
-class Report(NamedTuple):
-    """A report of the keeper: the trainer's process id, the errno of a failed start, or its outcome."""
+def kept(work: Callable[[int], int], killed: Callable[[], int], terminal: list[Any] | None) -> int:
+    """Run ``work`` in a process of its own, and return what it returns, the wait status of the trainer.
 
-    pid: int | None = None
-    errno: int | None = None
-    outcome: Outcome | None = None
+    ``work`` gets a file descriptor: each byte is a signal to this process, the end is this process's.
+    ``killed`` returns the status if ``work`` was killed. The terminal, if any, is raw meanwhile.
+    """
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    orders, order = os.pipe()
+    results, result = os.pipe()
 
+    def pass_on(number: int, _: object) -> None:
+        with suppress(OSError):
+            os.write(order, bytes([number]))
 
-class Keeper:
-    """A running keeper, as its wrapper sees it; ``reports`` is what `report` reads, and ends with it."""
-
-    def __init__(
-        self, command: Sequence[str], connect: Callable[[], None], orphaned: Callable[[Outcome], None]
-    ) -> None:
-        """Start the keeper and the trainer; ``orphaned`` records a trainer that the keeper ended."""
-        adopt()
-        self.reports, tell = os.pipe()
-        watched, self._alive = os.pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
-            os.close(self.reports)
-            os.close(self._alive)
-            _keep(command, connect, orphaned, tell, watched)
-        os.close(tell)
-        os.close(watched)
-
-    def report(self) -> Report | None:
-        """Return the next report of the keeper; ``None`` if it has ended."""
-        read = os.read(self.reports, _REPORT.size)
-        if len(read) < _REPORT.size:
-            return None
-        kind, value, more = _REPORT.unpack(read)
-        if kind == _STARTED:
-            return Report(pid=value)
-        return Report(errno=value) if kind == _FAILED else Report(outcome=Outcome(value, more))
-
-    def close(self) -> None:
-        """Wait for the keeper, which has reported the end."""
-        os.close(self.reports)
-        os.close(self._alive)
-        with suppress(ChildProcessError):
-            os.waitpid(self.pid, 0)
-
-
-def adopt() -> None:
-    """Make this process the parent of orphaned descendants."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    heard = [each for each in PASSED_ON if signal.getsignal(each) is not signal.SIG_IGN]  # nohup
+    for each in heard:
+        signal.signal(each, pass_on)
+    try:
+        if terminal:
+            tty.setraw(0, termios.TCSANOW)
+        pid = os.fork()
+        if pid == 0:
+            for each in heard:
+                signal.signal(each, signal.SIG_IGN)
+            os.setsid()
+            os.close(order)
+            _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+            os.write(result, _STATUS.pack(work(orders)))
+            os._exit(0)
+        os.close(orders)
+        os.close(result)
+        found = os.read(results, _STATUS.size)
+        _, status = os.waitpid(pid, 0)
+    finally:
+        if terminal:
+            termios.tcsetattr(0, termios.TCSADRAIN, terminal)
+        for each in heard:
+            signal.signal(each, signal.SIG_DFL)
+    if found:
+        return int(_STATUS.unpack(found)[0])
+    end_all(GRACE_SECONDS)
+    return killed() if os.WIFSIGNALED(status) else status
 
 
-def end_all(grace: float = 0.0) -> dict[int, int]:
+def end_with_parent(parent: int) -> None:
+    """Have the kernel kill this process once the thread that started it ends."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # too late
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def end_all(grace: float) -> dict[int, int]:
     """Kill all descendants of this process, ``grace`` seconds after SIGTERM; return wait statuses by id."""
     statuses: dict[int, int] = {}
     until = time.monotonic() + grace
-    if grace:
-        _signal_all(signal.SIGTERM)
+    send(signal.SIGTERM, descendants(os.getpid()))
     while True:
         alive = list(descendants(os.getpid()))
         with suppress(ChildProcessError):  # those that died since are left to the next round
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 statuses[ended[0]] = ended[1]
-        if not alive:
+        # After twice the grace the kernel does not let one go.
+        if not alive or time.monotonic() > until + 2 * GRACE_SECONDS:
             return statuses
         if time.monotonic() >= until:
-            _signal_all(signal.SIGKILL)
-            if time.monotonic() > until + 2 * GRACE_SECONDS:  # the kernel does not let one go
-                return statuses
+            send(signal.SIGKILL, alive)
         time.sleep(0.02)
+
+
+def send(number: int, pids: Iterable[int]) -> None:
+    """Send a signal to those processes that are still there."""
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
 
 
 def descendants(of: int) -> Iterator[int]:
@@ -112,76 +122,3 @@ def descendants(of: int) -> Iterator[int]:
         pid = left.pop()
         yield pid
         left += children.get(pid, ())
-
-
-def _signal_all(number: signal.Signals) -> None:
-    for pid in list(descendants(os.getpid())):
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
-
-
-def _keep(
-    command: Sequence[str],
-    connect: Callable[[], None],
-    orphaned: Callable[[Outcome], None],
-    tell: int,
-    watched: int,
-) -> NoReturn:
-    """Run the trainer to its end, in the keeper's process."""
-    code = 1
-    try:
-        os.setsid()  # a terminal's signals are for the trainer
-        for number in _IGNORED_BY_KEEPER:
-            signal.signal(number, signal.SIG_IGN)
-        adopt()
-        before = oom_kills()
-        wakes, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        trainer = _start(command, connect, tell)
-        status = None
-        while trainer is not None and status is None:
-            ready, _, _ = select.select([wakes, watched], [], [])
-            if wakes in ready:
-                os.read(wakes, 4096)
-                with suppress(ChildProcessError):
-                    while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                        status = ended[1] if ended[0] == trainer else status
-            if watched in ready and status is None:  # nothing is ever written to it: the wrapper has ended
-                status = end_all(GRACE_SECONDS).get(trainer, signal.SIGKILL)
-                orphaned(Outcome(status, oom_kills() - before))
-        if status is not None:
-            with suppress(OSError):
-                os.write(tell, _REPORT.pack(_ENDED, status, oom_kills() - before))
-        code = 0
-    finally:
-        os._exit(code)
-
-
-def _start(command: Sequence[str], connect: Callable[[], None], tell: int) -> int | None:
-    """Start the trainer and report its process id, or why it cannot be started."""
-    failed, fails = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        number = 0
-        try:
-            signal.set_wakeup_fd(-1)
-            for each in (*_IGNORED_BY_KEEPER, signal.SIGCHLD):
-                signal.signal(each, signal.SIG_DFL)
-            os.setsid()
-            connect()
-            os.execvp(command[0], list(command))  # noqa: S606  (no shell is wanted)
-        except OSError as error:
-            number = error.errno or 1
-        finally:
-            os.write(fails, bytes([number]))
-            os._exit(127)
-    os.close(fails)
-    reason = os.read(failed, 1)
-    os.close(failed)
-    if reason:
-        os.waitpid(pid, 0)
-        os.write(tell, _REPORT.pack(_FAILED, reason[0], 0))
-        return None
-    os.write(tell, _REPORT.pack(_STARTED, pid, 0))
-    return pid

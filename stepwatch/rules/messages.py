@@ -21,8 +21,8 @@ from stepwatch.alerts.model.expression import number
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
 from stepwatch.languages import Catalogue, catalogue
-from stepwatch.launch.failures import CLASSES
 from stepwatch.rules.subjects import RUN, SUBJECTS, Subject, View
+from stepwatch.schema.failures import CLASSES
 from stepwatch.schema.scalars import Duration
 
 PASSED = "rl_limit_passed"

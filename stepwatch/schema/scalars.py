@@ -107,7 +107,8 @@ _CLOSE = 0.6
 _USUAL_LEAD = 0.1
 
 
-def _number(low: float, high: float, expected: str, *, whole: bool = False) -> Callable[[Any], Any]:
+def number(low: float, high: float, expected: str, *, whole: bool = False) -> Callable[[Any], Any]:
+    """Return the check of a number between two limits."""
     name = "whole number" if whole else "number"
 
     def check(value: Any) -> Any:
@@ -123,7 +124,9 @@ def _number(low: float, high: float, expected: str, *, whole: bool = False) -> C
     return check
 
 
-_whole = partial(_number, whole=True)
+_whole = partial(number, whole=True)
+FACTOR = re.compile(r"([/*])\s*(\d+(?:\.\d+)?)")
+"""By what a retry divides or multiplies the value of an argument."""
 
 
 def _parsed(parse: Callable[[str], Any], value: Any, expected: str) -> Any:
@@ -163,7 +166,9 @@ def _size(value: Any) -> Size:
     return _parsed(Size.parse, value, "a size such as 500MB or 20GB, with KB, MB, GB or TB")  # type: ignore[no-any-return]
 
 
-def _choice(*words: str) -> Callable[[Any], str]:
+def choice(*words: str) -> Callable[[Any], str]:
+    """Return the check of a word that is one of some."""
+
     def check(value: Any) -> str:
         if value in words and isinstance(value, str):
             return value
@@ -197,8 +202,8 @@ def instead(
 
 
 Switch = Annotated[bool, Checked(boolean)]
-Limit = Annotated[float, Checked(_number(0, 1e300, "a number of 0 or more"))]
-Ratio = Annotated[float, Checked(_number(0, 1, "a share from 0 to 1 (5 % is 0.05)"))]
+Limit = Annotated[float, Checked(number(0, 1e300, "a number of 0 or more"))]
+Ratio = Annotated[float, Checked(number(0, 1, "a share from 0 to 1 (5 % is 0.05)"))]
 Count = Annotated[int, Checked(_whole(1, 10**15, "a whole number of 1 or more"))]
 SeriesCount = Annotated[int, Checked(_whole(0, 1000, "a whole number from 0 to 1000"))]
 GpuCount = Annotated[int, Checked(_whole(0, 64, "a whole number from 0 to 64"))]
@@ -206,27 +211,27 @@ ProcessCount = Annotated[int, Checked(_whole(0, 100, "a whole number from 0 to 1
 CheckpointCount = ProcessCount
 Port = Annotated[int, Checked(_whole(1, 65535, "a port from 1 to 65535"))]
 ActionCount = Annotated[int, Checked(_whole(1, 100, "a whole number from 1 to 100"))]
-ActionStep = Annotated[str, Checked(_choice("evidence", "notify", "stop"))]
+ActionStep = Annotated[str, Checked(choice("evidence", "notify", "stop"))]
 XidCode = Annotated[int, Checked(_whole(1, 999, "an Xid code from 1 to 999"))]
 RecoveryAction = Annotated[int, Checked(_whole(1, 99, "an action of the driver from 1 to 99"))]
 Span = Annotated[Duration, Checked(_duration(positive=False))]
 PositiveSpan = Annotated[Duration, Checked(_duration(positive=True))]
 Interval = Annotated[Duration, Checked(_interval)]
 StorageSize = Annotated[Size, Checked(_size)]
-Severity = Annotated[Literal["critical", "warning", "info"], Checked(_choice("critical", "warning", "info"))]
-SentSeverity = Annotated[Literal["critical", "warning"], Checked(_choice("critical", "warning"))]
+Severity = Annotated[Literal["critical", "warning", "info"], Checked(choice("critical", "warning", "info"))]
+SentSeverity = Annotated[Literal["critical", "warning"], Checked(choice("critical", "warning"))]
 TOPICS = ("entropy", "gpu", "gradient", "kl", "length", "progress", "reward", "rollout", "stack")
 """What alerts are about: their label `topic`. A test holds it against the table of alerts."""
-Topic = Annotated[str, Checked(_choice(*TOPICS))]
+Topic = Annotated[str, Checked(choice(*TOPICS))]
 Role = Annotated[
-    Literal["rollout", "gpu", "host", "other"], Checked(_choice("rollout", "gpu", "host", "other"))
+    Literal["rollout", "gpu", "host", "other"], Checked(choice("rollout", "gpu", "host", "other"))
 ]
-MachineRole = Annotated[Literal["all", "hub", "agent"], Checked(_choice("all", "hub", "agent"))]
-RulesPlace = Annotated[Literal["here", "none"], Checked(_choice("here", "none"))]
-Scheme = Annotated[Literal["http", "https"], Checked(_choice("http", "https"))]
-LogLevel = Annotated[str, Checked(_choice(*LEVELS))]
-LogFormat = Annotated[str, Checked(_choice(*FORMATS))]
-Language = Annotated[str, Checked(_choice(*LANGUAGES))]
+MachineRole = Annotated[Literal["all", "hub", "agent"], Checked(choice("all", "hub", "agent"))]
+RulesPlace = Annotated[Literal["here", "none"], Checked(choice("here", "none"))]
+Scheme = Annotated[Literal["http", "https"], Checked(choice("http", "https"))]
+LogLevel = Annotated[str, Checked(choice(*LEVELS))]
+LogFormat = Annotated[str, Checked(choice(*FORMATS))]
+Language = Annotated[str, Checked(choice(*LANGUAGES))]
 
 
 OWN_JOBS = ("runs", "rollouts", "gpu", "node", "prometheus", "alertmanager", "docker")

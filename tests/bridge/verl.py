@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from zlib import crc32
 
-from tests.checkpoints import saving
+from tests.launch import saving
 from tests.runs.lines import console, measured
 
 PACE_SECONDS = 0.3

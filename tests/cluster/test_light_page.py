@@ -259,6 +259,7 @@ def test_a_run_of_a_node_that_is_lost_stays_and_says_so(page: Page, agents: Agen
     for run in (TWIN, ENDED):
         agents.end(run)
     eventually(lambda: not page.runs()[NAME, "day"]["arrives"], pause=0.5)
-    assert ("ppo/ended", "") not in page.runs(), "it is forgotten, as where its log is read"
+    # It is forgotten, as where its log is read.
+    eventually(lambda: ("ppo/ended", "") not in page.runs(), pause=0.5)
     assert "No more data arrives from this run" in page.text(formatting.page(NAME, "day"))
     assert page.runs()[NAME, "night"]["arrives"]

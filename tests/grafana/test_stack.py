@@ -95,6 +95,30 @@ def test_silence_is_not_trusted_where_no_receiver_is_configured(
     assert answer(default["stepwatch-stack"], watching.url) == ("no: no receiver", "red")
 
 
+def test_what_waits_for_a_robot_is_not_lost_and_what_it_refuses_is(
+    dashboards: Dashboards, watching: Watching
+) -> None:
+    counted = {"failed": 0, "refused": 0}
+    chat = 'integration="webhook",receiver_name="chat"'
+
+    def page(_: str) -> str:
+        return (
+            f'alertmanager_notifications_failed_total{{{chat},reason="serverError"}} {counted["failed"]}\n'
+            f"stepwatch_bridge_receiver_info{{{chat}}} 1\n"
+            f'stepwatch_bridge_refused_total{{receiver_name="chat",reason="signature"}} {counted["refused"]}'
+        )
+
+    stack = dashboards(RECEIVER)["stepwatch-stack"]
+    with Exposing(page) as alertmanager:
+        watching.alertmanager(alertmanager.port)
+        eventually(lambda: answer(stack, watching.url) == ("yes", "green"), pause=0.2)
+        counted["failed"] = 5
+        eventually(lambda: query(watching.url, "increase(alertmanager_notifications_failed_total[1h]) > 0"))
+        assert answer(stack, watching.url) == ("yes", "green")
+        counted["refused"] = 1
+        eventually(lambda: answer(stack, watching.url) == ("no", "red"), pause=0.2)
+
+
 def test_silence_is_not_trusted_without_alertmanager_and_is_once_it_answers(
     dashboards: Dashboards, watching: Watching
 ) -> None:

@@ -1,6 +1,6 @@
 """``make judge``: score the rules on the real logs, beside others' rules, and write what came of it.
 
-The scores go to docs/alert-quality.md, what actions would have done to docs/actions.md.
+The scores, and what actions would have saved, go to docs/alert-quality.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from tests.judge.score import Verdict, score
 from tests.public_logs import NAMED_BY
 
 PAGE = CHECKOUT / "docs" / "alert-quality.md"
-ACTIONS = CHECKOUT / "docs" / "actions.md"
 
 
 def main() -> int:
@@ -43,11 +42,10 @@ def main() -> int:
         "sick": page.sick(logs, ours),
         "false": page.false(scores["Stepwatch"]),
         "delays": page.delays(slow),
+        "stopped": page.stopped(stopping.saved(logs, ours)),
     }
     PAGE.write_text(page.written(PAGE.read_text(), tables))
-    stops = {"stopped": page.stopped(stopping.saved(logs, ours))}
-    ACTIONS.write_text(page.written(ACTIONS.read_text(), stops))
-    print("\n".join([*tables["scores"], *stops["stopped"][-1:]]))
+    print("\n".join([*tables["scores"], *tables["stopped"][-1:]]))
     return 0
 
 

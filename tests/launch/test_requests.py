@@ -19,15 +19,14 @@ from tests.real.waiting import eventually
 
 TRAINER = """
 import os, signal, subprocess, sys, time
-folder = sys.argv[1]
-if "save" in sys.argv:
+folder, how = sys.argv[1:]
+if how == "saves":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-if "deaf" in sys.argv:
+if how == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 worker = subprocess.Popen(["sleep", "1000"], start_new_session=True)
-print(worker.pid, file=open(f"{folder}/worker", "w"))
-print(os.getpid(), file=open(f"{folder}/new", "w"))
-os.rename(f"{folder}/new", f"{folder}/trainer")
+print(os.getpid(), worker.pid, file=open(f"{folder}/new", "w"))
+os.rename(f"{folder}/new", f"{folder}/pids")
 while True:
     time.sleep(0.01)
     open(f"{folder}/beat", "a").write(".")
@@ -37,13 +36,13 @@ while True:
 class Running:
     """A wrapper and its trainer, which has a worker in a session of its own."""
 
-    def __init__(self, folder: Path, *how: str) -> None:
-        self.folder, self.log = folder, folder / "runs/a.log"
+    def __init__(self, folder: Path, how: str = "dies") -> None:
+        self.folder, self.log, self.request = folder, folder / "runs/a.log", folder / "runs/a.log.request"
         command = ["run", "--runs", str(folder / "runs"), "--name", "a", "--"]
-        trainer = [sys.executable, "-c", TRAINER, str(folder), *how]
+        trainer = [sys.executable, "-c", TRAINER, str(folder), how]
         self.process = subprocess.Popen([sys.executable, "-m", "stepwatch", *command, *trainer])
-        eventually((folder / "trainer").exists)
-        self.trainer, self.worker = (int((folder / name).read_text()) for name in ("trainer", "worker"))
+        eventually((folder / "pids").exists)
+        self.trainer, self.worker = map(int, (folder / "pids").read_text().split())
 
     def ask(self, action: str, why: str = "KLExplosion") -> launch.Answer:
         launch.ask(self.log, launch.Request(f"{action}-1", action, 1, "stepwatch", why))
@@ -53,14 +52,20 @@ class Running:
         eventually(lambda: request in launch.answers(self.log))
         return launch.answers(self.log)[request]
 
-    def launch(self) -> launch.Launch:
-        found = launch.read(self.log)
+    def ended(self) -> tuple[int, str, str]:
+        """How the wrapper ended, its run's state, and the cause."""
+        code, found = self.process.wait(60), launch.read(self.log)
         assert found is not None
-        return found
+        return code, found.state or "", found.cause
 
-    def beats(self) -> int:
-        beat = self.folder / "beat"
-        return beat.stat().st_size if beat.exists() else 0
+    def goes_on(self) -> None:
+        """Wait until the trainer has done more."""
+        beat, before = self.folder / "beat", logged(self.folder / "beat")
+        eventually(lambda: logged(beat) > before)
+
+
+def logged(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
 
 
 @pytest.fixture(name="running")
@@ -76,102 +81,80 @@ def _running(tmp_path: Path) -> Iterator[Callable[..., Running]]:
         end(each.process, each.worker)
 
 
-def state(pid: int) -> str:
-    """The state of a process, as `ps` shows it; X if it is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return "X"
-
-
 def test_stop_sends_sigterm_to_the_trainer_alone(running: Callable[..., Running]) -> None:
-    run = running()
-    answer = run.ask("stop")
+    run, token = running(), "hf_" + "a1B2" * 8
+    answer = run.ask("stop", f"{token} {'x' * 3000}")
 
-    assert (answer.done, answer.by, answer.why, answer.reason) == (True, "stepwatch", "KLExplosion", "")
-    assert run.process.wait(60) == -signal.SIGTERM
-    assert state(run.worker) == "S"
-    found = run.launch()
-    assert (found.state, found.cause, found.signal) == (
-        "stopped",
-        "stopped by stepwatch: KLExplosion",
-        "SIGTERM",
+    assert (answer.done, answer.by, answer.why, answer.reason) == (
+        *(True, "stepwatch"),
+        *(f"(secret) {'x' * 191}", ""),
     )
+    assert run.ended() == (-signal.SIGTERM, "stopped", f"stopped by stepwatch: {answer.why}")
+    assert Path(f"/proc/{run.worker}/stat").read_text().rpartition(")")[2].split()[0] == "S"
     assert sorted(path.name for path in run.log.parent.iterdir()) == ["a.log", "a.log.launch"]
 
 
 def test_a_trainer_that_saves_and_exits_in_order_was_stopped(running: Callable[..., Running]) -> None:
-    run = running("save")
+    run = running("saves")
     run.ask("stop", why="")
 
-    assert run.process.wait(60) == 0
-    assert (run.launch().state, run.launch().cause) == ("stopped", "stopped by stepwatch")
+    assert run.ended() == (0, "stopped", "stopped by stepwatch")
 
 
 def test_kill_ends_all_that_the_trainer_started(running: Callable[..., Running]) -> None:
     run = running("deaf")
     assert run.ask("stop").done
-    before = run.beats()
-    eventually(lambda: run.beats() > before)
+    run.goes_on()
     assert run.ask("kill").done
 
-    assert run.process.wait(60) == -signal.SIGKILL
-    assert {state(run.trainer), state(run.worker)} <= {"X", "Z"}
-    assert (run.launch().state, run.launch().cause) == ("stopped", "killed by stepwatch: KLExplosion")
-
-
-def refuse_attempt(run: Running) -> None:
-    launch.ask(run.log, launch.Request("x", "kill", 2, "stepwatch"))
-
-
-def refuse_age(run: Running) -> None:
-    file = run.folder / "old"
-    file.write_text(json.dumps({"id": "x", "action": "kill", "attempt": 1, "by": "stepwatch", "why": ""}))
-    os.utime(file, (time.time() - 100,) * 2)
-    file.rename(f"{run.log}.request")
-
-
-def refuse_link(run: Running) -> None:
-    refuse_age(run)
-    os.utime(f"{run.log}.request")
-    os.link(f"{run.log}.request", run.folder / "second")
-
-
-def refuse_stranger(run: Running) -> None:
-    refuse_age(run)
-    os.chown(f"{run.log}.request", 12345, 12345)
-    os.utime(f"{run.log}.request")
-
-
-@pytest.mark.parametrize(
-    ("asked", "reason"),
-    [
-        (refuse_attempt, "attempt 2 is meant, and attempt 1 runs"),
-        (refuse_age, "the request is 10"),
-        (refuse_link, "the request's file is a link"),
-        pytest.param(
-            refuse_stranger,
-            "the request's file belongs to user 12345, not to root, this user or the folder's",
-            marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away"),
-        ),
-    ],
-)
-def test_a_request_that_must_not_be_done_is_refused_with_the_reason(
-    running: Callable[..., Running], asked: Callable[[Running], None], reason: str
-) -> None:
-    run = running()
-    asked(run)
-    answer = run.answer("x")
-
-    assert not answer.done
-    assert answer.reason.startswith(reason)
-    assert not Path(f"{run.log}.request").exists()
-    before = run.beats()
-    eventually(lambda: run.beats() > before)
-    assert run.launch().stopped is None
+    assert run.ended() == (-signal.SIGKILL, "stopped", "killed by stepwatch: KLExplosion")
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in (run.trainer, run.worker)))
 
 
 KILL = '{"id": "x", "action": "kill", "attempt": 1, "by": "", "why": ""}'
+
+
+def _place(run: Running, *, age: float = 0.0, attempt: int = 1, owner: int | None = None) -> None:
+    file = run.folder / "new"
+    file.write_text(json.dumps({**json.loads(KILL), "attempt": attempt}))
+    os.utime(file, (time.time() - age,) * 2)
+    if owner is not None:
+        os.chown(file, owner, owner)
+    file.rename(run.request)
+
+
+def _link(run: Running) -> None:
+    (run.folder / "first").write_text(KILL)
+    os.link(run.folder / "first", run.request)
+
+
+REFUSED: dict[str, Callable[[Running], None]] = {
+    "attempt 2 is meant, and attempt 1 runs": lambda run: _place(run, attempt=2),
+    "the request is 10": lambda run: _place(run, age=100),
+    "the request's file is a link": _link,
+    "the request's file belongs to user 12345, not to root, this user or the folder's": (
+        lambda run: _place(run, owner=12345)
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_a_request_that_must_not_be_done_is_refused_with_the_reason(
+    running: Callable[..., Running], reason: str
+) -> None:
+    if "belongs" in reason and os.geteuid() != 0:
+        pytest.skip("only root gives files away")
+    run = running()
+    REFUSED[reason](run)
+    answer = run.answer("x")
+
+    assert (answer.done, answer.reason[: len(reason)], run.request.exists()) == (False, reason, False)
+    run.goes_on()
+    found = launch.read(run.log)
+    assert found
+    assert found.stopped is None
+
+
 NO_REQUESTS: dict[str, Callable[[Path], object]] = {
     "no JSON": lambda request: request.write_text("{"),
     "deep": lambda request: request.write_text("[" * 8000),
@@ -184,25 +167,15 @@ NO_REQUESTS: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("make", NO_REQUESTS.values(), ids=NO_REQUESTS)
-def test_what_is_not_a_request_changes_nothing(
-    running: Callable[..., Running], make: Callable[[Path], None]
-) -> None:
+def test_what_is_not_a_request_changes_nothing(running: Callable[..., Running]) -> None:
     run = running()
-    request = Path(f"{run.log}.request")
-    make(request)
-    looks = time.monotonic() + 2
-    eventually(lambda: time.monotonic() > looks or launch.answers(run.log))
-    if request.is_dir():
-        request.rmdir()
+    for make in NO_REQUESTS.values():
+        make(run.request)
+        looks = time.monotonic() + 1.5
+        eventually(lambda looks=looks: time.monotonic() > looks or launch.answers(run.log))
+        assert launch.answers(run.log) == {}
+        if run.request.is_dir():
+            run.request.rmdir()
+        run.request.unlink(missing_ok=True)
 
-    assert launch.answers(run.log) == {}
     assert run.ask("stop").done
-
-
-def test_secrets_and_long_words_are_not_passed_on(running: Callable[..., Running]) -> None:
-    token = "hf_" + "a1B2" * 8
-    answer = running().ask("stop", why=f"{token} {'x' * 3000}")
-
-    assert answer.why.startswith("(secret) xxx")
-    assert len(answer.why) == 200

@@ -13,23 +13,20 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from exporter.runs.files import launch
-from stepwatch.launch.attempt import DRAIN_SECONDS
-from tests.real.ending import ended
+from stepwatch.launch.wrapper import DRAIN_SECONDS, default_name
+from tests.real.ending import Started, ended
 from tests.real.waiting import eventually
-
-OTHERWISE = "Fix: wait for its end, or choose another --name."
-RUN = (sys.executable, "-m", "stepwatch", "run")
 
 
 def wrapped(runs: Path, *command: str, name: str = "a") -> list[str]:
-    return [*RUN, "--runs", str(runs), "--name", name, "--", *command]
+    return [sys.executable, "-m", "stepwatch", "run", "--runs", str(runs), "--name", name, "--", *command]
 
 
 def called(runs: Path, *command: str, text: str = "") -> subprocess.CompletedProcess[str]:
@@ -43,7 +40,7 @@ def record(log: Path) -> launch.Launch:
 
 
 @pytest.fixture(name="started")
-def _started(tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+def _started() -> Iterator[Started]:
     """Wrappers that a test started; what is left of them is ended."""
     with ended() as started:
         yield started
@@ -70,19 +67,12 @@ def test_output_goes_where_it_would_have_gone_and_into_the_log(tmp_path: Path) -
 
     assert (done.stdout, done.stderr, done.returncode) == ("in\nstep 1\nend", "warning\n", 0)
     assert sorted((tmp_path / "a.log").read_text().splitlines()) == ["end", "in", "step 1", "warning"]
+    both = wrapped(tmp_path, "sh", "-c", "for i in 1 2 3; do printf o$i; printf e$i >&2; done", name="b")
+    shown = subprocess.run(both, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True).stdout
+    assert shown == (tmp_path / "b.log").read_bytes() == b"o1e1o2e2o3e3"
 
 
-def test_streams_that_go_to_one_place_keep_their_order(tmp_path: Path) -> None:
-    both = "for i in 1 2 3; do printf o$i; printf e$i >&2; done"
-    done = subprocess.run(
-        wrapped(tmp_path, "sh", "-c", both), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True
-    )
-
-    assert done.stdout == (tmp_path / "a.log").read_bytes() == b"o1e1o2e2o3e3"
-
-
-def test_a_line_of_one_stream_is_never_broken_by_another(tmp_path: Path) -> None:
-    bars = """
+BARS = """
 import sys, time
 for n in range(50):
     print(n, "x" * 50, end="", flush=True)
@@ -90,103 +80,76 @@ for n in range(50):
     time.sleep(0.001)
     print("y")
 """
-    called(tmp_path, sys.executable, "-c", bars)
+
+
+def test_a_line_of_one_stream_is_never_broken_by_another(tmp_path: Path) -> None:
+    called(tmp_path, sys.executable, "-c", BARS)
 
     lines = (tmp_path / "a.log").read_bytes().replace(b"bar\r", b"").decode().splitlines()
     assert lines == [f"{n} {'x' * 50}y" for n in range(50)]
 
 
-def test_a_name_may_lie_in_folders_but_not_outside(tmp_path: Path) -> None:
-    runs = tmp_path / "runs"
-    subprocess.run(wrapped(runs, "echo", "1", name="ppo/gsm8k"), check=True, capture_output=True)
-    refused = subprocess.run(wrapped(runs, "true", name="../x"), capture_output=True, text=True, check=False)
-
-    assert (runs / "ppo/gsm8k.log").read_text() == "1\n"
-    assert (refused.returncode, list(tmp_path.iterdir())) == (2, [runs])
-    assert refused.stderr.startswith("--name ../x: leads out of ")
-
-
-@pytest.mark.parametrize("code", [0, 1, 3, 137, 255])
-def test_the_exit_code_is_the_trainers_and_is_noted(tmp_path: Path, code: int) -> None:
-    assert called(tmp_path, "sh", "-c", f"exit {code}").returncode == code
+@pytest.mark.parametrize("end", ["0", "3", "255", "KILL", "TERM", "SEGV", "INT"])
+def test_the_wrapper_ends_as_the_trainer_does_and_notes_it(tmp_path: Path, end: str) -> None:
+    script = f"exit {end}" if end.isdigit() else f"kill -{end} $$"
+    code = called(tmp_path, "sh", "-c", script).returncode
 
     found = record(tmp_path / "a.log")
-    assert (found.exit_code, found.signal, found.attempt) == (code, "", 1)
-    assert found.state == ("failed" if code else "finished")
+    if end.isdigit():
+        assert (code, found.exit_code, found.signal, found.attempt) == (int(end), int(end), "", 1)
+        assert found.state == ("failed" if code else "finished")
+    else:
+        assert (code, found.cause) == (-signal.Signals[f"SIG{end}"], f"SIG{end}")
+        assert (found.signal, found.exit_code, found.state) == (f"SIG{end}", None, "failed")
 
 
-@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGSEGV", "SIGINT"])
-def test_a_signal_that_ends_the_trainer_ends_the_wrapper_and_is_noted(tmp_path: Path, name: str) -> None:
-    done = called(tmp_path, "sh", "-c", f"kill -{name.removeprefix('SIG')} $$")
-
-    assert done.returncode == -signal.Signals[name]
-    found = record(tmp_path / "a.log")
-    assert (found.signal, found.exit_code, found.cause) == (name, None, name)
-
-
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP"])
-def test_signals_reach_the_trainer(tmp_path: Path, started: list[subprocess.Popen[bytes]], name: str) -> None:
-    ready = tmp_path / "ready"
-    trap = f"trap 'echo caught; exit 7' {name.removeprefix('SIG')}"
-    wait = f"echo $$ > {ready}; while :; do sleep .1; done"
-    started.append(subprocess.Popen(wrapped(tmp_path, "sh", "-c", f"{trap}; {wait}"), stdout=subprocess.PIPE))
-    number(ready)
-    started[0].send_signal(signal.Signals[name])
+@pytest.mark.parametrize("name", ["TERM", "INT", "USR1", "HUP"])
+def test_signals_reach_the_trainer(tmp_path: Path, started: Started, name: str) -> None:
+    wait = f"echo $$ > {tmp_path}/ready; while :; do sleep .1; done"
+    script = f"trap 'echo caught; exit 7' {name}; {wait}"
+    started.append(subprocess.Popen(wrapped(tmp_path, "sh", "-c", script), stdout=subprocess.PIPE))
+    number(tmp_path / "ready")
+    started[0].send_signal(signal.Signals[f"SIG{name}"])
 
     assert started[0].communicate(timeout=60)[0] == b"caught\n"
     assert started[0].returncode == 7
 
 
 def test_nohup_stays_in_force(tmp_path: Path) -> None:
-    show = "grep SigIgn /proc/self/status"
-    plain = subprocess.run(["nohup", "sh", "-c", show], capture_output=True, text=True, check=True).stdout
-    own = subprocess.run(
-        ["nohup", *wrapped(tmp_path, "sh", "-c", show)], capture_output=True, text=True, check=True
-    ).stdout
+    command = ["nohup", *wrapped(tmp_path, "grep", "SigIgn", "/proc/self/status")]
+    ignored = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[1]
 
-    hangup = 1 << (signal.SIGHUP - 1)
-    assert int(plain.split()[1], 16) & int(own.split()[1], 16) & hangup
+    assert int(ignored, 16) & (1 << (signal.SIGHUP - 1))
 
 
-def test_a_program_that_cannot_be_started_leaves_no_run(tmp_path: Path) -> None:
-    done = called(tmp_path, "no-such-trainer")
+def test_what_cannot_be_run_is_refused_and_leaves_no_run(tmp_path: Path, started: Started) -> None:
+    done = called(tmp_path / "runs", "no-such-trainer")
+    text = "no-such-trainer cannot be started: No such file or directory. Fix: check the command after --.\n"
+    assert (done.returncode, done.stderr, list((tmp_path / "runs").iterdir())) == (2, text, [])
+    command = wrapped(tmp_path / "runs", "true", name="../x")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, list(tmp_path.iterdir())) == (2, [tmp_path / "runs"])
+    assert done.stderr.startswith("--name ../x: leads out of ")
 
-    assert done.returncode == 2
-    assert done.stderr == (
-        "no-such-trainer cannot be started: No such file or directory. Fix: check the command after --.\n"
-    )
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_two_wrappers_never_write_one_log(tmp_path: Path, started: list[subprocess.Popen[bytes]]) -> None:
-    ready = tmp_path / "ready"
-    started.append(subprocess.Popen(wrapped(tmp_path, "sh", "-c", f"echo 1 > {ready}; sleep 100")))
-    number(ready)
+    started.append(subprocess.Popen(wrapped(tmp_path, "sh", "-c", f"echo 1 > {tmp_path}/ready; sleep 100")))
+    number(tmp_path / "ready")
     done = called(tmp_path, "true")
-
-    assert (done.returncode, done.stderr) == (
-        2,
-        f"{tmp_path}/a.log is written by another `stepwatch run`. {OTHERWISE}\n",
-    )
+    text = "Fix: wait for its end, or choose another --name."
+    assert done.returncode == 2
+    assert done.stderr == f"{tmp_path}/a.log is written by another `stepwatch run`. {text}\n"
     assert record(tmp_path / "a.log").state == "running"
 
 
-def test_another_start_under_the_same_name_is_the_next_attempt(tmp_path: Path) -> None:
-    called(tmp_path, "sh", "-c", "echo one; exit 1")
-    called(tmp_path, "sh", "-c", "echo two")
-
-    assert (tmp_path / "a.log").read_text() == "one\ntwo\n"
-    found = record(tmp_path / "a.log")
-    assert (found.attempt, found.state) == (2, "finished")
-
-
-def test_secrets_in_the_command_are_masked(tmp_path: Path) -> None:
+def test_another_start_under_the_same_name_is_the_next_attempt_with_secrets_masked(tmp_path: Path) -> None:
     token = "hf_" + "a1B2" * 8
-    called(tmp_path, "true", f"--token={token}", token)
+    called(tmp_path, "sh", "-c", "echo one; exit 1")
+    called(tmp_path, "echo", f"--token={token}")
 
+    assert (tmp_path / "a.log").read_text() == f"one\n--token={token}\n"
+    assert (record(tmp_path / "a.log").attempt, record(tmp_path / "a.log").state) == (2, "finished")
     written = (tmp_path / "a.log.launch").read_text()
     assert token not in written
-    assert json.loads(written.splitlines()[0])["command"] == ["true", "--token=(secret)", "(secret)"]
+    assert json.loads(written.splitlines()[2])["command"] == ["echo", "--token=(secret)"]
 
 
 # Killed
@@ -208,37 +171,24 @@ time.sleep(1000)
 """
 
 
-@pytest.fixture(name="left")
-def _left(tmp_path: Path, started: list[subprocess.Popen[bytes]]) -> list[int]:
-    """A wrapped trainer that has a daemon and an orphan of its own: their process ids, and the trainer's."""
-    started.append(subprocess.Popen(wrapped(tmp_path, sys.executable, "-c", LEAVES, str(tmp_path))))
-    return [number(tmp_path / each) for each in ("daemon", "orphan", "trainer")]
-
-
+@pytest.mark.parametrize("process", ["the wrapper", "the one below it"])
 def test_a_killed_wrapper_leaves_no_process_and_its_run_shows_why(
-    tmp_path: Path, started: list[subprocess.Popen[bytes]], left: list[int]
+    tmp_path: Path, started: Started, process: str
 ) -> None:
-    started[0].kill()
+    started.append(subprocess.Popen(wrapped(tmp_path, sys.executable, "-c", LEAVES, str(tmp_path))))
+    left = [number(tmp_path / each) for each in ("daemon", "orphan", "trainer")]
+    above = int(Path(f"/proc/{left[-1]}/stat").read_bytes().rpartition(b")")[2].split()[1])
+    os.kill(started[0].pid if process == "the wrapper" else above, signal.SIGKILL)
 
-    eventually(lambda: all(map(gone, left)))
-    eventually(lambda: record(tmp_path / "a.log").state == "failed")
-    assert record(tmp_path / "a.log").cause == "wrapper killed"
-
-
-def test_a_killed_keeper_leaves_no_process_either(
-    tmp_path: Path, started: list[subprocess.Popen[bytes]], left: list[int]
-) -> None:
-    stat = Path(f"/proc/{left[-1]}/stat").read_bytes().rpartition(b")")[2].split()
-    os.kill(int(stat[1]), signal.SIGKILL)
-
-    assert started[0].wait(60) != 0
-    assert all(map(gone, left))
-    assert record(tmp_path / "a.log").state == "failed"
+    assert started[0].wait(60) == -signal.SIGKILL
+    eventually(lambda: all(map(gone, [*left, above])))
+    assert (record(tmp_path / "a.log").state, record(tmp_path / "a.log").cause) == (
+        "failed",
+        "wrapper killed",
+    )
 
 
-def test_what_a_trainer_leaves_behind_on_purpose_lives_on(
-    tmp_path: Path, started: list[subprocess.Popen[bytes]]
-) -> None:
+def test_what_a_trainer_leaves_behind_on_purpose_lives_on(tmp_path: Path) -> None:
     daemon = f"setsid sleep 1000 > /dev/null 2>&1 & echo $! > {tmp_path}/daemon"
     assert called(tmp_path, "sh", "-c", daemon).returncode == 0
 
@@ -250,9 +200,9 @@ def test_what_a_trainer_leaves_behind_on_purpose_lives_on(
 # On a terminal
 
 
-def on_terminal(command: list[str], size: tuple[int, int] = (31, 97)) -> tuple[subprocess.Popen[bytes], int]:
+def on_terminal(command: list[str]) -> tuple[subprocess.Popen[bytes], int]:
     master, terminal = pty.openpty()
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 31, 97, 0, 0))
     process = subprocess.Popen(
         command, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True
     )
@@ -275,20 +225,14 @@ print(sys.stdout.isatty(), sys.stdin.isatty(), os.get_terminal_size())
 print("\\x1b[31mred\\r10%\\r20%")
 """
 ASK = """
-import sys
+import os, signal, sys
+signal.signal(signal.SIGWINCH, lambda *_: print(os.get_terminal_size().columns, flush=True))
 print("name?", flush=True)
 print("hello", input(), flush=True)
 try:
     sys.stdin.read()
 except KeyboardInterrupt:
     sys.exit(9)
-"""
-WATCH = """
-import os, signal, time
-signal.signal(signal.SIGWINCH, lambda *_: print(os.get_terminal_size().columns, flush=True))
-print("ready", flush=True)
-while True:
-    time.sleep(0.1)
 """
 
 
@@ -303,14 +247,16 @@ def test_on_a_terminal_a_program_writes_what_it_writes_without_the_wrapper(tmp_p
     assert (plain[0].wait(), wrapper[0].wait()) == (0, 0)
 
 
-def test_keys_reach_the_trainer_and_the_terminal_is_given_back_as_it_was(
-    tmp_path: Path, started: list[subprocess.Popen[bytes]]
+def test_keys_and_sizes_reach_the_trainer_and_the_terminal_is_given_back_as_it_was(
+    tmp_path: Path, started: Started
 ) -> None:
     process, master = on_terminal(wrapped(tmp_path, sys.executable, "-c", ASK))
     started.append(process)
-    log = tmp_path / "a.log"
-    before = termios.tcgetattr(master)
+    log, before = tmp_path / "a.log", termios.tcgetattr(master)
     eventually(lambda: b"name?" in logged(log))
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 133, 0, 0))
+    process.send_signal(signal.SIGWINCH)  # the kernel tells the session's foreground, and there is none here
+    eventually(lambda: re.search(rb"^133$", log.read_bytes(), re.MULTILINE))
     os.write(master, b"ada\n")
     eventually(lambda: b"hello ada" in log.read_bytes())
     os.write(master, b"\x03")
@@ -320,18 +266,16 @@ def test_keys_reach_the_trainer_and_the_terminal_is_given_back_as_it_was(
     os.close(master)
 
 
-def test_a_new_size_of_the_terminal_reaches_the_trainer(
-    tmp_path: Path, started: list[subprocess.Popen[bytes]]
-) -> None:
-    process, master = on_terminal(wrapped(tmp_path, sys.executable, "-c", WATCH))
-    started.append(process)
-    log = tmp_path / "a.log"
-    eventually(lambda: b"ready" in logged(log))
-    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 133, 0, 0))
-    process.send_signal(signal.SIGWINCH)  # the kernel tells the session's foreground, and there is none here
+def test_in_the_background_of_a_shell_it_runs_and_leaves_the_keys_to_the_shell(tmp_path: Path) -> None:
+    command = " ".join(wrapped(tmp_path, "sh", "-c", "'read line; echo got $line'"))
+    process, master = on_terminal(
+        ["setsid", "--ctty", "bash", "-ic", f"{command} & read line; echo shell $line; wait"]
+    )
+    eventually(lambda: b"got" in logged(tmp_path / "a.log"))
+    os.write(master, b"mine\n")
 
-    eventually(lambda: re.search(rb"^133$", log.read_bytes(), re.MULTILINE))
-    os.close(master)
+    assert b"shell mine" in read_all(master)
+    assert (process.wait(60), logged(tmp_path / "a.log")) == (0, b"got\n")
 
 
 def test_a_reader_that_leaves_ends_no_training(tmp_path: Path) -> None:
@@ -360,25 +304,23 @@ def stands_still(log: Path) -> bool:
     return logged(log) == before != b""
 
 
-@pytest.mark.parametrize("reader", ["pipe", "terminal"])
-@pytest.mark.parametrize("asked", ["signal", "request"])
-@pytest.mark.parametrize("how", ["at once", "orderly"])
+@pytest.mark.parametrize("reader", [os.pipe, pty.openpty])
+@pytest.mark.parametrize(("asked", "how"), [("signal", "orderly"), ("request", "at once")])
 def test_a_reader_that_does_not_read_keeps_the_trainer_waiting_and_the_wrapper_listening(
-    tmp_path: Path, started: list[subprocess.Popen[bytes]], reader: str, asked: str, how: str
+    tmp_path: Path, started: Started, reader: Callable[[], tuple[int, int]], asked: str, how: str
 ) -> None:
     log = tmp_path / "a.log"
-    master, output = os.pipe() if reader == "pipe" else pty.openpty()
+    master, output = reader()
     command = wrapped(tmp_path, sys.executable, "-c", FLOOD, how)
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output)
-    started.append(process)
+    started.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output))
     eventually(lambda: stands_still(log))
     assert record(log).state == "running"
     if asked == "signal":
-        process.send_signal(signal.SIGTERM)
+        started[0].send_signal(signal.SIGTERM)
     else:
         launch.ask(log, launch.Request("x", "stop", 1, "stepwatch", "KLExplosion"))
 
-    assert process.wait(30) == (7 if how == "orderly" else -signal.SIGTERM)
+    assert started[0].wait(30) == (7 if how == "orderly" else -signal.SIGTERM)
     assert record(log).state == ("failed" if asked == "signal" else "stopped")
     assert log.read_bytes().endswith(b"saved\n") is (how == "orderly")
     for each in (master, output):
@@ -386,15 +328,13 @@ def test_a_reader_that_does_not_read_keeps_the_trainer_waiting_and_the_wrapper_l
 
 
 def test_a_trainer_that_ended_leaves_all_of_its_output_to_a_reader_that_comes_late(tmp_path: Path) -> None:
-    process = subprocess.Popen(wrapped(tmp_path, "seq", "40000"), stdout=subprocess.PIPE)
-    assert process.stdout
-    with process.stdout as reader:
+    with subprocess.Popen(wrapped(tmp_path, "seq", "40000"), stdout=subprocess.PIPE) as process:
+        assert process.stdout
         eventually(lambda: stands_still(tmp_path / "a.log"))
         time.sleep(2 * DRAIN_SECONDS)
-        shown = reader.read()
+        shown = process.stdout.read()
 
-    assert process.wait() == 0
-    assert shown == (tmp_path / "a.log").read_bytes()
+    assert (process.returncode, shown) == (0, (tmp_path / "a.log").read_bytes())
     assert shown.endswith(b"\n40000\n")
 
 
@@ -404,3 +344,62 @@ def test_a_log_that_cannot_be_written_any_more_ends_no_training(tmp_path: Path) 
 
     assert (done.returncode, done.stdout) == (0, "one\ntwo\n")
     assert done.stderr.count("No space left on device. The training continues.") == 1
+
+
+RAY = """#!/bin/sh
+# Runs the job that is submitted, shows that it was stopped, and calls that a success, as Ray does.
+echo "$@" >> $(dirname $0)/asked
+if [ $2 = stop ]; then kill $(cat $(dirname $0)/job); exit; fi
+while [ $1 != -- ]; do shift; done
+shift; "$@" & echo $! > $(dirname $0)/job
+wait $!; [ $? = 143 ] || exit 1
+"""
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL", "request"])
+def test_a_job_of_ray_ends_with_its_wrapper(tmp_path: Path, started: Started, how: str) -> None:
+    (tmp_path / "ray").write_text(RAY)
+    (tmp_path / "ray").chmod(0o755)
+    command = wrapped(tmp_path, "sh", "-c", "echo 1; exec sleep 1000")
+    command[-4:-4] = ["--ray", "http://head:8265", "--working-dir", "."]
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    started.append(subprocess.Popen(command, env={**os.environ, "PATH": path}))
+    log = tmp_path / "a.log"
+    eventually(lambda: logged(log) == b"1\n")
+    process = number(tmp_path / "job")
+    if how == "request":
+        launch.ask(log, launch.Request("x", "kill", 1, "stepwatch", "KLExplosion"))
+    else:
+        started[0].send_signal(signal.Signals[how])
+
+    assert started[0].wait(60) == (0 if how == "request" else -signal.Signals[how])
+    eventually(lambda: record(log).state != "running")
+    ends = {"SIGTERM": ("failed", "SIGTERM"), "SIGKILL": ("failed", "wrapper killed")}
+    stopped = ("stopped", "killed by stepwatch: KLExplosion")
+    assert (record(log).state, record(log).cause) == ends.get(how, stopped)
+    eventually(lambda: gone(process) and (tmp_path / "asked").read_text().count("\n") == 2)
+    submitted, stop = (line.split() for line in (tmp_path / "asked").read_text().splitlines())
+    job = submitted[5]
+    assert (
+        submitted[:8]
+        == f"job submit --address http://head:8265 --submission-id {job} --working-dir .".split()
+    )
+    assert stop == ["job", "stop", "--address", "http://head:8265", job]
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("python train_grpo.py --lr 1", "train_grpo"),
+        ("python3 -u -m verl.trainer.main_ppo data.x=y.py", "main_ppo"),
+        ("torchrun --nproc_per_node 8 -m trl.scripts.grpo", "grpo"),
+        ("python -m torch.distributed.run --nnodes 2 train.py", "train"),
+        ("accelerate launch --config_file zero3.yaml sft.py", "sft"),
+        ("uv run --with trl -- python rl/train.py", "train"),
+        ("env A=1 bash examples/run_gsm8k.sh", "run_gsm8k"),
+        ("/opt/trainer/bin/train", "train"),
+        ("python -m", "python"),
+    ],
+)
+def test_a_run_is_called_after_its_script_or_module(command: str, name: str) -> None:
+    assert default_name(command.split()) == name

@@ -83,9 +83,9 @@ def test_status_says_once_that_an_alertmanager_has_no_web_page_and_names_the_com
 ) -> None:
     address, said, started = alertmanager.url.removeprefix("http://"), [""], [""]
 
-    report = HealthReport("", address, "", "", "")
+    report = HealthReport("", address, "", "")
     report.show(http_client.read_all(report.pages), said.append)
-    HealthReport(f"127.0.0.1:{free_port()}", address, "", "", "").show_after_start(started.append)
+    HealthReport(f"127.0.0.1:{free_port()}", address, "", "").show_after_start(started.append)
 
     lacking = [line for line in said + started if "built without its web page" in line]
     assert len(lacking) == (2 if alertmanager.tool.version.startswith("0.25") else 0)

@@ -138,8 +138,8 @@ MUTATIONS = (
     ),
     Mutation(
         "an exit code: a trainer that fails",
-        "stepwatch/launch/command.py",
-        "return end.outcome.exit_code or 0",
+        "stepwatch/launch/wrapper.py",
+        "return os.WEXITSTATUS(status)",
         "return 0",
         "callers-run",
     ),

@@ -1,4 +1,4 @@
-"""A small real file system for a test: tmpfs, or ext4 or XFS in a file."""
+"""A small real file system for a test: tmpfs, or ext4 in a file."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ from pathlib import Path
 from tests.real.tools import unavailable
 
 SIZE_MIB = 96
-XFS_MIB = 320
-"""It refuses less than 300."""
-_MAKE = {"ext4": ["mkfs.ext4", "-q", "-m", "0"], "xfs": ["mkfs.xfs", "-q", "-m", "reflink=1"]}
+_MAKE = {"ext4": ["mkfs.ext4", "-q", "-m", "0"]}
 """No blocks of ext4 are kept for root, as which the parts of a test run."""
 
 
 @contextmanager
 def small_disk(folder: Path, kind: str, *options: str) -> Iterator[Path]:
-    """Mount a file system of 96 MiB, or an XFS of 320, at a folder, which is made.
+    """Mount a file system of 96 MiB at a folder, which is made.
 
     Args:
         folder: Where.
-        kind: "tmpfs", "ext4" or "xfs".
+        kind: "tmpfs" or "ext4".
         options: More of them for `mount`.
     """
     if os.geteuid() != 0:
@@ -32,7 +30,7 @@ def small_disk(folder: Path, kind: str, *options: str) -> Iterator[Path]:
     if kind in _MAKE:
         image = folder.with_name(f"{folder.name}.{kind}")
         with image.open("wb") as file:
-            file.truncate((XFS_MIB if kind == "xfs" else SIZE_MIB) << 20)
+            file.truncate(SIZE_MIB << 20)
         _run(*_MAKE[kind], str(image))
         _run("mount", "-o", ",".join(["loop", *options]), str(image), str(folder))
     else:

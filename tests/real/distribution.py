@@ -19,7 +19,6 @@ PACKAGES = {
     "ip": "iproute2",
     "iptables": "iptables",
     "mkfs.ext4": "e2fsprogs",
-    "mkfs.xfs": "xfsprogs",
     "node": "nodejs",
     "npm": "npm",
 }

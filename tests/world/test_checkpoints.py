@@ -55,7 +55,8 @@ def test_the_best_of_a_training_that_collapses_is_kept_and_resume_takes_the_newe
     _train(tmp_path, "--steps", "50", *saving, *collapse)
     out, best = tmp_path / "out", tmp_path / "out.best"
 
-    (said,) = json.loads((best / "best.json").read_text())["best"]
+    (about,) = best.glob("*/best.json")
+    said = json.loads(about.read_text())
     name = said["checkpoint"]  # the reward is the same up to step 20
     assert (name in ("checkpoint-10", "checkpoint-20"), said["measure"]) == (True, "smoothed reward")
     assert sorted(each.name for each in out.glob("checkpoint-*")) == ["checkpoint-50"]

@@ -20,8 +20,7 @@ import json
 import os
 import stat
 import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -60,12 +59,6 @@ class Answer:
     at: float
     done: bool
     reason: str = ""
-
-    @classmethod
-    def to(cls, request: Request, refused: str = "") -> Answer:
-        """Return the answer to a request that was done now, or refused for a reason."""
-        asked = request.id, request.action, request.by, request.why
-        return cls(*asked, at=time.time(), done=not refused, reason=refused)
 
     @property
     def cause(self) -> str:
@@ -148,25 +141,18 @@ class Launch:
         return self.signal or f"exit code {self.exit_code}"
 
 
-_START = {"attempt": (int,), "started": (float,)}
-_END = {
-    "ended": (float,),
+_TYPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("attempt", "oom_kills", "retry", "max_retries"), (int,)),
+    **dict.fromkeys(("started", "ended", "at"), (float,)),
+    **dict.fromkeys(("signal", "cause", "id", "request", "action", "by", "why", "reason"), (str,)),
+    **dict.fromkeys(("orphaned", "done"), (bool,)),
     "exit_code": (int, NoneType),
-    "signal": (str,),
-    "oom_kills": (int,),
-    "orphaned": (bool,),
 }
-_RETRY = {"retry": (int,), "max_retries": (int,), "cause": (str,), "at": (float,)}
-_REQUEST = {"id": (str,), "action": (str,), "attempt": (int,), "by": (str,), "why": (str,)}
-_ANSWER = {
-    "request": (str,),
-    "action": (str,),
-    "by": (str,),
-    "why": (str,),
-    "at": (float,),
-    "done": (bool,),
-    "reason": (str,),
-}
+_START = ("attempt", "started")
+_END = ("ended", "exit_code", "signal", "oom_kills", "orphaned")
+_RETRY = ("retry", "max_retries", "cause", "at")
+_REQUEST = ("id", "action", "attempt", "by", "why")
+_ANSWER = ("request", "action", "by", "why", "at", "done", "reason")
 
 
 def beside(log: Path) -> Path:
@@ -179,31 +165,27 @@ def read(log: Path) -> Launch | None:
     lines, held = _lines(log)
     known: dict[str, Any] = {}
     for line in lines:
-        if _is_of(line, _START):
+        retry = _fields(line, _RETRY)
+        if start := _fields(line, _START):
             retries = line.get("retries")
             known = {"retries": retries} if isinstance(retries, int) else {}
-            known |= _fields(line, _START) | {"retry": _retry(line)}
-        elif _is_of(line, _END):
+            known |= start | {"retry": Retry(*retry.values()) if retry else None}
+        elif end := _fields(line, _END):
             failure = line.get("failure")
-            known |= _fields(line, _END) | {"failure": failure if isinstance(failure, str) else ""}
-        elif _is_of(line, _RETRY):
-            known |= {"retry": _retry(line), "waits": True}
-        elif _is_of(line, _ANSWER) and line["done"]:
-            known |= {"stopped": Answer(**_fields(line, _ANSWER)), "waits": False}
-    if known.keys() < _START.keys():
+            known |= end | {"failure": failure if isinstance(failure, str) else ""}
+        elif retry:
+            known |= {"retry": Retry(*retry.values()), "waits": True}
+        elif (answer := _fields(line, _ANSWER)) and answer["done"]:
+            known |= {"stopped": Answer(**answer), "waits": False}
+    if "started" not in known:
         return None
     return Launch(**known, held=held, log=str(log), checkpoints=read_checkpoints(log))
-
-
-def _retry(line: Mapping[str, Any]) -> Retry | None:
-    return Retry(*_fields(line, _RETRY).values()) if _is_of(line, _RETRY) else None
 
 
 def answers(log: Path) -> dict[str, Answer]:
     """Return what the wrappers of a log did about requests of late, by the request's id, the oldest first."""
     lines, _ = _lines(log)
-    found = (Answer(**_fields(line, _ANSWER)) for line in lines if _is_of(line, _ANSWER))
-    return {answer.request: answer for answer in found}
+    return {found["request"]: Answer(**found) for line in lines if (found := _fields(line, _ANSWER))}
 
 
 def ask(log: Path, request: Request) -> None:
@@ -223,9 +205,9 @@ def ask(log: Path, request: Request) -> None:
 def parsed(content: bytes) -> Request | None:
     """Return the request that a file holds; ``None`` if it holds none."""
     with suppress(ValueError, RecursionError):
-        found = json.loads(content)
-        if _is_of(found, _REQUEST) and found["action"] in ACTIONS:
-            return Request(**_fields(found, _REQUEST))
+        fields = _fields(json.loads(content), _REQUEST)
+        if fields and fields["action"] in ACTIONS:
+            return Request(**fields)
     return None
 
 
@@ -256,14 +238,11 @@ def _objects(content: bytes) -> Iterator[Any]:
             yield json.loads(line)
 
 
-def _fields(found: Mapping[str, Any], fields: Mapping[str, object]) -> dict[str, Any]:
-    return {name: found[name] for name in fields}
-
-
-def _is_of(found: Any, fields: Mapping[str, tuple[type, ...]]) -> bool:
-    return isinstance(found, dict) and all(
-        isinstance(found.get(name), types) for name, types in fields.items()
-    )
+def _fields(found: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Return these fields of an object; none if it lacks one or has one of another type."""
+    if isinstance(found, dict) and all(isinstance(found.get(name), _TYPES[name]) for name in names):
+        return {name: found.get(name) for name in names}
+    return {}
 
 
 def _is_locked(file: int) -> bool | None:

@@ -6,8 +6,8 @@ import json
 import os
 from pathlib import Path
 
-from stepwatch.checkpoints import layouts
-from stepwatch.checkpoints.layouts import TRACKER, Checkpoint
+from stepwatch.launch import layouts
+from stepwatch.launch.layouts import TRACKER, Checkpoint
 
 SIZE = 1000
 """Bytes of a file of weights."""
