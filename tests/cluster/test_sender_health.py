@@ -22,20 +22,20 @@ def page(age: float, failed: int) -> str:
 @pytest.mark.parametrize(
     ("pages", "says"),
     [
-        ((page(5, 0), page(5, 0)), None),
-        ((page(5, 7), page(5, 7)), None),  # what was refused once is over
-        ((page(5, 7), page(5, 9)), "refuses this machine's samples, which are lost"),
-        ((page(5, 0), page(90, 0)), "takes no samples of this machine; they are kept for 12h"),
-        ((page(5, 0), None), "does not answer"),
+        (((5, 0), (5, 0)), None),
+        (((5, 7), (5, 7)), None),  # what was refused once is over
+        (((5, 7), (5, 9)), "refuses this machine's samples, which are lost"),
+        (((5, 0), (90, 0)), "takes no samples of this machine; they are kept for 12h"),
+        (((5, 0), None), "does not answer"),
     ],
 )
 def test_what_the_hub_does_not_take_is_a_fault_of_the_agents_page(
-    pages: tuple[str | None, ...], says: str | None
+    pages: tuple[tuple[float, int] | None, ...], says: str | None
 ) -> None:
     sender = SenderHealth(Client("http://127.0.0.1:1"))
-    for body in pages:
-        with Answering(body=body or "") as server:
-            sender._prometheus = Client(server.url if body else "http://127.0.0.1:1")
+    for values in pages:
+        with Answering(body=page(*values) if values else "") as server:
+            sender._prometheus = Client(server.url if values else "http://127.0.0.1:1")
             sender.check()
     assert (says is None) == (sender.faults == ())
     assert says is None or says in sender.faults[0]
