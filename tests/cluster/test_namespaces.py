@@ -240,17 +240,13 @@ def test_a_slow_line_delays_data_and_loses_none(cluster: Cluster) -> None:
     )
 
 
-def test_a_hub_that_is_killed_loses_nothing_of_its_nodes_and_has_their_alerts_again(cluster: Cluster) -> None:
+def test_a_hub_that_is_killed_has_the_alerts_of_its_nodes_again(cluster: Cluster) -> None:
+    """Its receiver drops what they measured before it started again; docs/cluster.md says so."""
     cluster.kill("hub")
     time.sleep(4 * SCRAPE_SECONDS)  # in which its agents go on
     cluster.up("hub")
-    cluster.wait_until(f'time() - timestamp(up{{node="n3",job="gpu"}}) < {3 * SCRAPE_SECONDS}')
     for name in AGENTS:
-        eventually(
-            lambda name=name: cluster.longest_gap(name, 5) < 1.9 * SCRAPE_SECONDS,
-            cluster.evaluations(),
-            EVALUATIONS,
-        )
+        cluster.wait_until(f'time() - timestamp(up{{node="{name}",job="gpu"}}) < {3 * SCRAPE_SECONDS}')
     cluster.drivers["n3"].tell("gpus=8", "xid=3:79:1")
     eventually(
         lambda: any(each.startswith("n3:") for each in notified(cluster, "GPUXid")),
