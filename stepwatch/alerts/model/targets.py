@@ -67,9 +67,9 @@ _NEWEST = "stepwatch_agent_newest_sample_timestamp_seconds"
 def agent_rules() -> list[dict[str, str]]:
     """Return the rules that record what a hub knows of its agents, by the samples that it has of them.
 
-    An agent always scrapes its run exporter. Its clock may be ahead, by 10 min at most (and the subquery looks
-    at whole minutes), or behind: the newest
-    sample of an hour counts. Data came when the newest sample became another one, by the hub's clock.
+    An agent always scrapes its run exporter. Its clock may be behind, or ahead by 10 min at most; the
+    subquery looks at whole minutes, up to the next one. The newest sample of an hour counts. Data came when
+    that became another one, by the hub's clock.
     """
     by = written(identity.NODE)
     newest = f'max by ({by}) (max_over_time(timestamp(up{{job="runs",node!=""}})[71m:1m] offset -11m))'
