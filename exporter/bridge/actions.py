@@ -231,7 +231,7 @@ class Actions:
         return True
 
     def _silenced_by(self, alert: Alert, since: float) -> str:
-        """Who silenced an alert at any time since a moment; empty if nobody did."""
+        """Who silenced an alert at any time since a moment; empty if no one did."""
         now = time.time()
         found = (
             each.by or "someone"

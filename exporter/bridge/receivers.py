@@ -28,6 +28,8 @@ _MARGIN_SECONDS = 1.0  # by which requests of one minute may come closer on thei
 _TURN_SECONDS = 3.0
 TEST = "(test) "
 """Begins Alertmanager's names of the receivers of test messages."""
+ACTIONS = "(actions)"
+"""Alertmanager's receiver that triggers actions; begins those of their announcements."""
 
 
 class Pace:
@@ -37,7 +39,7 @@ class Pace:
         self.turn = Lock()
         self._clock, self._until = clock, 0.0
         # A restart may follow a burst, and one message is held back for the next: a robot that blocks
-        # whoever passes its limit gets one at once, and the others when a whole window is over.
+        # a sender over its limit gets one at once, and the others when a whole window is over.
         blocks = kind.blocked > 60
         self._windows = [
             (most - blocks, seconds + _MARGIN_SECONDS * (seconds > 1), deque([clock()] * (most - 2) * blocks))
@@ -97,7 +99,8 @@ class Receiver:
         return outcome
 
     def _ask(self, notification: Notification) -> Outcome:
-        pace = self._paces.setdefault(self.robot.address, Pace(KINDS[self.robot.kind]))
+        if (pace := self._paces.get(address := self.robot.address)) is None:
+            pace = self._paces.setdefault(address, Pace(KINDS[self.robot.kind]))
         critical = notification.state == "critical"
         if not critical and any(urgent for _, _, urgent in self._still()):
             return Outcome("queue", "critical alerts go first")
@@ -141,11 +144,11 @@ def samples(receivers: Mapping[str, Receiver]) -> Iterator[Metric]:
     refused: list[Sample] = []
     waiting: list[Sample] = []
     said: list[Sample] = []
-    # Alertmanager counts what waits here as failed; before 0.27 it does not say of which receiver.
-    served: list[Sample] = [({"integration": "webhook", "receiver_name": ""}, 1)]
+    # Alertmanager counts what waits here as failed, actions too; before 0.27 it names no receivers.
+    served: list[Sample] = [({"integration": "webhook", "receiver_name": name}, 1) for name in ("", ACTIONS)]
     for name, receiver in receivers.items():
         kind = receiver.robot.kind
-        for shown in (name, f"{TEST}{name}"):
+        for shown in (name, f"{TEST}{name}", f"{ACTIONS} {name}"):
             labels = {"receiver_name": shown, "integration": kind}
             served.append(({"integration": "webhook", "receiver_name": shown}, 1))
             taken.append((labels, receiver.counts[shown, ""]))

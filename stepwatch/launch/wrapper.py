@@ -218,7 +218,7 @@ class _Attempts:
         streams.start()
         end = self._accompany(streams)
         trainer.returncode = 0  # it is reaped
-        for output in streams.outputs:  # the last words, whoever still has it open
+        for output in streams.outputs:  # the last words, even if another process still has it open
             self._log.append(output.held)
         if ray and end.interrupted == "Ctrl-C":
             self._stop_job(wait=True)

@@ -115,7 +115,10 @@ class Around:
         self.exporter, self.bridge = server(stack.exporter()), server(stack.bridge())
         self.prometheus = Alerts(self.config.ports.prometheus)
         rendered = state.rendered / "alertmanager/generated"
-        self.alertmanager = AlertmanagerServer(version, rendered, port=self.config.ports.alertmanager)
+        # The first that names receivers in its metrics, as `make up` has it do.
+        options = () if version == "0.25" else ("--enable-feature=receiver-name-in-metrics",)
+        port = self.config.ports.alertmanager
+        self.alertmanager = AlertmanagerServer(version, rendered, port=port, options=options)
         self.url = f"http://{self.config.address('bridge')}"
         self.trainers: list[subprocess.Popen[bytes]] = []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from exporter.bridge.actions import OFF
+from stepwatch.system import http_client
 from tests.alertmanager.route import post
 from tests.bridge.around import EXPLOSION, Around
 from tests.bridge.webhook import alert, payload
@@ -321,6 +323,24 @@ def test_a_restart_of_alertmanager_begins_the_window_anew(around: Around) -> Non
 
     assert trainer.wait() == -signal.SIGTERM
     assert around.audit("restarted") == [("opened", ""), ("announced", ""), ("announced", ""), *STOP]
+
+
+def test_an_action_that_waits_is_no_failure_of_a_notification(around: Around) -> None:
+    around.train("waiting")
+    around.fire("waiting")
+    around.wait_closed("waiting", "done")
+
+    metrics = http_client.read(f"{around.alertmanager.url}/metrics") or ""
+    found = re.findall(r"^alertmanager_notifications_failed_total\{(.*)\} [1-9]", metrics, re.MULTILINE)
+    failed = {(labels["integration"], labels.get("receiver_name", "")) for labels in map(_labels, found)}
+    assert ("webhook", "(actions)") in failed or ("webhook", "") in failed
+    page = around.ask("/metrics")[1]
+    served = re.findall(r"^stepwatch_bridge_receiver_info\{(.*)\} 1", page, re.MULTILINE)
+    assert failed <= {(labels["integration"], labels["receiver_name"]) for labels in map(_labels, served)}
+
+
+def _labels(text: str) -> dict[str, str]:
+    return dict(re.findall(r'(\w+)="([^"]*)"', text))
 
 
 def test_its_metrics_are_those_that_are_documented(around: Around) -> None:

@@ -36,12 +36,13 @@ def test_it_is_found_on_path_under_both_its_names(
 def test_one_that_runs_as_a_service_is_used_and_nothing_else(
     tmp_path: Path, page: str, ours: bool, used: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not ours:  # in a container the session's leader may be outside
-        monkeypatch.setattr(os, "getsid", lambda _: 0)
+    supervisord = os.getpid()
+    # 0: in a container the leader of a session may be outside
+    monkeypatch.setattr(os, "getsid", lambda _: supervisord if ours else 0)
     config = Config.model_validate({"ports": {"node": free_port()}})
     assert not serves_already(config, State(tmp_path))
     if ours:
-        (tmp_path / "supervisord.pid").write_text(str(os.getsid(0)))  # it leads the parts' session
+        (tmp_path / "supervisord.pid").write_text(str(supervisord))
     with Answering(body=page) as server:
         config = Config.model_validate({"ports": {"node": server.port}})
         assert serves_already(config, State(tmp_path)) is used
