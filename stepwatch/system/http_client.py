@@ -6,12 +6,10 @@ import http.client
 import json
 import re
 import ssl
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from email.utils import parsedate_to_datetime
 from http.client import HTTPMessage
 from typing import IO, Any, NamedTuple
 
@@ -71,23 +69,6 @@ def read(url: str, *, timeout: float = 5) -> str | None:
     except FAULTS:
         return None
     return text
-
-
-def clock_offset(url: str, *, timeout: float = 5) -> float | None:
-    """Seconds by which this machine's clock is ahead of a server's; ``None`` if it does not say the time."""
-    try:
-        request = urllib.request.Request(url, method="HEAD")  # noqa: S310  http or https, by config.yaml
-        with direct.open(request, timeout=timeout) as answer:
-            date = answer.headers["Date"]
-    except urllib.error.HTTPError as refusal:
-        refusal.close()
-        date = refusal.headers["Date"]
-    except FAULTS:
-        return None
-    try:
-        return time.time() - parsedate_to_datetime(date).timestamp()
-    except (TypeError, ValueError):
-        return None
 
 
 Texts = Mapping[str, str | None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import ssl
@@ -10,15 +11,25 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from exporter.certificate import expiry
 from exporter.credentials import authorization
-from stepwatch.services.agent import Sender
-from stepwatch.system import http_client
+from exporter.http.exposition import CONTENT_TYPE
+from exporter.http.message import Answer, Request
+from exporter.http.routes import Routes
+from exporter.http.server import Server, ServerThread
+from exporter.runs import sender
+from exporter.runs.sender import Sender
+from stepwatch.config import load
+from stepwatch.config.deployment import OnThisMachine
+from stepwatch.render.generator import render_all
+from stepwatch.system.environment import CHECKOUT
 from tests.cluster.hub import QUICK
 from tests.native.installation import VERSIONS, Installation, made
 from tests.real import PrometheusServer, query
@@ -107,7 +118,9 @@ def test_a_password_of_a_node_writes_and_does_not_query_and_a_revoked_one_does_n
     assert status.returncode == 0, status.stdout
     assert f"\n  {NODE}" in status.stdout
     assert "The certificate for agents expires in 29d" in status.stdout
-    (served,) = query(prometheus, "stepwatch_agent_certificate_expiry_timestamp_seconds")
+    expires = "stepwatch_agent_certificate_expiry_timestamp_seconds"
+    eventually(lambda: query(prometheus, expires))
+    (served,) = query(prometheus, expires)
     assert float(served["value"][1]) == expiry(site.certificate.path) > time.time()
     site.agent(NODE, "--revoke")
     assert site.write("later", renewed) == 401
@@ -120,54 +133,168 @@ def test_a_renewed_certificate_is_shown_without_a_restart(site: HubSite) -> None
     assert site.write("renewed", password, "node-9") == 200
 
 
+def times(site: HubSite, promql: str) -> list[float]:
+    """The times of the samples of a series that the hub has, of a quarter of an hour before and after now."""
+    found = query(site.installation.url("prometheus"), f"{promql}[30m] offset -15m")
+    return [at for each in found for at, _ in each["values"]]
+
+
+def longest(moments: list[float]) -> float:
+    """The longest time between two of them."""
+    return max(after - before for before, after in pairwise(moments))
+
+
 @pytest.mark.parametrize("site", ["newest"], indirect=True)
 @pytest.mark.parametrize(
-    ("scheme", "host", "says", "fix"),
+    ("node", "wrong", "says", "fix"),
     [
-        ("https", "127.0.0.1", "401 Unauthorized", "`make agent NODE=name RENEW=1` on the hub"),
-        ("http", "127.0.0.1", "HTTP request to an HTTPS server", "write https:// in hub.url"),
-        ("https", "localhost", "certificate is not valid|certificate is valid|SANs", "hub.url"),
+        (
+            "wrong",
+            {"password": "another-word"},
+            "401 Unauthorized",
+            "`make agent NODE=name RENEW=1` on the hub",
+        ),
+        ("http", {"scheme": "http"}, "HTTP request to an HTTPS server", "write https:// in hub.url."),
+        (
+            "name",
+            {"host": "localhost"},
+            "certificate is not valid for 'localhost'",
+            "in hub.url, or give the hub",
+        ),
     ],
-    ids=["wrong password", "http", "name"],
+    ids=["wrong password", "http", "another name"],
 )
-def test_an_agent_says_in_one_sentence_why_it_cannot_write_and_the_fix(
-    site: HubSite, tmp_path: Path, *, scheme: str, host: str, says: str, fix: str
+def test_an_agent_says_why_the_hub_takes_nothing_and_loses_nothing_until_that_is_corrected(
+    site: HubSite, tmp_path: Path, *, node: str, wrong: dict[str, str], says: str, fix: str
 ) -> None:
-    (tmp_path / "password").write_text("another")
-    write = {
-        "name": "hub",
-        "url": f"{scheme}://{host}:{site.installation.ports['agents']}/api/v1/write",
-        "basic_auth": {"username": NODE, "password_file": str(tmp_path / "password")},
-        "tls_config": {"ca_file": str(site.certificate.path)},
-        "queue_config": {"batch_send_deadline": "1s"},
-    }
-    agent = PrometheusServer(site.version, tmp_path)
-    own = {"job_name": "own", "static_configs": [{"targets": [f"127.0.0.1:{agent.port}"]}]}
+    agent, password, file = made(tmp_path, "newest"), site.agent(node), tmp_path / "password"
+
+    def up(password: str, scheme: str = "https", host: str = "127.0.0.1") -> str:
+        file.write_text(f"{password}\n")
+        file.chmod(0o600)
+        url = f"{scheme}://{host}:{site.installation.ports['agents']}"
+        hub = json.dumps({"url": url, "password_file": str(file), "ca_file": str(site.certificate.path)})
+        agent.configure(f"role: agent\nnode: {node}\nhub: {hub}\ndiscovery: {{ray: null}}\n{QUICK}")
+        done = agent.up()
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    try:
+        shown = up(**{"password": password, **wrong})
+        begun = time.time()
+        time.sleep(10)
+        status = agent.run("status")
+        page = urllib.request.urlopen(agent.url("exporter")).read().decode()
+        for text in (shown, status.stdout):
+            (sentence,) = (line for line in text.splitlines() if " Fix: " in line and "hub" in line)
+            assert says in sentence
+            assert fix in sentence.partition(" Fix: ")[2]
+        assert status.returncode == 1
+        assert says in html.unescape(page)
+
+        if "password" in wrong:  # is read at each request
+            file.write_text(password)
+        else:
+            before = agent.parts()
+            up(password)
+            assert agent.parts() == before  # not even the exporter has another process
+        eventually(lambda: agent.run("status").returncode == 0)
+        assert "takes its samples (last " in agent.run("status").stdout
+        eventually(lambda: max(times(site, f'up{{node="{node}",job="runs"}}'), default=0) > begun + 20)
+        taken = times(site, f'up{{node="{node}",job="runs"}}')
+        assert min(taken) < begun
+        assert longest(taken) < 5
+        written = "".join(file.read_text() for file in (agent.state / "logs").iterdir())
+        assert password not in written
+        assert "another-word" not in written
+    finally:
+        agent.run("down")
+
+
+AHEAD, TAKEN = 500, 480
+"""Seconds by which a clock is off, and from which on the sender holds samples in this test. Prometheus
+scrapes and takes nothing that is ten minutes ahead."""
+
+
+@pytest.mark.parametrize("site", ["newest"], indirect=True)
+def test_what_a_clock_that_is_ahead_has_stamped_is_taken_once_it_is_the_past(
+    site: HubSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sender's clock, and the times of what Prometheus scrapes, are moved: programs show no other way."""
+    off = AHEAD
+    clock = SimpleNamespace(time=lambda: time.time() + off, monotonic=time.monotonic)
+    monkeypatch.setattr(sender, "time", clock)
+    monkeypatch.setattr(sender, "AHEAD_SECONDS", TAKEN)
+    (tmp_path / "own").write_text("a-password")
+    (tmp_path / "password").write_text(site.agent("clock"))
+    (tmp_path / "password").chmod(0o600)
+    hub = {"url": f"{site.url}/api/v1/write", "username": "clock", "ca_file": str(site.certificate.path)}
+    relay = Sender({**hub, "password_file": str(tmp_path / "password")}, tmp_path / "own")
+
+    def stamped(_: Request) -> Answer:
+        return Answer("200 OK", CONTENT_TYPE, f"stamped 1 {round(clock.time() * 1000)}\n".encode())
+
+    server = Server(
+        ("127.0.0.1", 0), Routes({**relay.routes(), "/metrics": {"GET": stamped}}), sender.MOST_BODY
+    )
+    here = f"127.0.0.1:{server.port}"
+    agent = PrometheusServer(site.version, tmp_path, options=("--agent",))
+    agent.command = [each.replace(".tsdb.", ".agent.") for each in agent.command]
+    (tmp_path / "config.yaml").write_text(
+        f'role: agent\nnode: {NODE}\nhub: {{url: "{site.url}", password_file: {tmp_path}/password}}\n'
+    )
+    files = render_all(load(tmp_path / "config.yaml"), CHECKOUT, OnThisMachine)
+    rendered = yaml.safe_load(files[PurePosixPath("prometheus/generated/prometheus.yml")])
+    write = {**rendered["remote_write"][0], "url": f"http://{here}/hub/write"}
+    write["basic_auth"] = {"username": "internal", "password_file": str(tmp_path / "own")}
+    scrape = {"job_name": "own", "static_configs": [{"targets": [here]}]}
     often = {"scrape_interval": "1s", "scrape_timeout": "1s"}
-    settings = {"global": often, "scrape_configs": [own], "remote_write": [write]}
+    settings = {
+        "storage": rendered["storage"],
+        "global": often,
+        "scrape_configs": [scrape],
+        "remote_write": [write],
+    }
     (tmp_path / "prometheus.yml").write_text(json.dumps(settings))
+    series = 'stamped{node="node-7"}'
+    serving = ServerThread(server)
+    serving.start()
     with agent:
-        sender = Sender(f"{agent.url}/metrics", agent.log)
+        begun = time.time()
+        eventually(lambda: relay.faults)
+        assert "8m ahead of the hub's" in relay.faults[0]
+        assert relay.faults[0].endswith(
+            "Fix: correct the clock of this machine, or the hub's (`timedatectl`)."
+        )
+        time.sleep(5)
+        assert times(site, series) == []
+        corrected, off = time.time(), 0
+        eventually(lambda: max(times(site, series), default=0) > corrected + AHEAD - 3)
+        assert time.time() > corrected + AHEAD - TAKEN - 3
+        eventually(lambda: max(at for at in times(site, series) if at < begun + 250) > corrected + 30)
+        taken = times(site, series)
+    serving.stop()
+    relay.stop()
+    ahead, right = [at for at in taken if at > begun + 250], [at for at in taken if at < begun + 250]
+    assert min(ahead) < begun + AHEAD + 3
+    assert min(right) < corrected + 3
+    assert max(longest(ahead), longest(right)) < 5
 
-        def said() -> list[str]:
-            """Once it has tried to send, and its log says how that ended."""
-            return [each for each in sender.faults(http_client.read(sender.metrics)) if "Fix: " in each]
 
-        found: list[str] = []
-        eventually(lambda: found.extend(said()) or found)
-        (sentence,) = found
-        assert re.search(says, sentence)
-        assert fix in sentence.partition("Fix: ")[2]
-
-
-def test_an_agent_says_that_its_clock_is_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_agent_whose_clock_is_behind_says_so_and_sends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By the time that any server says in its answers."""
-    hour = 3600
+    clock = SimpleNamespace(time=lambda: time.time() - 3600, monotonic=time.monotonic)
+    monkeypatch.setattr(sender, "time", clock)
+    (tmp_path / "own").write_text("a-password")
     with Answering(body="") as hub:
-        labels = f'{{remote_name="hub",url="{hub.url}/api/v1/write"}}'
-        for off, words in ((hour, "1h 0m ahead of the hub's"), (-hour, "59m 59s behind|1h 0m behind")):
-            monkeypatch.setattr(http_client, "time", SimpleNamespace(time=lambda off=off: time.time() + off))
-            page = f"prometheus_remote_storage_queue_highest_sent_timestamp_seconds{labels} {time.time()}\n"
-            (said,) = Sender(hub.url, tmp_path / "log").faults(page)
-            assert re.search(words, said)
-            assert said.endswith("Fix: correct the clock of this machine, or the hub's (`timedatectl`).")
+        relay = Sender(
+            {"url": hub.url, "username": "n", "password_file": str(tmp_path / "own")}, tmp_path / "own"
+        )
+        head = {"content-type": "application/x-protobuf", "authorization": authorization("a-password")}
+        later = relay.routes()["/hub/write"]["POST"](Request("POST", "/hub/write", "", head, b"{}"))
+        assert not isinstance(later, Answer)
+        eventually(later)
+        relay.stop()
+        assert re.search("1h 0m behind the hub's: .* Fix: correct the clock", relay.faults[0])

@@ -169,11 +169,9 @@ def test_the_image_is_built_from_what_is_pinned_elsewhere():
     assert small.items() <= whole.items()
     light_page, verls_file = {"jinja2", "markupsafe"}, {"pyyaml"}
     logs_and_gpus = {"google-crc32c", "nvidia-ml-py", "orjson", "prometheus-client"}
-    unused = {"aiohttp", "aiohappyeyeballs", "aiosignal", "async-timeout", "attrs", "frozenlist", "idna"}
-    unused |= {"cramjam", "multidict", "propcache", "typing-extensions", "yarl"}
     apprise = {"apprise", "certifi", "charset-normalizer", "click", "markdown", "oauthlib", "requests"}
-    apprise |= {"requests-oauthlib", "urllib3"}
-    assert small.keys() == logs_and_gpus | light_page | verls_file | unused | apprise | {"bcrypt"}
+    apprise |= {"idna", "requests-oauthlib", "urllib3"}
+    assert small.keys() == logs_and_gpus | light_page | verls_file | apprise | {"bcrypt"}
 
 
 def _locked(lock: Path) -> dict[str, str]:

@@ -186,9 +186,6 @@ class Processes:
             say("Grafana 10 or later is not on PATH: the exporter's page shows the runs too.")
         if config.is_agent:
             say(agent.where(config))
-            for sender in status.senders(parts, place):
-                for line in sender.closing():
-                    say(line)
         if config.is_hub:
             say(agent.on_hub(config))
         say(f"Logs are in {place.logs}. `make status` shows its state, `make down` stops it.")

@@ -1,0 +1,299 @@
+"""The way of an agent's samples to its hub: what the agent's Prometheus writes here is forwarded.
+
+Prometheus drops at once what is answered with 4xx. So it hears 503, and keeps the samples, for all that a
+person may correct: a password, a name, a clock.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import ssl
+import time
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from pathlib import Path
+from socket import gaierror
+from threading import BoundedSemaphore, Thread
+from typing import Any
+from urllib.parse import urlsplit
+
+from exporter.engine_client import USER
+from exporter.http.exposition import Metric, by_label, own
+from exporter.http.message import Answer, Later, Request, text
+from exporter.http.routes import Table
+from exporter.secret_shapes import masked
+
+logger = logging.getLogger(__name__)
+
+MOST_BODY = 8 << 20
+CONNECT_SECONDS, SEND_SECONDS = 10.0, 100.0
+"""Prometheus waits longer than these together (remote_timeout)."""
+MOST_REQUESTS = 8
+"""At once: Prometheus has two, and may have given up some that still wait for the hub."""
+FRESH_SECONDS = 60.0
+"""After which the hub is asked again what time it is."""
+AHEAD_SECONDS = 300.0
+"""A hub refuses what is ten minutes ahead, for good."""
+SKEWED_SECONDS = 60.0
+KEPT_SECONDS = 12 * 3600.0
+"""For which Prometheus keeps samples."""
+QUIET_SECONDS = 60.0
+"""Four of the slower scrapes."""
+_FORWARDED = ("content-type", "content-encoding", "user-agent", "x-prometheus-remote-write-version")
+_KIND = "application/x-protobuf"
+_CLOCK = "Fix: correct the clock of this machine, or the hub's (`timedatectl`)."
+_FIXES = {
+    "401 ": "`make agent NODE=name RENEW=1` on the hub makes a new password for the file of "
+    "hub.password_file; hub.username, or node, must be the name that `make agent` lists there.",
+    "403 ": "the hub must let this login write.",
+    "404 ": "hub.url must end in the path for remote write there.",
+    "405 ": "hub.url must end in the path for remote write there.",
+    "HTTPS": "write https:// in hub.url.",
+    "redirects": "write the address to which it redirects in hub.url.",
+    "expired": "replace agents.cert_file on the hub, or correct the clock of this machine.",
+    "mismatch": "write a name of the hub's certificate in hub.url, or give the hub a certificate with this "
+    "name (subjectAltName).",
+    "certificate": "hub.ca_file must be the hub's certificate, or that of its authority.",
+    "TLS": "give the hub a certificate (agents.cert_file there), or write http:// for a tunnel.",
+    "in time": "the hub's firewall must let the port in hub.url through.",
+    "resolve": "the name in hub.url must resolve here.",
+    "file": "correct that file; it is read at each request.",
+    "": "`make status` on the hub, and the port in hub.url must be its ports.agents.",
+}
+"""By what the reason has in it; the first one that fits."""
+
+
+class _FileError(Exception):
+    """Raised when a file of the login cannot be used; the text says which, and why."""
+
+
+class Sender:
+    """Forwards what is written to ``/hub/write`` to a remote-write endpoint, ``hub`` as in config.yaml."""
+
+    def __init__(self, hub: Mapping[str, Any], password_file: Path | None) -> None:
+        self._hub, self._password_file = hub, password_file
+        self._idle: list[HTTPConnection] = []
+        self._free = BoundedSemaphore(MOST_REQUESTS)
+        self._results = dict.fromkeys(("taken", "kept", "refused"), 0)
+        self._asked = time.time()  # when Prometheus last wrote, in Unix seconds, as those below
+        self._answered = self._taken = 0.0
+        self._fault = ""
+        # What the hub's clock says, less the steady one here; unknown where the hub does not say the time.
+        self._ahead_of_steady: float | None = None
+        self._heard = -FRESH_SECONDS
+        self._newest = 0.0
+
+    def routes(self) -> Table:
+        """Return the pages, by path."""
+        return {"/hub/write": {"POST": self._write}, "/api/v1/findings": {"GET": self._report}}
+
+    def stop(self) -> None:
+        """End the connections that stay open."""
+        while self._idle:
+            self._idle.pop().close()
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What keeps samples from the hub, each in one sentence with its fix."""
+        quiet = time.time() - self._asked
+        if quiet > QUIET_SECONDS:
+            return (f"The agent's Prometheus has sent nothing for {_duration(quiet)}. Fix: read its log.",)
+        return (self._fault,) if self._fault else ()
+
+    def samples(self) -> Iterator[Metric]:
+        """Yield when the hub last took samples, and what became of the requests."""
+        yield own("hub_last_write_timestamp_seconds", "When the hub last took samples.", self._taken)
+        results = by_label("result", self._results)
+        yield own("hub_requests_total", "Remote writes to the hub, by outcome.", results)
+
+    def _report(self, _: Request) -> Answer:
+        parts = urlsplit(self._hub["url"])
+        found = {
+            "checked": self._answered,
+            "hub": f"{parts.scheme}://{parts.netloc}",
+            "taken": self._taken,
+            "faults": self.faults,
+        }
+        return Answer("200 OK", "application/json", json.dumps(found).encode())
+
+    def _write(self, request: Request) -> Answer | Later:
+        headers = request.headers
+        if headers.get("content-type", "") != _KIND or {"origin", "sec-fetch-site"} & headers.keys():
+            return text("415 Unsupported Media Type", f"Expected: Prometheus' remote write, {_KIND}.\n")
+        if not self._is_ours(headers.get("authorization", "")):
+            return text("503 Service Unavailable", f"Expected: the password of the user {USER}.\n")
+        self._asked = time.time()
+        if not self._free.acquire(blocking=False):
+            return text("503 Service Unavailable", "Too many requests wait for the hub.\n")
+        answers: list[Answer] = []
+        Thread(target=lambda: answers.append(self._forwarded(request)), name="to hub", daemon=True).start()
+
+        def later() -> Answer | None:
+            return answers[0] if answers else None
+
+        return later
+
+    def _is_ours(self, shown: str) -> bool:
+        """Whether the sender may write: who knows the password of our own services."""
+        with suppress(OSError, ValueError):
+            if self._password_file:
+                password = self._password_file.read_text(encoding="ascii").strip()
+                login = b64encode(f"{USER}:{password}".encode()).decode()
+                return hmac.compare_digest(shown.encode(), f"Basic {login}".encode())
+        return False
+
+    def _forwarded(self, request: Request) -> Answer:
+        """Forward a request; returns what Prometheus hears."""
+        result, fault, answer = "kept", "", text("200 OK", "")
+        try:
+            fault = self._held()
+            if not fault:
+                status, words = self._ask("POST", request)
+                result, fault = self._judged(status, words)
+                if result == "refused":
+                    answer = text(f"{status} Refused", f"{fault}\n")
+        except (OSError, HTTPException, ValueError, _FileError) as problem:
+            fault = _kept(_explained(problem))
+        finally:
+            self._free.release()
+        if fault != self._fault:
+            logger.warning("%s", fault or "The hub takes the samples again.")
+        self._answered, self._fault = time.time(), fault
+        self._results[result] += 1
+        if result == "kept":
+            return text("503 Service Unavailable", f"{fault}\n")
+        return answer
+
+    def _held(self) -> str:
+        """Return why samples must wait, if so: what is stamped ahead of time is taken once it is past."""
+        if time.monotonic() - self._heard > FRESH_SECONDS or self._beyond() >= AHEAD_SECONDS:
+            self._ask("HEAD", None)
+        if self._beyond() < AHEAD_SECONDS:
+            return ""
+        off = self._off()
+        if off >= AHEAD_SECONDS:
+            says = f"is {_duration(off)} ahead of the hub's, which would refuse the samples"
+        else:
+            says = f"was ahead of the hub's: samples of that time are taken in {_duration(self._beyond())}"
+        return f"The clock of this machine {says}. They are kept for 12h and sent later. {_CLOCK}"
+
+    def _off(self) -> float:
+        """Return by how many seconds this machine's clock is ahead of the hub's, as far as is known."""
+        if self._ahead_of_steady is None:
+            return 0.0
+        return time.time() - (time.monotonic() + self._ahead_of_steady)
+
+    def _beyond(self) -> float:
+        """Return by how many seconds the newest sample may be ahead of the hub's clock."""
+        now, off = time.time(), self._off()
+        if self._ahead_of_steady is None:
+            return 0.0
+        self._newest = max(self._newest, now)
+        if off < AHEAD_SECONDS and self._newest - now > KEPT_SECONDS:
+            self._newest = now  # no one keeps samples that long
+        return self._newest - now + off
+
+    def _judged(self, status: int, words: str) -> tuple[str, str]:
+        """Return what became of samples that the hub answered so, and the fault, if there is one."""
+        if 200 <= status < 300:
+            self._taken, off = time.time(), self._off()
+            if abs(off) < SKEWED_SECONDS:
+                return "taken", ""
+            side = "ahead of" if off > 0 else "behind"
+            says = f"{_duration(abs(off))} {side} the hub's: alerts about this node may not fire"
+            return "taken", f"The clock of this machine is {says}. {_CLOCK}"
+        future = "too far in the future" in words or "out of bounds" in words
+        correctable = "HTTPS" in words or (future and self._beyond() > SKEWED_SECONDS)
+        if status in (400, 413, 422) and not correctable:
+            lost = f"The hub refuses samples for good, which are lost: {status} {words}"
+            return "refused", f"{lost}. Fix: read the hub's log."
+        return "kept", _kept(f"{'it redirects: ' if 300 <= status < 400 else ''}{status} {words}")
+
+    def _ask(self, method: str, request: Request | None) -> tuple[int, str]:
+        """Ask the hub; returns the status and the beginning of what it says. Notes what time it says."""
+        hub, parts = self._hub, urlsplit(self._hub["url"])
+        headers = {"Accept-Encoding": "identity", **hub.get("headers", {})}
+        if request:
+            headers |= {name: request.headers[name] for name in _FORWARDED if name in request.headers}
+        file = hub.get("token_file") or hub["password_file"]
+        try:
+            secret = Path(file).read_text(encoding="utf-8").strip()
+        except (OSError, ValueError) as problem:
+            raise _FileError(f"{file} cannot be read ({type(problem).__name__})") from None
+        login = b64encode(f"{hub['username']}:{secret}".encode()).decode()
+        headers["Authorization"] = f"Bearer {secret}" if hub.get("token_file") else f"Basic {login}"
+        target = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
+        while True:
+            known = self._idle.pop() if self._idle else None
+            connection = known or self._connected()
+            try:
+                connection.request(method, target, request and request.body, headers)
+                answer = connection.getresponse()
+                words = answer.read(1000).decode("utf-8", "replace")
+            except (OSError, HTTPException) as problem:
+                connection.close()
+                if known and not isinstance(problem, TimeoutError):
+                    continue  # the hub had closed it
+                raise
+            self._note_time(answer)
+            if answer.isclosed() and not answer.will_close:
+                self._idle.append(connection)
+            else:
+                connection.close()
+            said = masked(" ".join(words.split())[:300].replace(secret, "***").replace(login, "***"))
+            return answer.status, f"{answer.reason}: {said}" if said else answer.reason
+
+    def _connected(self) -> HTTPConnection:
+        parts, file = urlsplit(self._hub["url"]), self._hub.get("ca_file")
+        if parts.scheme == "http":
+            connection = HTTPConnection(parts.hostname or "", parts.port, timeout=CONNECT_SECONDS)
+        else:
+            try:
+                context = ssl.create_default_context(cafile=file)
+            except OSError as problem:
+                raise _FileError(f"hub.ca_file {file}: {problem.strerror or problem}") from None
+            # As Prometheus judges: a certificate may be trusted itself, and need not have every extension.
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+            connection = HTTPSConnection(
+                parts.hostname or "", parts.port, timeout=CONNECT_SECONDS, context=context
+            )
+        connection.connect()
+        connection.sock.settimeout(SEND_SECONDS)
+        return connection
+
+    def _note_time(self, answer: HTTPResponse) -> None:
+        self._heard = time.monotonic()
+        with suppress(ValueError, TypeError):
+            said = parsedate_to_datetime(answer.getheader("Date", "")).timestamp()
+            self._ahead_of_steady = said - self._heard
+
+
+def _explained(problem: Exception) -> str:
+    """Return what keeps the hub from answering."""
+    if isinstance(problem, _FileError):
+        return str(problem)
+    if isinstance(problem, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {problem.verify_message.rstrip('.')}"
+    if isinstance(problem, ssl.SSLError):
+        return f"it does not speak TLS ({problem.reason})"
+    if isinstance(problem, TimeoutError):
+        return "it does not answer in time"
+    if isinstance(problem, gaierror):
+        return f"its name does not resolve ({problem.strerror})"
+    return getattr(problem, "strerror", None) or type(problem).__name__
+
+
+def _kept(reason: str) -> str:
+    fix = next(fix for words, fix in _FIXES.items() if words in reason)
+    return f"The hub takes no samples; they are kept for 12h and sent later: {reason}. Fix: {fix}"
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{minutes // 60}h {minutes % 60}m" if minutes >= 60 else f"{max(1, minutes)}m"
