@@ -171,8 +171,11 @@ class Sender:
 
     def _held(self) -> str:
         """Return why samples must wait, if so: what is stamped ahead of time is taken once it is past."""
-        if time.monotonic() - self._heard > FRESH_SECONDS or self._beyond() >= AHEAD_SECONDS:
-            self._ask("HEAD", None)
+        unsure = self._fault or time.monotonic() - self._heard > FRESH_SECONDS
+        if unsure or self._beyond() >= AHEAD_SECONDS:
+            status, words = self._ask("GET", None)
+            if status == 400 and "HTTPS" in words:  # of a POST it would only reset the connection
+                return _kept(f"{status} {words}")
         if self._beyond() < AHEAD_SECONDS:
             return ""
         off = self._off()
@@ -208,8 +211,7 @@ class Sender:
             says = f"{_duration(abs(off))} {side} the hub's: alerts about this node may not fire"
             return "taken", f"The clock of this machine is {says}. {_CLOCK}"
         future = "too far in the future" in words or "out of bounds" in words
-        correctable = "HTTPS" in words or (future and self._beyond() > SKEWED_SECONDS)
-        if status in (400, 413, 422) and not correctable:
+        if status in (400, 413, 422) and not (future and self._beyond() > SKEWED_SECONDS):
             lost = f"The hub refuses samples for good, which are lost: {status} {words}"
             return "refused", f"{lost}. Fix: read the hub's log."
         return "kept", _kept(f"{'it redirects: ' if 300 <= status < 400 else ''}{status} {words}")

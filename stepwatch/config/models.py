@@ -132,7 +132,7 @@ class Config(Section):
     node: NodeName | None = default(
         None,
         "The name of an agent's machine: the label node of all its samples, and the name in `make agent "
-        "NODE=name`, which created its token on the hub. null: the host name.",
+        "NODE=name`, which created its password on the hub. null: the host name.",
     )
     hub: Hub = default(Hub(), "Where an agent sends its samples.")
     agents: Agents = default(
