@@ -9,13 +9,14 @@ from __future__ import annotations
 import hmac
 import json
 import logging
+import re
 import ssl
 import time
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from socket import gaierror
 from threading import BoundedSemaphore, Thread
@@ -31,30 +32,23 @@ from exporter.secret_shapes import masked
 logger = logging.getLogger(__name__)
 
 MOST_BODY = 8 << 20
-CONNECT_SECONDS, SEND_SECONDS = 10.0, 100.0
-"""Prometheus waits longer than these together (remote_timeout)."""
-MOST_REQUESTS = 8
-"""At once: Prometheus has two, and may have given up some that still wait for the hub."""
-FRESH_SECONDS = 60.0
-"""After which the hub is asked again what time it is."""
-AHEAD_SECONDS = 300.0
-"""A hub refuses what is ten minutes ahead, for good."""
+CONNECT_SECONDS, SEND_SECONDS = 10.0, 100.0  # Prometheus waits longer than these together
+MOST_REQUESTS = 8  # at once: Prometheus has two, and may have given up some that still wait
+FRESH_SECONDS = 60.0  # after which the hub is asked again what time it is
+AHEAD_SECONDS = 300.0  # a hub refuses what is ten minutes ahead, for good
 SKEWED_SECONDS = 60.0
-KEPT_SECONDS = 12 * 3600.0
-"""For which Prometheus keeps samples."""
-QUIET_SECONDS = 60.0
-"""Four of the slower scrapes."""
-_FORWARDED = ("content-type", "content-encoding", "user-agent", "x-prometheus-remote-write-version")
+KEPT_SECONDS = 12 * 3600.0  # for which Prometheus keeps samples
+QUIET_SECONDS = 60.0  # four of the slower scrapes
 _KIND = "application/x-protobuf"
+_FORWARDED = ("content-type", "content-encoding", "user-agent", "x-prometheus-remote-write-version")
 _CLOCK = "Fix: correct the clock of this machine, or the hub's (`timedatectl`)."
 _FIXES = {
-    "401 ": "`make agent NODE=name RENEW=1` on the hub makes a new password for the file of "
+    "^401": "`make agent NODE=name RENEW=1` on the hub makes a new password for the file of "
     "hub.password_file; hub.username, or node, must be the name that `make agent` lists there.",
-    "403 ": "the hub must let this login write.",
-    "404 ": "hub.url must end in the path for remote write there.",
-    "405 ": "hub.url must end in the path for remote write there.",
+    "^403": "the hub must let this login write.",
+    "^40[45]": "hub.url must end in the path for remote write there.",
+    "^3": "write the address to which it redirects in hub.url.",
     "HTTPS": "write https:// in hub.url.",
-    "redirects": "write the address to which it redirects in hub.url.",
     "expired": "replace agents.cert_file on the hub, or correct the clock of this machine.",
     "mismatch": "write a name of the hub's certificate in hub.url, or give the hub a certificate with this "
     "name (subjectAltName).",
@@ -62,10 +56,10 @@ _FIXES = {
     "TLS": "give the hub a certificate (agents.cert_file there), or write http:// for a tunnel.",
     "in time": "the hub's firewall must let the port in hub.url through.",
     "resolve": "the name in hub.url must resolve here.",
-    "file": "correct that file; it is read at each request.",
+    "_file": "correct that file; it is read at each request.",
     "": "`make status` on the hub, and the port in hub.url must be its ports.agents.",
 }
-"""By what the reason has in it; the first one that fits."""
+"""By what the reason has in it, as a pattern; the first one that fits."""
 
 
 class _FileError(Exception):
@@ -80,13 +74,12 @@ class Sender:
         self._idle: list[HTTPConnection] = []
         self._free = BoundedSemaphore(MOST_REQUESTS)
         self._results = dict.fromkeys(("taken", "kept", "refused"), 0)
-        self._asked = time.time()  # when Prometheus last wrote, in Unix seconds, as those below
-        self._answered = self._taken = 0.0
+        self._asked = time.time()  # when Prometheus last wrote, in Unix seconds, as the next ones
+        self._answered = self._taken = self._newest = 0.0
         self._fault = ""
-        # What the hub's clock says, less the steady one here; unknown where the hub does not say the time.
-        self._ahead_of_steady: float | None = None
+        # The hub's clock less the steady one here, if it says the time; and when it last answered.
+        self._hubs: float | None = None
         self._heard = -FRESH_SECONDS
-        self._newest = 0.0
 
     def routes(self) -> Table:
         """Return the pages, by path."""
@@ -100,8 +93,7 @@ class Sender:
     @property
     def faults(self) -> tuple[str, ...]:
         """What keeps samples from the hub, each in one sentence with its fix."""
-        quiet = time.time() - self._asked
-        if quiet > QUIET_SECONDS:
+        if (quiet := time.time() - self._asked) > QUIET_SECONDS:
             return (f"The agent's Prometheus has sent nothing for {_duration(quiet)}. Fix: read its log.",)
         return (self._fault,) if self._fault else ()
 
@@ -112,51 +104,34 @@ class Sender:
         yield own("hub_requests_total", "Remote writes to the hub, by outcome.", results)
 
     def _report(self, _: Request) -> Answer:
-        parts = urlsplit(self._hub["url"])
-        found = {
-            "checked": self._answered,
-            "hub": f"{parts.scheme}://{parts.netloc}",
-            "taken": self._taken,
-            "faults": self.faults,
-        }
+        hub = "://".join(urlsplit(self._hub["url"])[:2])
+        found = {"checked": self._answered, "hub": hub, "taken": self._taken, "faults": self.faults}
         return Answer("200 OK", "application/json", json.dumps(found).encode())
 
     def _write(self, request: Request) -> Answer | Later:
         headers = request.headers
-        if headers.get("content-type", "") != _KIND or {"origin", "sec-fetch-site"} & headers.keys():
+        if headers.get("content-type") != _KIND or {"origin", "sec-fetch-site"} & headers.keys():
             return text("415 Unsupported Media Type", f"Expected: Prometheus' remote write, {_KIND}.\n")
-        if not self._is_ours(headers.get("authorization", "")):
+        known = b""
+        with suppress(OSError):
+            known = self._password_file.read_bytes().strip() if self._password_file else b""
+        login = b"Basic " + b64encode(f"{USER}:".encode() + known)
+        if not known or not hmac.compare_digest(headers.get("authorization", "").encode(), login):
             return text("503 Service Unavailable", f"Expected: the password of the user {USER}.\n")
         self._asked = time.time()
         if not self._free.acquire(blocking=False):
             return text("503 Service Unavailable", "Too many requests wait for the hub.\n")
         answers: list[Answer] = []
         Thread(target=lambda: answers.append(self._forwarded(request)), name="to hub", daemon=True).start()
-
-        def later() -> Answer | None:
-            return answers[0] if answers else None
-
-        return later
-
-    def _is_ours(self, shown: str) -> bool:
-        """Whether the sender may write: who knows the password of our own services."""
-        with suppress(OSError, ValueError):
-            if self._password_file:
-                password = self._password_file.read_text(encoding="ascii").strip()
-                login = b64encode(f"{USER}:{password}".encode()).decode()
-                return hmac.compare_digest(shown.encode(), f"Basic {login}".encode())
-        return False
+        return lambda: answers[0] if answers else None
 
     def _forwarded(self, request: Request) -> Answer:
         """Forward a request; returns what Prometheus hears."""
-        result, fault, answer = "kept", "", text("200 OK", "")
+        result, status = "kept", 503
         try:
-            fault = self._held()
-            if not fault:
+            if not (fault := self._held()):
                 status, words = self._ask("POST", request)
                 result, fault = self._judged(status, words)
-                if result == "refused":
-                    answer = text(f"{status} Refused", f"{fault}\n")
         except (OSError, HTTPException, ValueError, _FileError) as problem:
             fault = _kept(_explained(problem))
         finally:
@@ -165,70 +140,63 @@ class Sender:
             logger.warning("%s", fault or "The hub takes the samples again.")
         self._answered, self._fault = time.time(), fault
         self._results[result] += 1
-        if result == "kept":
-            return text("503 Service Unavailable", f"{fault}\n")
-        return answer
+        heard = {"taken": "200 OK", "kept": "503 Service Unavailable", "refused": f"{status} Refused"}
+        return text(heard[result], f"{fault}\n")
 
     def _held(self) -> str:
         """Return why samples must wait, if so: what is stamped ahead of time is taken once it is past."""
         unsure = self._fault or time.monotonic() - self._heard > FRESH_SECONDS
-        if unsure or self._beyond() >= AHEAD_SECONDS:
+        if unsure or self._clock()[1] >= AHEAD_SECONDS:
             status, words = self._ask("GET", None)
             if status == 400 and "HTTPS" in words:  # of a POST it would only reset the connection
                 return _kept(f"{status} {words}")
-        if self._beyond() < AHEAD_SECONDS:
+        off, beyond = self._clock()
+        if beyond < AHEAD_SECONDS:
             return ""
-        off = self._off()
+        says = f"was ahead of the hub's: samples of that time are taken in {_duration(beyond)}"
         if off >= AHEAD_SECONDS:
             says = f"is {_duration(off)} ahead of the hub's, which would refuse the samples"
-        else:
-            says = f"was ahead of the hub's: samples of that time are taken in {_duration(self._beyond())}"
         return f"The clock of this machine {says}. They are kept for 12h and sent later. {_CLOCK}"
 
-    def _off(self) -> float:
-        """Return by how many seconds this machine's clock is ahead of the hub's, as far as is known."""
-        if self._ahead_of_steady is None:
-            return 0.0
-        return time.time() - (time.monotonic() + self._ahead_of_steady)
-
-    def _beyond(self) -> float:
-        """Return by how many seconds the newest sample may be ahead of the hub's clock."""
-        now, off = time.time(), self._off()
-        if self._ahead_of_steady is None:
-            return 0.0
+    def _clock(self) -> tuple[float, float]:
+        """Return by how many seconds this machine's clock, and the newest sample, are ahead of the hub's."""
+        if self._hubs is None:
+            return 0.0, 0.0
+        now = time.time()
+        off = now - (time.monotonic() + self._hubs)
         self._newest = max(self._newest, now)
         if off < AHEAD_SECONDS and self._newest - now > KEPT_SECONDS:
             self._newest = now  # no one keeps samples that long
-        return self._newest - now + off
+        return off, self._newest - now + off
 
     def _judged(self, status: int, words: str) -> tuple[str, str]:
         """Return what became of samples that the hub answered so, and the fault, if there is one."""
+        off, beyond = self._clock()
         if 200 <= status < 300:
-            self._taken, off = time.time(), self._off()
-            if abs(off) < SKEWED_SECONDS:
-                return "taken", ""
+            self._taken = time.time()
             side = "ahead of" if off > 0 else "behind"
             says = f"{_duration(abs(off))} {side} the hub's: alerts about this node may not fire"
-            return "taken", f"The clock of this machine is {says}. {_CLOCK}"
+            skewed = f"The clock of this machine is {says}. {_CLOCK}"
+            return "taken", skewed if abs(off) >= SKEWED_SECONDS else ""
         future = "too far in the future" in words or "out of bounds" in words
-        if status in (400, 413, 422) and not (future and self._beyond() > SKEWED_SECONDS):
+        if status in (400, 413, 422) and not (future and beyond > SKEWED_SECONDS):
             lost = f"The hub refuses samples for good, which are lost: {status} {words}"
             return "refused", f"{lost}. Fix: read the hub's log."
-        return "kept", _kept(f"{'it redirects: ' if 300 <= status < 400 else ''}{status} {words}")
+        return "kept", _kept(f"{status} {words}")
 
     def _ask(self, method: str, request: Request | None) -> tuple[int, str]:
         """Ask the hub; returns the status and the beginning of what it says. Notes what time it says."""
         hub, parts = self._hub, urlsplit(self._hub["url"])
-        headers = {"Accept-Encoding": "identity", **hub.get("headers", {})}
-        if request:
-            headers |= {name: request.headers[name] for name in _FORWARDED if name in request.headers}
-        file = hub.get("token_file") or hub["password_file"]
+        name = "token_file" if hub.get("token_file") else "password_file"
         try:
-            secret = Path(file).read_text(encoding="utf-8").strip()
+            secret = Path(hub[name]).read_text(encoding="utf-8").strip()
         except (OSError, ValueError) as problem:
-            raise _FileError(f"{file} cannot be read ({type(problem).__name__})") from None
-        login = b64encode(f"{hub['username']}:{secret}".encode()).decode()
-        headers["Authorization"] = f"Bearer {secret}" if hub.get("token_file") else f"Basic {login}"
+            raise _FileError(f"hub.{name} {hub[name]} cannot be read ({type(problem).__name__})") from None
+        login = b64encode(f"{hub.get('username')}:{secret}".encode()).decode()
+        headers = {"Accept-Encoding": "identity", **hub.get("headers", {})}
+        headers["Authorization"] = f"Bearer {secret}" if name == "token_file" else f"Basic {login}"
+        if request:
+            headers |= {each: request.headers[each] for each in _FORWARDED if each in request.headers}
         target = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
         while True:
             known = self._idle.pop() if self._idle else None
@@ -237,24 +205,26 @@ class Sender:
                 connection.request(method, target, request and request.body, headers)
                 answer = connection.getresponse()
                 words = answer.read(1000).decode("utf-8", "replace")
+                break
             except (OSError, HTTPException) as problem:
                 connection.close()
-                if known and not isinstance(problem, TimeoutError):
-                    continue  # the hub had closed it
-                raise
-            self._note_time(answer)
-            if answer.isclosed() and not answer.will_close:
-                self._idle.append(connection)
-            else:
-                connection.close()
-            said = masked(" ".join(words.split())[:300].replace(secret, "***").replace(login, "***"))
-            return answer.status, f"{answer.reason}: {said}" if said else answer.reason
+                if not known or isinstance(problem, TimeoutError):  # else the hub had closed it
+                    raise
+        self._heard = time.monotonic()
+        with suppress(ValueError, TypeError):
+            self._hubs = parsedate_to_datetime(answer.getheader("Date", "")).timestamp() - self._heard
+        if answer.isclosed() and not answer.will_close:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        said = masked(" ".join(words.split())[:300].replace(secret, "***").replace(login, "***"))
+        return answer.status, f"{answer.reason}: {said}" if said else answer.reason
 
     def _connected(self) -> HTTPConnection:
         parts, file = urlsplit(self._hub["url"]), self._hub.get("ca_file")
-        if parts.scheme == "http":
-            connection = HTTPConnection(parts.hostname or "", parts.port, timeout=CONNECT_SECONDS)
-        else:
+        host, port, seconds = parts.hostname or "", parts.port, CONNECT_SECONDS
+        connection = HTTPConnection(host, port, timeout=seconds)
+        if parts.scheme == "https":
             try:
                 context = ssl.create_default_context(cafile=file)
             except OSError as problem:
@@ -262,24 +232,14 @@ class Sender:
             # As Prometheus judges: a certificate may be trusted itself, and need not have every extension.
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-            connection = HTTPSConnection(
-                parts.hostname or "", parts.port, timeout=CONNECT_SECONDS, context=context
-            )
+            connection = HTTPSConnection(host, port, timeout=seconds, context=context)
         connection.connect()
         connection.sock.settimeout(SEND_SECONDS)
         return connection
 
-    def _note_time(self, answer: HTTPResponse) -> None:
-        self._heard = time.monotonic()
-        with suppress(ValueError, TypeError):
-            said = parsedate_to_datetime(answer.getheader("Date", "")).timestamp()
-            self._ahead_of_steady = said - self._heard
-
 
 def _explained(problem: Exception) -> str:
     """Return what keeps the hub from answering."""
-    if isinstance(problem, _FileError):
-        return str(problem)
     if isinstance(problem, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {problem.verify_message.rstrip('.')}"
     if isinstance(problem, ssl.SSLError):
@@ -288,14 +248,16 @@ def _explained(problem: Exception) -> str:
         return "it does not answer in time"
     if isinstance(problem, gaierror):
         return f"its name does not resolve ({problem.strerror})"
+    if isinstance(problem, _FileError):
+        return str(problem)
     return getattr(problem, "strerror", None) or type(problem).__name__
 
 
 def _kept(reason: str) -> str:
-    fix = next(fix for words, fix in _FIXES.items() if words in reason)
+    fix = next(fix for pattern, fix in _FIXES.items() if re.search(pattern, reason))
     return f"The hub takes no samples; they are kept for 12h and sent later: {reason}. Fix: {fix}"
 
 
 def _duration(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    return f"{minutes // 60}h {minutes % 60}m" if minutes >= 60 else f"{max(1, minutes)}m"
+    minutes = max(1, round(seconds / 60))
+    return f"{minutes // 60}h {minutes % 60}m" if minutes >= 60 else f"{minutes}m"

@@ -267,7 +267,7 @@ def _show_hub(page: str | None, say: Say) -> bool:
     taken = "nothing was sent yet"
     if found["taken"]:
         taken = f"last {ago(time.time() - found['taken'])}"
-    for line in found["faults"] or [f"The hub {found['hub']} takes its samples ({taken})."]:
+    for line in found["faults"] or [f"The hub {found['hub']} accepts its samples ({taken})."]:
         say(f"\n{line}")
     return not found["faults"]
 

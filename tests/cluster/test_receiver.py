@@ -199,7 +199,7 @@ def test_an_agent_says_why_the_hub_takes_nothing_and_loses_nothing_until_that_is
             up(password)
             assert agent.parts() == before  # not even the exporter has another process
         eventually(lambda: agent.run("status").returncode == 0)
-        assert "takes its samples (last " in agent.run("status").stdout
+        assert "accepts its samples (last " in agent.run("status").stdout
         eventually(lambda: max(times(site, f'up{{node="{node}",job="runs"}}'), default=0) > begun + 20)
         taken = times(site, f'up{{node="{node}",job="runs"}}')
         assert min(taken) < begun

@@ -229,8 +229,8 @@ def test_an_agent_says_whether_its_hub_takes_the_samples(serve: Serve) -> None:
         return serve({"/metrics": [page], "/api/v1/findings": list(texts)})
 
     for findings_page, says, sound in (
-        (sent(1, 3), "The hub https://hub:9415 takes its samples (last 3 s ago).", True),
-        (sent(1, 0), "The hub https://hub:9415 takes its samples (nothing was sent yet).", True),
+        (sent(1, 3), "The hub https://hub:9415 accepts its samples (last 3 s ago).", True),
+        (sent(1, 0), "The hub https://hub:9415 accepts its samples (nothing was sent yet).", True),
         (sent(1, 7200, "It takes none: why. Fix: this."), "It takes none: why. Fix: this.", False),
     ):
         address = agent(findings_page)
