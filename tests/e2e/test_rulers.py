@@ -38,7 +38,7 @@ def test_vmalert_takes_all_rules_and_messages() -> None:
     words = ("-dryRun", "-rule.validateTemplates", "-rule.validateExpressions", f"-rule={rules}")
     done = subprocess.run([_program("vmalert"), *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "finished reading 11 files" in done.stderr
+    assert "finished reading 12 files" in done.stderr
 
 
 def test_a_sick_run_fires_in_thanos_ruler_and_not_where_rules_are_none(tmp_path: Path) -> None:
