@@ -14,7 +14,7 @@ from pydantic import AfterValidator, model_validator
 from exporter.credentials import INTERNAL
 from stepwatch.config.sections import Login
 from stepwatch.schema.errors import NOTHING, Fault
-from stepwatch.schema.path_types import KeyFile, ListenAddress, ServerUrl, TrustFile
+from stepwatch.schema.path_types import KeyFile, Link, ListenAddress, ServerUrl, TrustFile
 from stepwatch.schema.scalars import Duration
 from stepwatch.schema.section import Checked, Section, default, require_both
 
@@ -38,7 +38,6 @@ NODE = "node"
 NODE_NAME = re.compile(rf"(?!\.|{INTERNAL}\Z)[A-Za-z0-9._-]{{1,63}}")
 """A node's name, which is that of its user on the hub too; the hub's own is another."""
 
-_PAGE_EXAMPLE = '"http://{node}:9410"'
 _NAME_EXPECTED = "up to 63 letters, digits and any of . _ -, without a leading dot"
 
 
@@ -99,12 +98,6 @@ class Hub(Login):
     )
 
 
-def _page(value: Any) -> str:
-    if isinstance(value, str) and re.fullmatch(r"https?://(?=[^?#]*\{node\})[A-Za-z0-9.:/_~{}-]+", value):
-        return value.rstrip("/")
-    raise Fault("is not the URL of agents' pages", expected="one with {node}", fix=f"write {_PAGE_EXAMPLE}")
-
-
 class Agents(Section):
     """Where the hub takes what agents send."""
 
@@ -115,9 +108,10 @@ class Agents(Section):
         None, "A file with the hub's certificate (PEM) and any intermediate certificates."
     )
     key_file: KeyFile | None = default(None, "A file with the private key of that certificate (PEM).")
-    page: Annotated[str, Checked(_page)] | None = default(
+    page: Link | None = default(
         None,
-        f"The base URL of agents' light pages, for links on the hub's: {_PAGE_EXAMPLE}. null: to Grafana.",
+        "The base URL of agents' light pages, to which the hub's leads, such as http://{node}:9410. null: "
+        "it leads to Grafana.",
     )
 
     @model_validator(mode="after")
