@@ -25,6 +25,7 @@ from exporter.runs.model.exporter_health import Health, Polled, Samples
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.overview.overview import Overview
 from exporter.runs.overview.panels import DEFAULT, PanelFile
+from exporter.runs.sender import Sender
 from exporter.runs.serve import metrics
 from exporter.runs.serve.metrics import FAMILIES, Override, Overrides, RunText, page
 from exporter.runs.serve.views import View
@@ -264,7 +265,8 @@ def _of_parts() -> Iterator[Samples]:
     yield health.samples
     yield Overview(watch.views, PanelFile(DEFAULT), None).samples
     yield Api(registry, Allowed(), Token(None), {}).samples
-    yield from (registry.samples, watch.registered.samples, server.samples)
+    sender = Sender({"url": "http://127.0.0.1:1"}, None)
+    yield from (registry.samples, watch.registered.samples, server.samples, sender.samples)
 
 
 class _Source:
