@@ -154,12 +154,19 @@ def longest(moments: list[float]) -> float:
             "401 Unauthorized",
             "`make agent NODE=name RENEW=1` on the hub",
         ),
-        ("http", {"scheme": "http"}, "HTTP request to an HTTPS server", "write https:// in hub.url."),
-        (
+        pytest.param(
+            "http",
+            {"scheme": "http"},
+            "HTTP request to an HTTPS server",
+            "write https:// in hub.url.",
+            marks=pytest.mark.world,
+        ),
+        pytest.param(
             "name",
             {"host": "localhost"},
             "certificate is not valid for 'localhost'",
             "in hub.url, or give the hub",
+            marks=pytest.mark.world,
         ),
     ],
     ids=["wrong password", "http", "another name"],
