@@ -12,7 +12,6 @@ import logging
 import re
 import ssl
 import time
-from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
@@ -23,7 +22,7 @@ from threading import BoundedSemaphore, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
-from exporter.engine_client import USER
+from exporter import credentials
 from exporter.http.exposition import Metric, by_label, own
 from exporter.http.message import Answer, Later, Request, text
 from exporter.http.routes import Table
@@ -112,12 +111,11 @@ class Sender:
         headers = request.headers
         if headers.get("content-type") != _KIND or {"origin", "sec-fetch-site"} & headers.keys():
             return text("415 Unsupported Media Type", f"Expected: Prometheus' remote write, {_KIND}.\n")
-        known = b""
+        login, shown = "", headers.get("authorization", "")
         with suppress(OSError):
-            known = self._password_file.read_bytes().strip() if self._password_file else b""
-        login = b"Basic " + b64encode(f"{USER}:".encode() + known)
-        if not known or not hmac.compare_digest(headers.get("authorization", "").encode(), login):
-            return text("503 Service Unavailable", f"Expected: the password of the user {USER}.\n")
+            login = credentials.login(self._password_file).get("Authorization", "")
+        if not (login and hmac.compare_digest(shown.encode(), login.encode())):
+            return text("503 Service Unavailable", f"Expected: the user {credentials.INTERNAL}.\n")
         self._asked = time.time()
         if not self._free.acquire(blocking=False):
             return text("503 Service Unavailable", "Too many requests wait for the hub.\n")
@@ -188,13 +186,16 @@ class Sender:
         """Ask the hub; returns the status and the beginning of what it says. Notes what time it says."""
         hub, parts = self._hub, urlsplit(self._hub["url"])
         name = "token_file" if hub.get("token_file") else "password_file"
+        secret, why = "", "is empty"
         try:
             secret = Path(hub[name]).read_text(encoding="utf-8").strip()
         except (OSError, ValueError) as problem:
-            raise _FileError(f"hub.{name} {hub[name]} cannot be read ({type(problem).__name__})") from None
-        login = b64encode(f"{hub.get('username')}:{secret}".encode()).decode()
-        headers = {"Accept-Encoding": "identity", **hub.get("headers", {})}
-        headers["Authorization"] = f"Bearer {secret}" if name == "token_file" else f"Basic {login}"
+            why = f"cannot be read ({type(problem).__name__})"
+        if not secret:
+            raise _FileError(f"hub.{name} {hub[name]} {why}")
+        login = credentials.authorization(secret, hub.get("username", ""))
+        login = f"Bearer {secret}" if name == "token_file" else login
+        headers = {"Accept-Encoding": "identity", **hub.get("headers", {}), "Authorization": login}
         if request:
             headers |= {each: request.headers[each] for each in _FORWARDED if each in request.headers}
         target = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
@@ -217,7 +218,7 @@ class Sender:
             self._idle.append(connection)
         else:
             connection.close()
-        said = masked(" ".join(words.split())[:300].replace(secret, "***").replace(login, "***"))
+        said = masked(" ".join(words.split())[:300].replace(secret, "***").replace(login.split()[1], "***"))
         return answer.status, f"{answer.reason}: {said}" if said else answer.reason
 
     def _connected(self) -> HTTPConnection:

@@ -178,6 +178,7 @@ def test_a_hub_that_cannot_be_reached_is_said_with_the_fix(sender: Made) -> None
             (f"https://127.0.0.1:{port}", {}, "does not speak TLS", "write http:// for a tunnel"),
             ("http://no-such-name.invalid", {}, "does not resolve", "the name in hub.url must resolve here"),
             (hub.url, {"password_file": "/no/file"}, "/no/file cannot be read", "correct that file"),
+            (hub.url, {"token_file": "/dev/null"}, "hub.token_file /dev/null is empty", "correct that file"),
             (f"https://127.0.0.1:{port}", {"ca_file": "/no/ca"}, "hub.ca_file /no/ca", "correct that file"),
         ]
         for url, more, says, fix in cases:
