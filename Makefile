@@ -55,7 +55,7 @@ silence: runtime ## Mute all alerts of a run: make silence RUN=name FOR=2h
 actions: runtime ## Show actions on runs; stop all: make actions KILL=on
 	@$(STEPWATCH) actions $(WITH) $${KILL:+"--kill-switch=$$KILL"}
 
-agent: runtime ## On a hub: create the token of a node: make agent NODE=name > hub-token; RENEW=1, REVOKE=1; without NODE list nodes
+agent: runtime ## On a hub: create the password of a node: make agent NODE=name > hub-password; RENEW=1, REVOKE=1; without NODE list nodes
 	@$(STEPWATCH) agent $(WITH) $(if $(RENEW),--renew) $(if $(REVOKE),--revoke) $${NODE:+-- "$$NODE"}
 
 evidence: runtime ## Collect evidence about a run in one archive: make evidence RUN=name

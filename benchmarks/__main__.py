@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.agents import agents
 from benchmarks.bridge import bridge
-from benchmarks.cluster import cluster_agent, cluster_alerts, cluster_hub
+from benchmarks.cluster import cluster_agent, cluster_alerts, cluster_hub, cluster_writes
 from benchmarks.containers import containers, image
 from benchmarks.dashboards import dashboards, dashboards_at_5_s, dashboards_of_64_nodes
 from benchmarks.gpu import gpu_page, gpu_soak
@@ -21,9 +20,9 @@ BENCHMARKS = {
     benchmark.__name__: benchmark
     for benchmark in (
         cold_start, event_files, tensorboard_out, metrics_page, idle, look, visible, generator, notification,
-        rules, backtest, dashboards, dashboards_at_5_s, dashboards_of_64_nodes, discovery, agents,
+        rules, backtest, dashboards, dashboards_at_5_s, dashboards_of_64_nodes, discovery,
         light, many, bridge, gpu_page, gpu_soak, containers, image, wrapper, cluster_hub, cluster_agent,
-        cluster_alerts,
+        cluster_alerts, cluster_writes,
     )
 }  # fmt: skip
 

@@ -5,24 +5,32 @@ from __future__ import annotations
 import json
 import random
 import re
+import ssl
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 
 from benchmarks import logs
 from benchmarks.load import training
-from benchmarks.measure import ROOT, SHARE_SECONDS, get, memory, samples, shares, table
+from benchmarks.measure import ROOT, SHARE_SECONDS, RunExporter, get, memory, samples, shares, table
+from exporter.credentials import authorization
 from tests.cluster.twice import ALONE, HUB, Twice
 from tests.e2e.stack import PAIRS, Stack
 from tests.grafana.scraped import SCRAPED
+from tests.native.installation import made
 from tests.real import PrometheusServer, Server, eventually, free_port, query
 from tests.real.listening import Exposing
+from tests.real.mailbox import Certificate
+from tests.real.remote_write import snappy, write_request
 
 NODES, RUNS = (1, 16, 64), 100
+TARGETS, SERIES = 4, 235
+"""Of a node, and of each target."""
 SCRAPE_SECONDS = 15
 WARM_SECONDS = 90.0
 RULES = "prometheus_rule_evaluation_duration_seconds_sum"
@@ -98,6 +106,95 @@ def cluster_agent() -> Iterator[tuple[object, ...]]:
                 f"{100 * used[0]:.1f} %", f"{memory(keeping.pid):.0f}", f"{100 * used[1]:.1f} %",
                 f"{100 * used[2]:.1f} %",
             )  # fmt: skip
+
+
+@table("process", "requests/s", "samples/s", "RSS, MB", "of a core")
+def cluster_writes() -> Iterator[tuple[object, ...]]:
+    """What 64 nodes' writes of 60,000 series every 15 s cost a hub; the first node's go by its exporter."""
+    with tempfile.TemporaryDirectory() as name, ExitStack() as running:
+        hub = made(Path(name), "newest")
+        certificate = Certificate.made(hub.folder, days=30)
+        files = json.dumps({"cert_file": str(certificate.path), "key_file": str(certificate.key)})
+        hub.environment["STEPWATCH_SECRETS"] = str(hub.folder)
+        hub.configure(f"role: hub\nagents: {files}\ndiscovery: {{ray: null}}\n")
+        running.callback(hub.run, "down")
+        assert hub.up().returncode == 0
+        own = Path(name) / "own"
+        own.write_text("own-password")
+        clients: list[tuple[HTTPConnection, dict[str, str], str]] = []
+        for number in range(NODES[-1]):
+            node = f"node-{number}"
+            password = hub.run("agent", node, "--config", str(hub.config)).stdout.strip()
+            context = ssl.create_default_context(cafile=certificate.path)
+            to = HTTPSConnection("127.0.0.1", hub.ports["agents"], context=context)
+            clients.append((to, {"Authorization": authorization(password, node)}, "/api/v1/write"))
+        (secret := Path(name) / "password").write_text(password)
+        url = f"https://127.0.0.1:{hub.ports['agents']}/api/v1/write"
+        settings = {
+            "url": url,
+            "username": node,
+            "password_file": str(secret),
+            "ca_file": str(certificate.path),
+        }
+        flags = ("--hub", json.dumps(settings), "--password-file", str(own))
+        forwarding, idle = (
+            running.enter_context(RunExporter(hub.folder / "my runs", *flags)) for _ in range(2)
+        )
+        to = HTTPConnection(forwarding.address.removeprefix("http://"))
+        clients[0] = to, {"Authorization": authorization("own-password")}, "/hub/write"
+        pids = {
+            found[1]: pid
+            for pid in hub.parts()
+            if (found := re.search(r"(receiver|prometheus)\.yml", Path(f"/proc/{pid}/cmdline").read_text()))
+        }
+        _written(clients, WARM_SECONDS)
+        counted = 0
+
+        def write() -> None:
+            nonlocal counted
+            counted = _written(clients, SHARE_SECONDS)
+
+        every = {
+            "receiver": pids["receiver"], "Prometheus of the hub": pids["prometheus"],
+            "run exporter of a node, without runs": forwarding.pid, "the same, without writes": idle.pid,
+        }  # fmt: skip
+        used = shares(*every.values(), meanwhile=write)
+        for (title, pid), share in zip(every.items(), used, strict=True):
+            rate = 0.0 if pid == idle.pid else counted / SHARE_SECONDS
+            rate /= NODES[-1] if pid == forwarding.pid else 1
+            yield title, f"{rate:.1f}", f"{rate * SERIES:.0f}", f"{memory(pid):.0f}", f"{100 * share:.1f} %"
+
+
+def _written(clients: Sequence[tuple[HTTPConnection, dict[str, str], str]], seconds: float) -> int:
+    """Write as that many nodes, a request for each target; returns the number of requests."""
+    begun, count = time.monotonic(), 0
+    while (passed := time.monotonic() - begun) < seconds:
+        number, target = divmod(count, TARGETS)
+        number %= len(clients)
+        connection, headers, path = clients[number]
+        labels = {"node": f"node-{number}", "job": f"target-{target}", "model": "NVIDIA H100 80GB HBM3"}
+        body = snappy(
+            write_request(
+                (
+                    {"__name__": f"gpu_metric_{index // 8}", "gpu": str(index % 8), **labels},
+                    [(time.time(), random.random())],
+                )
+                for index in range(SERIES)
+            )
+        )
+        kind = {"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy"}
+        connection.request(
+            "POST",
+            path,
+            body,
+            {**kind, "X-Prometheus-Remote-Write-Version": "0.1.0", "Connection": "keep-alive", **headers},
+        )
+        answer = connection.getresponse()
+        assert answer.status < 300, answer.read()
+        answer.read()
+        count += 1
+        time.sleep(max(0.0, count * SCRAPE_SECONDS / (TARGETS * len(clients)) - passed))
+    return count
 
 
 def _prometheus(

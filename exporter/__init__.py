@@ -1,3 +1,3 @@
-"""The programs that Stepwatch itself runs: run and GPU exporter, and the door of a hub."""
+"""The programs that Stepwatch itself runs: run and GPU exporter, and the bridge."""
 
 __version__ = "0.1.0"

@@ -64,14 +64,18 @@ def make(people: Path, folder: Path, *, mode: int) -> None:
     except (OSError, ValueError, LookupError, TypeError):  # missing or damaged
         known = False
     if not known:
-        users = {
-            user: bcrypt.hashpw(password, bcrypt.gensalt(_COST)).decode()
-            for user, password in passwords.items()
-        }
+        users = {user: hashed(password.decode()) for user, password in passwords.items()}
         web = {"basic_auth_users": users, "http_server_config": {"headers": HEADERS}}
         _write(folder / WEB, json.dumps(web), mode)
     login = {"username": INTERNAL, "password_file": str(folder / PASSWORD)}
     _write(folder / CLIENT, json.dumps({"basic_auth": login}), mode)
+
+
+def hashed(password: str) -> str:
+    """Return the bcrypt hash of a random password, as a web.config.file has it."""
+    import bcrypt  # noqa: PLC0415  (the services that only sign in need no hashes)
+
+    return bcrypt.hashpw(password.encode(), bcrypt.gensalt(_COST)).decode()
 
 
 def authorization(password: str, user: str = INTERNAL) -> str:

@@ -293,9 +293,12 @@ def _agent(options: argparse.Namespace) -> int:
     from stepwatch.operate import hub
     from stepwatch.render import layout
 
-    config = options.config or layout.config()
     return hub.credential(
-        config, layout.credentials(), options.node, renew=options.renew, revoke=options.revoke
+        _file(options, _place()),
+        layout.credentials(),
+        options.node,
+        renew=options.renew,
+        revoke=options.revoke,
     )
 
 

@@ -25,6 +25,7 @@ from exporter.runs.model.exporter_health import Health, Polled, Samples
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.overview.overview import Overview
 from exporter.runs.overview.panels import DEFAULT, PanelFile
+from exporter.runs.sender import Sender
 from exporter.runs.serve import metrics
 from exporter.runs.serve.metrics import FAMILIES, Override, Overrides, RunText, page
 from exporter.runs.serve.views import View
@@ -46,7 +47,7 @@ RULES = proofs.rules()
 TOPICS = {"reward", "kl", "entropy", "length", "gradient", "progress", "gpu", "rollout", "stack"}
 SEVERITIES = {"critical", "warning", "info"}
 
-RUN_METRICS = served.PAGE.partition("\n## The door of a hub\n")[0]
+RUN_METRICS = served.PAGE.partition("\n## The bridge\n")[0]
 """The part of docs/metrics.md about the run exporter."""
 
 
@@ -258,12 +259,14 @@ def _of_parts() -> Iterator[Samples]:
     server.answered["200"] = 1
     server.close()
     nobody = Client("http://127.0.0.1:1")
-    health = alerting_health.AlertingHealth(nobody, nobody, ["/proc"])  # which has no room
+    # That has no room.
+    health = alerting_health.AlertingHealth(nobody, nobody, ["/proc"], {"certificate": "none.pem"})
     health.check()
     yield health.samples
     yield Overview(watch.views, PanelFile(DEFAULT), None).samples
     yield Api(registry, Allowed(), Token(None), {}).samples
-    yield from (registry.samples, watch.registered.samples, server.samples)
+    sender = Sender({"url": "http://127.0.0.1:1"}, None)
+    yield from (registry.samples, watch.registered.samples, server.samples, sender.samples)
 
 
 class _Source:

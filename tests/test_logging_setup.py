@@ -31,7 +31,6 @@ RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 SERVICES = {
     "exporter.runs": ["--port={port}", "--path=."],
     "exporter.gpu": ["--port={port}", "--backend=demo", "--sick=5"],
-    "exporter.door": ["--port={port}", "--agents-port={other}"],
 }
 
 
@@ -209,7 +208,7 @@ def test_a_message_and_a_field_of_any_signs_stay_in_their_line(form: str, text: 
 @pytest.mark.parametrize("flag", ["--log.level=loud", "--log.format=xml"])
 def test_an_unknown_level_or_format_is_refused_with_those_that_there_are(flag: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "exporter.door", flag],
+        [sys.executable, "-m", "exporter.gpu", flag],
         cwd=CHECKOUT,
         capture_output=True,
         text=True,

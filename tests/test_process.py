@@ -32,7 +32,6 @@ GENERATE = (str(CHECKOUT / "generate.py"), "--config", "{folder}/config.yaml", "
 RUNS = ("-m", "exporter.runs", "--port={port}", "--path={folder}")
 GPU = ("-m", "exporter.gpu", "--backend=demo", "--port={port}")
 DEMO = ("-m", "demo", "--path={folder}")
-DOOR = ("-m", "exporter.door", "--port={port}", "--agents-port={other}")
 SETUP = ("-m", "stepwatch.system.environment", "requirements.lock")
 EVENTS = {
     GENERATE: (
@@ -59,7 +58,6 @@ EVENTS = {
     RUNS: ("import argparse", "import orjson", "import exporter.runs.app"),
     GPU: ("import argparse", "import exporter.gpu.supervisor"),
     DEMO: ("import argparse", "import demo.trainer"),
-    DOOR: ("import aiohttp", "import exporter.door.agents"),
 }
 
 

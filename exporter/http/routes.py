@@ -49,7 +49,6 @@ CONTAINER_NAMES = (
     "gpu",
     "bridge",
     "demo-gpu",
-    "door",
     "host.docker.internal",
 )
 """By which containers of compose.yaml reach what is ours."""

@@ -20,6 +20,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
 
+from exporter.certificate import expiry
 from exporter.engine_client import Client
 from exporter.http.exposition import Metric, Sample, own
 from exporter.http.message import Answer, Request
@@ -63,8 +64,10 @@ DEFAULTS: Mapping[str, Any] = {
     "texts": {},
     "scrape_interval": 5.0,
     "rules_interval": 5.0,
+    "certificate": "",
 }
-"""The settings: whether to post the alert, and with what; ``texts`` are translations, intervals seconds."""
+"""The settings: whether to post the alert, and with what; ``texts`` are translations, intervals seconds, and
+``certificate`` the file that a hub shows its agents."""
 
 _STATUS = adapt("`make status`")
 _STORES_NOTHING = Text("Prometheus stores no samples")
@@ -121,6 +124,9 @@ class AlertingHealth:
         found: list[Sample] = [({"fault": each.fault, "name": each.name}, 1) for each in self._present]
         yield own("alerting_finding", "What keeps the stack from alerting.", found)
         yield own("alerting_last_check_timestamp_seconds", "When the last check ended.", self._checked)
+        if file := self._settings["certificate"]:
+            text = "When the certificate for agents expires; 0 if it cannot be read."
+            yield own("agent_certificate_expiry_timestamp_seconds", text, expiry(Path(file)))
         yield from self._disks.samples()
 
     def _run(self) -> None:

@@ -29,6 +29,8 @@ from exporter.runs.model.run_source import Silence
 from exporter.runs.overview.models import Omitted
 from exporter.runs.overview.overview import Overview
 from exporter.runs.overview.panels import PanelFile
+from exporter.runs.sender import MOST_BODY as MOST_SENT
+from exporter.runs.sender import Sender
 from exporter.runs.serve import endpoints
 from exporter.runs.signals.unmapped import RawRule
 
@@ -42,12 +44,13 @@ class App:
         self._registry = Registry(Store(options.state_dir, options.discovery_allow))
         self._collector = collector = Collector(_settings(options, self._registry), stopped=stopped)
         self._alerting = _alerting(options)
+        self._sender = Sender(options.hub, options.password_file) if options.hub else None
         self._overview = Overview(
             collector.views,
             PanelFile(panels),
             omitted=self._omitted,
             url=options.prometheus_url,
-            faults=lambda: self._alerting.faults if self._alerting else (),
+            faults=lambda: watching.faults if (watching := self._alerting or self._sender) else (),
             alertmanager=options.alertmanager_url,
             password_file=options.password_file,
             external_labels=options.external_labels,
@@ -57,14 +60,17 @@ class App:
         self._discovery = _discovery(options, collector, self._registry)
         ports = {"prometheus_port": options.prometheus_port, "grafana_port": options.grafana_port}
         api = Api(self._registry, options.discovery_allow, Token(options.token_file), ports)
-        light = Light(self._overview, options.path)
+        light = Light(self._overview, options.path, options.agents_page)
         own = endpoints.table(collector.metrics, collector.mark, collector.health.report)
         findings = {"/api/v1/findings": {"GET": self._alerting.answer}} if self._alerting else {}
-        routes = Routes({**own, **findings, **self._discovery.routes(), **api.routes(), **light.routes()})
+        sent = self._sender.routes() if self._sender else {}
+        routes = Routes(
+            {**own, **findings, **sent, **self._discovery.routes(), **api.routes(), **light.routes()}
+        )
         pages = HostCheck(routes, {*options.hosts, options.listen})
-        server = Server((options.listen, options.port), pages, MOST_BODY)
+        server = Server((options.listen, options.port), pages, MOST_SENT if self._sender else MOST_BODY)
         parts = (server, self._overview, self._discovery, api, self._registry, collector.registered)
-        collector.health.others += [part.samples for part in (*parts, self._alerting) if part]
+        collector.health.others += [part.samples for part in (*parts, self._alerting, self._sender) if part]
         self._server = ServerThread(server)
 
     def start(self) -> None:
@@ -93,8 +99,9 @@ class App:
 
     def stop(self) -> None:
         """Answer no more, and save of what was taken until then what a restart could not rebuild."""
-        for part in (self._server, self._overview, self._discovery):
-            part.stop()
+        for part in (self._server, self._overview, self._discovery, self._sender):
+            if part:
+                part.stop()
         self._collector.save()
         self._registry.save()
 

@@ -71,6 +71,14 @@ def alerting(value: object) -> Mapping[str, Any]:
     return found
 
 
+def hub(value: object) -> Mapping[str, Any]:
+    """Check where an agent sends its samples, and how it signs in."""
+    found = _json(value, dict, "a table of settings")
+    if found and not (is_usable(str(found.get("url"))) and (found.get("token_file") or "username" in found)):
+        raise ArgumentTypeError("It lacks url, or token_file or username. Expected them as in config.yaml.")
+    return found
+
+
 def networks(value: object) -> Allowed:
     """Check the networks that targets may lie in."""
     try:
@@ -154,7 +162,9 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     add("prometheus-port", port, None, "port of Prometheus, given to clients that ask")
     add("grafana-port", port, None, "port of Grafana, given to clients that ask")
     add("prometheus-url", address, None, "the Prometheus that watches the runs")
+    add("hub", hub, {}, "where an agent forwards what its Prometheus writes, as JSON like hub in config.yaml")
     add("runs-of-agents", switch, default=False, text="show the runs of agents, on a hub")
+    add("agents-page", string, "", "URL of such a run elsewhere, with {node}, {run} and {cluster}")
     add("alertmanager-url", address, None, "the Alertmanager, whose silences the pages show")
     add("password-file", Path, None, "file with the password of the user internal of both")
     add("external-labels", labels, {}, "labels that Prometheus adds to alerts, as JSON")

@@ -29,20 +29,18 @@ _alert = partial(Alert, topic="stack", keep=False)
 _NODE = 'label_replace({}, "node", "$1", "instance", "(.+):[0-9]+")'
 """PromQL of series with the node of their instance: an agent names its targets NODE:port."""
 
-# The write endpoint knows nodes by name only, agents may also send a cluster: they are joined by `node`.
-
 
 class NodeLost(CriticalBlock):
     """A node stopped sending data while a run uses it: the machine, its network or its agent is down.
 
     If it is unknown which run uses the node, any running run counts. Does not fire for a node whose GPU
-    memory was free, whose runs had ended, or whose credential was removed.
+    memory was free or whose runs had ended.
     """
 
     silence: PositiveSpan = default(
         Duration.parse("2m"),
-        "Time since the hub last accepted data from its agent, which writes every few seconds and retries"
-        " at least every 5s while the hub does not answer.",
+        "Time since the hub last got new data from its agent, which writes every few seconds and retries"
+        " at least every 10s while the hub does not answer.",
         JUDGED,
     )
     used_ratio: scalars.Ratio = default(
@@ -83,9 +81,9 @@ NODE_LOST = _alert(
             > Limit("silence"),
         ),
     ),
-    # While the write endpoint does not answer, the state of all nodes is unknown.
-    given=agents("stepwatch_agent_credentials")
-    & On("node", Formula('group by (node) (present_over_time(up{node!=""}[<within>s]))'))
+    # While the receiver does not answer, the state of all nodes is unknown.
+    given=agents('present_over_time(up{node!=""}[<within>s])')
+    & On("", Formula('up{job="receiver"} == 1'))
     & On("", Formula(_running)),
     sparing=On("node", Formula(f"({_known})\nunless on (node) ({_used})")),
     about="node",
@@ -98,7 +96,7 @@ class AgentBacklog(WarningBlock):
 
     behind: PositiveSpan = default(
         Duration.parse("1m"),
-        "Age of its newest data on arrival, at each moment of 5 minutes; some seconds are normal.",
+        "Age of its newest data, at each moment of 5 minutes; some seconds are normal.",
         JUDGED,
     )
     for_: Span = hold("10m", "After a network outage, an agent catches up within minutes.", JUDGED)
@@ -119,43 +117,8 @@ AGENT_BACKLOG = _alert(
 )
 
 
-class AgentRefused(WarningBlock):
-    """The hub refuses the data of an agent: its node is not monitored."""
-
-    requests: scalars.Limit = default(
-        5,
-        "Requests refused within 5 minutes for one reason. An agent sends several per minute, a port"
-        " scanner one.",
-        JUDGED,
-    )
-    for_: Span = hold("5m", "Longer than the renewal of a credential.", JUDGED)
-
-
-AGENT_REFUSED = _alert(
-    AgentRefused,
-    summary="Hub refuses the data of an agent",
-    action="compare `node` and `hub.token_file` in the agent's config.yaml with the hub's record of it;"
-    " compare both clocks",
-    conditions=tuple(
-        Condition(
-            f"requests refused in 5 min, {why}:",
-            agents(f'increase(stepwatch_agent_refused_total{{reason="{reason}"}}[5m])') > Limit("requests"),
-        )
-        for reason, why in (
-            ("credential", "credential missing or unknown"),
-            ("node_label", "node does not match the credential"),
-            ("size", "too large"),
-            ("format", "not in the format of remote write 1.0"),
-            ("clock", "more than ten minutes ahead of the hub's clock"),
-        )
-    ),
-    about="agent",
-    style=WHOLE,
-)
-
-
 class CertificateExpires(WarningBlock):
-    """The certificate of the hub's write endpoint expires soon; after that no agent can write."""
+    """The certificate that the hub shows its agents expires soon; after that no agent can write."""
 
     left: PositiveSpan = default(Duration.parse("14d"), "Time left: two weeks to renew it.", JUDGED)
     for_: Span = hold("1m", "Longer than a single bad scrape.", JUDGED)
@@ -164,7 +127,7 @@ class CertificateExpires(WarningBlock):
 CERTIFICATE_EXPIRES = _alert(
     CertificateExpires,
     summary="Hub certificate for agents expires soon",
-    action="replace `agents.cert_file` and `agents.key_file`, then run `make up` on the hub",
+    action="replace the files of `agents.cert_file` and `agents.key_file` on the hub",
     conditions=(
         Condition(
             "time left:",
@@ -296,6 +259,5 @@ ALERTS = (
     STRAGGLER,
     INFINIBAND_ERRORS,
     AGENT_BACKLOG,
-    AGENT_REFUSED,
     CERTIFICATE_EXPIRES,
 )

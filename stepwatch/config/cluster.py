@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,9 +11,10 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, model_validator
 
-from exporter.door.agent_access import NODE_NAME
+from exporter.credentials import INTERNAL
+from stepwatch.config.sections import Login
 from stepwatch.schema.errors import NOTHING, Fault
-from stepwatch.schema.path_types import KeyFile, ListenAddress, SecretFile, ServerUrl, TrustFile
+from stepwatch.schema.path_types import KeyFile, Link, ListenAddress, ServerUrl, TrustFile
 from stepwatch.schema.scalars import Duration
 from stepwatch.schema.section import Checked, Section, default, require_both
 
@@ -21,11 +23,8 @@ if TYPE_CHECKING:
 
 ALL, HUB, AGENT = "all", "hub", "agent"
 
-WRITE_PATH = "/api/v1/write"
-"""Below the hub's address: what agents write to."""
-
 CREDENTIALS = "agents"
-"""The folder in `secrets/` with the credential of each node, on the hub."""
+"""The folder in `secrets/` with the users of the hub's receiver."""
 
 BUFFER = Duration.parse("12h")
 """How long an agent keeps what the hub has not taken."""
@@ -35,6 +34,9 @@ OUT_OF_ORDER = Duration.parse("16h")
 
 NODE = "node"
 """The label that tells nodes apart: an agent puts it on all that it sends."""
+
+NODE_NAME = re.compile(rf"(?!\.|{INTERNAL}\Z)[A-Za-z0-9._-]{{1,63}}")
+"""A node's name, which is that of its user on the hub too; the hub's own is another."""
 
 _NAME_EXPECTED = "up to 63 letters, digits and any of . _ -, without a leading dot"
 
@@ -70,37 +72,29 @@ def is_loopback(host: str | None) -> bool:
         return host is not None and (host == "localhost" or host.endswith(".localhost"))
 
 
+def write_url(url: str) -> str:
+    """Return where remote write goes; without a path it is that of Prometheus."""
+    return url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/api/v1/write"
+
+
 def _hub_url(value: Any) -> str:
-    url = value.rstrip("/")
-    parts = urlsplit(url)
-    if parts.path or parts.query or parts.fragment:
-        raise Fault(
-            "has a path",
-            expected="scheme, host and port of the hub, such as https://hub.example.org:9415",
-            fix=f"leave it out; agents write to {WRITE_PATH} there",
-        )
+    parts = urlsplit(value)
     if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise Fault(
-            "would send the token over the network in clear text",
+            "would send the password or token over the network in clear text",
             expected="https:// for a hub on another machine",
             fix="give the hub a certificate (agents.cert_file there), and write https://",
         )
-    return str(url)
+    return str(value)
 
 
-class Hub(Section):
-    """The hub that an agent sends to."""
+class Hub(Login):
+    """Where an agent sends its samples: a hub, or any system that takes Prometheus' remote write."""
 
     url: Annotated[ServerUrl, AfterValidator(_hub_url)] | None = default(
         None,
-        "The hub's address for agents, without a path, such as https://hub.example.org:9415. http:// only "
-        "on loopback, for a tunnel.",
-    )
-    token_file: SecretFile | None = default(
-        None, "A file with the token of this node, which `make agent NODE=name` prints on the hub."
-    )
-    ca_file: TrustFile | None = default(
-        None, "A file with the certificates (PEM) to trust for the hub. null: the system's."
+        "The remote write URL, such as https://hub.example.org:9415. Without a path: /api/v1/write. http:// "
+        "only on loopback, for a tunnel.",
     )
 
 
@@ -114,13 +108,18 @@ class Agents(Section):
         None, "A file with the hub's certificate (PEM) and any intermediate certificates."
     )
     key_file: KeyFile | None = default(None, "A file with the private key of that certificate (PEM).")
+    page: Link | None = default(
+        None,
+        "The base URL of agents' light pages, to which the hub's leads, such as http://{node}:9410. null: "
+        "it leads to Grafana.",
+    )
 
     @model_validator(mode="after")
     def _certified(self) -> Agents:
         require_both(self, ("cert_file", "key_file"))
         if self.cert_file is None and not is_loopback(self.listen):
             raise Fault(
-                "would take tokens over the network in clear text",
+                "would take passwords over the network in clear text",
                 expected="127.0.0.1, or a certificate",
                 fix="set cert_file and key_file; docs/cluster.md has the command that makes them",
                 at=("listen",),
@@ -132,12 +131,13 @@ class Agents(Section):
 def faults(config: Config) -> Iterator[Fault]:
     """Yield a fault for each key that does not fit the role."""
     role = config.role
-    if role == AGENT and not (config.hub.url and config.hub.token_file):
-        lacks = " and ".join(key for key in ("url", "token_file") if getattr(config.hub, key) is None)
+    hub = config.hub
+    if role == AGENT and not (hub.url and (hub.password_file or hub.token_file)):
+        lacks = "no url" if hub.url is None else "neither password_file nor token_file"
         yield Fault(
-            f"needs a hub to send to, and hub has no {lacks}",
-            expected="hub with url and token_file",
-            fix='write hub: {url: "https://hub.example.org:9415", token_file: secrets/hub-token}',
+            f"needs a hub to send to, and hub has {lacks}",
+            expected="hub with url, and password_file or token_file",
+            fix='write hub: {url: "https://hub.example.org:9415", password_file: secrets/hub-password}',
             at=("role",),
             value=role,
         )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from stepwatch.config import Config
+from stepwatch.config.cluster import CREDENTIALS
 from stepwatch.schema.errors import Refused
 
 # A mounted file keeps its owner and its mode: a secret that a container cannot read shows only when the first
@@ -48,16 +49,13 @@ CONTAINER_PORTS = {
     "exporter": 9410,
     "gpu": 9411,
     "bridge": 9414,
-    "door": 9416,
+    "receiver": 9415,
     "node": 9100,
     "prometheus": 9090,
     "alertmanager": 9093,
     "grafana": 3000,
 }
 """What each part listens on in its container, whatever port of the host leads there."""
-
-AGENTS_PORT = 9415
-"""Where the door of a hub takes what agents send, in its container."""
 
 HOST = "host.docker.internal"
 HOST_FILES = "/host"
@@ -118,6 +116,14 @@ class Deployment(Protocol):
         """A file that trainers write, as the run exporter sees it. Raises Refused if it cannot see it."""
 
     @property
+    def agents_folder(self) -> str:
+        """The folder of the receiver's users on a hub, as the parts see it."""
+
+    @property
+    def receiver(self) -> str:
+        """host:port at which Prometheus reaches a hub's receiver."""
+
+    @property
     def password_file(self) -> str:
         """The file with the password of the user internal, as the parts see it."""
 
@@ -139,6 +145,7 @@ class OnThisMachine:
     containers: bool = False
     discovered: str | None = None
     password_file: str = ""
+    agents_folder: str = ""
 
     def runs(self, part: str) -> bool:
         return part in self.parts
@@ -162,6 +169,10 @@ class OnThisMachine:
     def left_file(self, path: Path) -> str:
         return str(path)
 
+    @property
+    def receiver(self) -> str:
+        return self.config.receiver_url.partition("://")[2]
+
 
 @dataclass(frozen=True)
 class InContainers:
@@ -172,6 +183,8 @@ class InContainers:
     containers: bool = True
     discovered: str | None = f"{TARGETS}/{DISCOVERED}"
     password_file: str = "/run/stepwatch/internal-password"  # noqa: S105  (a path)
+    agents_folder: str = f"{SECRETS}/{CREDENTIALS}"
+    receiver: str = f"receiver:{CONTAINER_PORTS['receiver']}"
 
     def runs(self, part: str) -> bool:
         return part in CONTAINER_PORTS

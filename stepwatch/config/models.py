@@ -132,7 +132,7 @@ class Config(Section):
     node: NodeName | None = default(
         None,
         "The name of an agent's machine: the label node of all its samples, and the name in `make agent "
-        "NODE=name`, which created its token on the hub. null: the host name.",
+        "NODE=name`, which created its password on the hub. null: the host name.",
     )
     hub: Hub = default(Hub(), "Where an agent sends its samples.")
     agents: Agents = default(
@@ -232,7 +232,7 @@ class Config(Section):
     )
     log: Log = default(
         Log(),
-        "What the exporters, the door and the demo log. All except the demo "
+        "What the exporters, the bridge and the demo log. All except the demo "
         "apply a change without a restart.",
     )
     listen: ListenAddress = default(
@@ -353,6 +353,16 @@ class Config(Section):
     def several_clusters(self) -> bool:
         """Whether Prometheus may hold series of several clusters, each with the label ``cluster``."""
         return self.is_hub
+
+    @property
+    def receiver_url(self) -> str:
+        """The address of a hub's receiver, on the hub itself."""
+        listen, scheme = (
+            ipaddress.ip_address(self.agents.listen),
+            "https" if self.agents.cert_file else "http",
+        )
+        host = "127.0.0.1" if listen.is_unspecified else str(listen)
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.ports.agents}"
 
     @property
     def hub_url(self) -> str:

@@ -352,12 +352,13 @@ def _header(value: Any) -> str:
     return value
 
 
-class RemoteWrite(Section):
-    """A system that takes Prometheus' remote write: another Prometheus, VictoriaMetrics, Thanos, Mimir."""
+class Login(Section):
+    """How Prometheus signs in to a system that takes remote write."""
 
-    url: ServerUrl = needed("The remote write URL, such as https://metrics.example.org/api/v1/write.")
     token_file: SecretFile | None = default(None, "A file with a bearer token, never the token itself.")
-    username: LabelValue | None = default(None, "The login, with password_file, instead of a token.")
+    username: LabelValue | None = default(
+        None, "The login, with password_file, instead of a token. null: on an agent the node's name."
+    )
     password_file: SecretFile | None = default(None, "A file with the password.")
     ca_file: TrustFile | None = default(
         None, "A file with the certificates (PEM) to trust for the server. null: the system's."
@@ -368,15 +369,27 @@ class RemoteWrite(Section):
     )
 
     @model_validator(mode="after")
-    def _one_login(self) -> RemoteWrite:
-        require_both(self, ("username", "password_file"))
-        if self.username and self.token_file:
+    def _one_login(self) -> Login:
+        if self.username and not self.password_file:
+            require_both(self, ("username", "password_file"))
+        if self.password_file and self.token_file:
             raise Fault(
                 "has two logins",
                 value=NOTHING,
                 expected="token_file, or username with password_file",
                 fix="delete one of the two",
             )
+        return self
+
+
+class RemoteWrite(Login):
+    """A system that takes Prometheus' remote write: another Prometheus, VictoriaMetrics, Thanos, Mimir."""
+
+    url: ServerUrl = needed("The remote write URL, such as https://metrics.example.org/api/v1/write.")
+
+    @model_validator(mode="after")
+    def _named(self) -> RemoteWrite:
+        require_both(self, ("username", "password_file"))
         return self
 
 
@@ -390,7 +403,6 @@ class Ports(Section):
     )
     agents: Port = default(9415, "The hub's port for agents, with role hub.")
     node: Port = default(9100, "node_exporter.")
-    door: Port = default(9416, "The hub's door, which receives the samples of agents: its own metrics.")
     prometheus: Port = default(9090, "Prometheus.")
     alertmanager: Port = default(9093, "Alertmanager.")
     grafana: Port = default(3000, "Grafana.")
@@ -445,7 +457,7 @@ class Retention(Section):
 
 
 class Log(Section):
-    """What the programs of Stepwatch log: exporters, door and the demo."""
+    """What the programs of Stepwatch log: exporters, bridge and the demo."""
 
     level: LogLevel = default(
         "info",

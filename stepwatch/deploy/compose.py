@@ -13,10 +13,10 @@ from stepwatch.config.deployment import CONTAINER_PORTS, Deployment, InContainer
 from stepwatch.deploy.engine import Engine, EngineError, Service, addresses, gpu_files
 from stepwatch.deploy.native.state import State
 from stepwatch.deploy.native.status import DEGRADED, NOT_RUNNING, UP
-from stepwatch.render import output, variables
+from stepwatch.render import layout, output, variables
 from stepwatch.render.generator import containers, generate
 from stepwatch.render.variables import of_config, of_machine, published
-from stepwatch.services import agent, lifecycle, settings
+from stepwatch.services import agent, agent_users, lifecycle, settings
 from stepwatch.services.health_report import HealthReport
 from stepwatch.services.lifecycle import Look
 from stepwatch.services.settings import SettingsState, reload
@@ -85,6 +85,8 @@ class Containers:
         folder = _require_folder((named if given else last or config.runs.path).absolute())
         _require_ports(config)
         made = lifecycle.make_folder(folder)
+        if config.is_hub:
+            agent_users.save(config, layout.credentials(), agent_users.nodes(layout.credentials()))
         outcome = generate(self.config, out)
         self.place.remember(self.config, runs, config.runs.path, say)
         remark = lifecycle.folder_remark(made=made, remembered=not given and last is not None)
@@ -256,7 +258,6 @@ def _require_ports(config: Config) -> None:
 
     listening = {
         **dict.fromkeys((*published(config), "prometheus"), config.listen),
-        **({"door": config.listen} if config.is_hub else {}),
         **({"agents": config.agents.listen} if config.is_hub else {}),
     }
     asked = [(part, address, getattr(config.ports, part)) for part, address in listening.items()]

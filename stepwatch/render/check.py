@@ -35,6 +35,7 @@ TOOLS = (
         (
             # Without that option it would judge the rules as well, which takes most of the time.
             (_CONFIG, "prometheus.yml"),
+            ((*_CONFIG, "--agent"), "receiver.yml"),
             (("check", "rules"), "rules/*.yml"),
         ),
     ),

@@ -10,13 +10,13 @@ from typing import Any
 from stepwatch.alerts.catalogue import BLOCKS, TABLE
 from stepwatch.alerts.progress import Stalled
 from stepwatch.alerts.stack import AlertingBroken
-from stepwatch.config import Config
-from stepwatch.config.cluster import CREDENTIALS
-from stepwatch.config.deployment import AGENTS_PORT, HOST_PROC, SECRETS, Deployment
+from stepwatch.config import Config, cluster
+from stepwatch.config.deployment import HOST_PROC, Deployment
 from stepwatch.languages import catalogue
 from stepwatch.rules.alerting import waits
 from stepwatch.rules.limits import flat, served_overrides
 from stepwatch.rules.messages import dashboard_url, has_grafana, runbook_url
+from stepwatch.rules.subjects import RUN
 from stepwatch.schema.scalars import to_re2
 
 FOLDER = PurePosixPath("exporter/generated")
@@ -28,9 +28,8 @@ Settings = Mapping[str, Any]
 def documents(config: Config, deployment: Deployment) -> dict[PurePosixPath, bytes]:
     """Return the file of each server, by path below the target folder. Raises ``Refused``."""
     log = {"log_level": config.log.level, "log_format": config.log.format}
-    optional = {"bridge": _bridge, "door": _door}
-    parts = (*config.optional_parts, *(("door",) if config.is_hub else ()))
-    servers = {**_SERVERS, **{part: optional[part] for part in parts}}
+    optional = {"bridge": _bridge}
+    servers = {**_SERVERS, **{part: optional[part] for part in config.optional_parts}}
     if config.is_agent:
         servers = {name: _SERVERS[name] for name in ("runs", "gpu", "evidence")}
     every = {name: {"__generated": _MARK, **log, **of(config, deployment)} for name, of in servers.items()}
@@ -78,13 +77,38 @@ def runs(config: Config, deployment: Deployment) -> Settings:
         "token_file": discovery.token_file and deployment.file(discovery.token_file),
         **{f"{part}_url": asked(part) for part in ("prometheus", "alertmanager")},
         "alerting": None if config.is_agent else _alerting(config, deployment),
-        "password_file": None if config.is_agent else deployment.password_file or None,
+        "hub": _hub(config, deployment) if config.is_agent else None,
+        "password_file": deployment.password_file or None,
         "external_labels": config.sent_labels,
         "runs_of_agents": config.is_hub,
+        "agents_page": _agents_page(config, deployment) if config.is_hub else None,
         "actions_url": f"http://{deployment.address('bridge')}" if config.actions.enabled else None,
         # For clients that register servers and ask for these.
         "prometheus_port": None if config.is_agent else config.ports.prometheus,
         "grafana_port": config.ports.grafana if deployment.runs("grafana") and not config.is_agent else None,
+    }
+
+
+def _agents_page(config: Config, deployment: Deployment) -> str | None:
+    """Return where the light page of a hub leads to for a run of an agent: to the agent's own, or Grafana."""
+    if config.agents.page:
+        return f"{config.agents.page}/run/{{run}}"
+    if has_grafana(config, deployment):
+        return (
+            f"{config.link('grafana')}/d/{RUN.dashboard}?var-{RUN.variable}={{run}}&var-cluster={{cluster}}"
+        )
+    return None
+
+
+def _hub(config: Config, deployment: Deployment) -> Settings:
+    """Return where an agent sends its samples, and how it signs in."""
+    hub = config.hub
+    files = {"token_file": hub.token_file, "password_file": hub.password_file, "ca_file": hub.ca_file}
+    return {
+        "url": deployment.url(cluster.write_url(config.hub_url)),
+        "username": hub.username or config.node_name,
+        "headers": hub.headers,
+        **{name: deployment.file(file) for name, file in files.items() if file},
     }
 
 
@@ -120,6 +144,7 @@ def _alerting(config: Config, deployment: Deployment) -> Settings:
         "texts": catalogue(config.language).of("exporter"),
         "scrape_interval": config.intervals.runs.seconds,
         "rules_interval": config.intervals.rules.seconds,
+        **({"certificate": deployment.file(config.agents.cert_file)} if config.agents.cert_file else {}),
     }
 
 
@@ -131,21 +156,6 @@ def evidence(config: Config, deployment: Deployment) -> Settings:
         "password_file": deployment.password_file or None,
         "signals": config.signals,
         "limits": {"limits": limits, "overrides": served_overrides(config)},
-    }
-
-
-def _door(config: Config, deployment: Deployment) -> Settings:
-    """Return where the door of a container takes what agents send; a process has flags for it."""
-    if not deployment.containers:
-        return {}
-    files = {"agents_cert": config.agents.cert_file, "agents_key": config.agents.key_file}
-    return {
-        "agents_listen": "0.0.0.0",  # noqa: S104  which addresses lead there is Docker's to say
-        "agents_port": AGENTS_PORT,
-        "agents_credentials": f"{SECRETS}/{CREDENTIALS}",
-        # Without a certificate the port is published on loopback only.
-        "agents_plain": config.agents.cert_file is None,
-        **{name: deployment.file(file) for name, file in files.items() if file},
     }
 
 

@@ -39,6 +39,7 @@ from stepwatch.system.environment import CHECKOUT, RESOURCES
 Place = Callable[[Config], Deployment]
 
 ALL_SERVICES = (*SERVICES, "exporter")
+_RECEIVER = PurePosixPath("prometheus/generated/receiver.yml")
 _AGENT_TARGETS = ("runs", "gpu", "node", "prometheus")
 
 
@@ -114,6 +115,8 @@ def _rendered(
         files |= exporters.documents(context["config"], context["deployment"])
     if context["config"].is_agent:
         files = {path: content for path, content in files.items() if _for_agent(path)}
+    if not context["config"].is_hub:
+        files.pop(_RECEIVER, None)
     if INSTALLED:
         files = {path: adapt(content.decode()).encode() for path, content in files.items()}
     if own is None or context["config"].is_agent:

@@ -60,8 +60,7 @@ _LINKED = ("prometheus", "alertmanager", "grafana")
 def of_config(config: Config) -> dict[str, str]:
     """Return the variables of config.yaml: published ports, links, logging, retention."""
     ports = {
-        f"STEPWATCH_{part.upper()}_PORT": str(getattr(config.ports, part))
-        for part in (*PUBLISHED, "bridge", "door")
+        f"STEPWATCH_{part.upper()}_PORT": str(getattr(config.ports, part)) for part in (*PUBLISHED, "bridge")
     }
     links = {f"STEPWATCH_{part.upper()}_LINK": config.link(part) for part in _LINKED}
     return {
@@ -70,7 +69,6 @@ def of_config(config: Config) -> dict[str, str]:
         "STEPWATCH_LISTEN": _host(config.listen),
         "STEPWATCH_AGENTS_LISTEN": _host(config.agents.listen),
         "STEPWATCH_AGENTS_PORT": str(config.ports.agents),
-        "STEPWATCH_AGENTS_CERT": str(config.agents.cert_file or ""),
         "STEPWATCH_RECEIVER": f"--{'' if config.is_hub else 'no-'}web.enable-remote-write-receiver",
         "STEPWATCH_LOG_LEVEL": config.log.level,
         "STEPWATCH_LOG_FORMAT": config.log.format,

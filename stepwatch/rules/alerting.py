@@ -24,6 +24,7 @@ from stepwatch.alerts.model.runs import (
     recording_rule,
     state_rule,
 )
+from stepwatch.alerts.model.targets import agent_rules
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
 from stepwatch.languages import ENGLISH, Catalogue, catalogue
@@ -284,6 +285,8 @@ def files(config: Config, deployment: Deployment, book: Mapping[str, Entry]) -> 
     groups += [
         ("texts", _SLOW, [*code_rules(said), *text_rules(said, book, translate)]),
         ("run_gpus", usual, [recording_rule(), clock_rule(), power_rule()]),
+        # In this order: the first one sees the second one's last result.
+        ("agents", usual, agent_rules()),
         ("shown", intervals["rl"], [*checkpoint_rules(), state_rule()]),
         # Six series a GPU, and none without one: the public dashboard for DCGM's exporter works.
         ("dcgm", usual, [{"record": name, "expr": text} for name, text in dcgm_rules()]),

@@ -49,8 +49,11 @@ _FIRST_LOOK = 3
 """Seconds that an exporter which has just started gets to look at its files."""
 _NEXT_CHECK = 20
 """Seconds that the exporter, which checks the stack every ten, gets to check it again."""
+_NONE = '{"checked": 0, "taken": 0, "hub": "", "faults": ["The exporter does not answer."]}'
 _CHECKS = "stepwatch_alerting_last_check_timestamp_seconds"
-"""Which an exporter has that checks the stack: not that of an agent."""
+"""Which an exporter has that checks the stack."""
+_SENT = "stepwatch_hub_last_write_timestamp_seconds"
+"""Which that of an agent has, in its place: it sends to a hub."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,10 @@ class HealthReport:
             self._show_alerts(texts, say)
         if page is None:
             return not self.exporter
-        return _CHECKS not in page or _show_findings(texts[self._url("exporter", _FINDINGS)], say)
+        answer = texts[self._url("exporter", _FINDINGS)]
+        if _SENT in page:
+            return _show_hub(answer, say)
+        return _CHECKS not in page or _show_findings(answer, say)
 
     def show_after_start(self, say: Say) -> None:
         """Report on a stack that just started, after the exporter's next check: not by older findings."""
@@ -98,9 +104,11 @@ class HealthReport:
             say(line)
         if self.alertmanager:
             _show_lacking_page(http_client.read(self._url("alertmanager", "/")), say)
+        findings, deadline = self._url("exporter", _FINDINGS), time.monotonic() + _NEXT_CHECK
+        if _SENT in page:
+            _show_hub(_sent_after(begun, findings, deadline), say)
         if _CHECKS not in page:
             return
-        findings, deadline = self._url("exporter", _FINDINGS), time.monotonic() + _NEXT_CHECK
         if waits := _stale(answer := http_client.read(findings), begun):
             say("\nThe exporter found a fault before the parts were ready. It checks again within 10 s.")
         while _stale(answer, begun) and time.monotonic() < deadline:
@@ -242,6 +250,26 @@ def _show_findings(page: str | None, say: Say) -> bool:
         checked = ago(time.time() - found["checked"])
         say("\n  ".join([f"\nAlerting is broken (checked {checked}):", *faults]))
     return not faults
+
+
+def _sent_after(begun: float, findings: str, deadline: float) -> str | None:
+    """The page of findings once the hub has answered after this Unix time, or at the deadline."""
+    while True:
+        answer = http_client.read(findings)
+        if json.loads(answer or _NONE)["checked"] > begun or time.monotonic() > deadline:
+            return answer
+        time.sleep(0.2)
+
+
+def _show_hub(page: str | None, say: Say) -> bool:
+    """Show whether the hub takes what this agent sends; return whether nothing keeps it from that."""
+    found = json.loads(page or _NONE)
+    taken = "nothing was sent yet"
+    if found["taken"]:
+        taken = f"last {ago(time.time() - found['taken'])}"
+    for line in found["faults"] or [f"The hub {found['hub']} accepts its samples ({taken})."]:
+        say(f"\n{line}")
+    return not found["faults"]
 
 
 def _stale(findings: str | None, begun: float) -> bool:

@@ -51,6 +51,7 @@ def by_part(rendered: Path) -> dict[str, Settings]:
     return {
         # Prometheus watches the files of its targets itself.
         "prometheus": Settings(prometheus, ("prometheus.yml", "rules/*"), "prometheus_config_last_reload"),
+        "receiver": Settings(prometheus, ("receiver.yml",), "prometheus_config_last_reload"),
         "alertmanager": Settings(alertmanager, ("*",), "alertmanager_config_last_reload"),
         "exporter": Settings(ours, ("runs.json",), itself=True),
         "gpu": Settings(ours, ("gpu.json",), "gpu_exporter_config_last_reload", itself=True),

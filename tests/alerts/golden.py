@@ -41,7 +41,7 @@ SAMPLE = {
         "ExporterDown",
         "GPUExporterStale",
     ),
-    *("NotificationFailures", "Watchdog", "NodeLost", "AgentRefused", "InfiniBandErrors"),
+    *("NotificationFailures", "Watchdog", "NodeLost", "AgentBacklog", "InfiniBandErrors"),
 }
 """Alerts that have each kind of text and each subject: all of them in each language would take a minute."""
 

@@ -1,4 +1,4 @@
-"""A hub's Prometheus: the hub's own settings and rules, without the door."""
+"""A hub's Prometheus: the hub's own settings and rules, without the receiver."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def _agent(versions: str, hub: Hub, tmp_path: Path) -> Iterator[Installation]:
     agent, driver = made(tmp_path, versions), Driver(tmp_path)
     driver.install()
     agent.environment.update(driver.environment)
-    (agent.folder / "token").write_text("of this node\n")
+    (agent.folder / "password").write_text("of this node\n")
     yield agent
     agent.run("down")
     driver.release()
@@ -53,13 +53,13 @@ def test_an_agent_sends_runs_and_gpus_to_the_hub_whose_alerts_fire_and_loses_not
 
     assert done.returncode == 0, done.stderr + done.stdout
     assert f"This is the agent {NODE}: rules, notifications and dashboards are on the hub" in done.stdout
-    assert "The hub accepts its samples." in done.stdout
+    assert f"The hub {hub.url} accepts its samples (last " in done.stdout
     assert parts(agent) == {"exporter", "gpu", "sender"}
     assert (agent.state / "data/sender").is_dir()
     assert not list((agent.state / "rendered").glob("*/generated/rules"))
     status = agent.run("status")
     assert status.returncode == 0, status.stdout
-    assert f"\nThe hub {hub.url} accepts its samples (newest " in status.stdout
+    assert f"\nThe hub {hub.url} accepts its samples (last " in status.stdout
 
     with writing(SICK, agent.folder / "my runs/ppo/sick.log", "--rate", "5", "--stay"):
         eventually(lambda: hub.firing(alertname="KLExplosion", run="ppo/sick"))
@@ -76,7 +76,7 @@ def test_an_agent_sends_runs_and_gpus_to_the_hub_whose_alerts_fire_and_loses_not
 
 
 def configure(agent: Installation, hub: Hub) -> None:
-    settings = json.dumps({"url": hub.url, "token_file": "token"})
+    settings = json.dumps({"url": hub.url, "password_file": "password"})
     agent.configure(f"role: agent\nnode: {NODE}\nhub: {settings}\n{QUICK}discovery: {{ray: null}}\n")
 
 
@@ -116,10 +116,11 @@ def _nothing_is_lost(agent: Installation, hub: Hub) -> None:
 
 
 def _another_role_replaces_the_parts(agent: Installation, hub: Hub) -> None:
+    agent.environment["STEPWATCH_SECRETS"] = str(agent.folder / "secrets")
     agent.configure(f"role: hub\n{QUICK}discovery: {{ray: null}}\n")
     done = agent.up()
     assert done.returncode == 0, done.stderr + done.stdout
-    assert parts(agent) >= {"exporter", "gpu", "prometheus", "alertmanager", "door"}
+    assert parts(agent) >= {"exporter", "gpu", "prometheus", "alertmanager", "receiver"}
     assert "sender" not in parts(agent)
     assert "\nThis is a hub. Agents connect to 127.0.0.1, port " in agent.run("status").stdout
 

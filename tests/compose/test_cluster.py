@@ -47,7 +47,7 @@ def certify(folder: Path, address: str) -> None:
 
 def agent_of(hub: str, port: int) -> dict[str, Any]:
     """The settings of an agent, but for its ports."""
-    keys = {"token_file": "secrets/token", "ca_file": "secrets/certificate.pem"}
+    keys = {"password_file": "secrets/password", "ca_file": "secrets/certificate.pem"}
     return {"role": "agent", "node": NODE, "hub": {"url": f"https://{hub}:{port}", **keys}}
 
 
@@ -63,14 +63,14 @@ def test_a_hub_in_containers_takes_what_an_agent_of_processes_sends(
     made = checkout.stepwatch("agent", NODE)
     assert made.returncode == 0, made.stderr
 
-    (theirs / "token").write_text(made.stdout)
+    (theirs / "password").write_text(made.stdout)
     (theirs / "certificate.pem").write_bytes((secrets / "certificate.pem").read_bytes())
     settings = agent_of(LOOPBACK, checkout.ports["agents"])
     native.configure(yaml.safe_dump({**settings, "discovery": {"ray": None}}))
     done = native.up()
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "The hub accepts its samples." in done.stdout
+    assert f"The hub https://{LOOPBACK}:{checkout.ports['agents']} accepts its samples (last " in done.stdout
     until(lambda: checkout.query(f'up{{node="{NODE}", job="runs"}} == 1'), "its run exporter is known")
     assert checkout.stepwatch("status").returncode == 0
     assert NODE in checkout.stepwatch("agent").stderr
@@ -86,7 +86,7 @@ def test_an_agent_in_containers_sends_to_a_hub_of_processes(checkout: Checkout, 
     made = native.run("agent", NODE, "--config", str(native.config))
     assert made.returncode == 0, made.stderr
 
-    (secrets / "token").write_text(made.stdout)
+    (secrets / "password").write_text(made.stdout)
     (secrets / "certificate.pem").write_bytes((theirs / "certificate.pem").read_bytes())
     (checkout.folder / "runs").mkdir(exist_ok=True)
     (checkout.folder / "runs" / "sick.log").write_bytes(SICK.read_bytes())
@@ -94,7 +94,10 @@ def test_an_agent_in_containers_sends_to_a_hub_of_processes(checkout: Checkout, 
     done = checkout.stepwatch("up")
     assert done.returncode == 0, done.stdout + done.stderr
     assert checkout.containers().keys() == {"exporter", "gpu", "node", "prometheus"}
-    assert checkout.stepwatch("status").returncode == 0
+    status = checkout.stepwatch("status")
+    assert status.returncode == 0
+    for shown in (done.stdout, status.stdout):
+        assert f"The hub https://{BRIDGE}:{native.ports['agents']} accepts its samples (last " in shown
 
     url = native.url("prometheus")
     until(lambda: query(url, f'rl_step{{run="sick", node="{NODE}"}}'), "its run is known")

@@ -81,13 +81,16 @@ def test_a_hub_publishes_the_port_for_agents_on_its_own_address(checkout, render
         monkeypatch.setitem(checkout.docker.env, name, value)
     services = _services(checkout, "compose.yaml", "compose.hub.yaml")
 
-    ports = {(port["host_ip"], port["published"], port["target"]) for port in services["door"]["ports"]}
-    assert ("127.0.0.1", "9499", 9415) in ports
-    assert "/etc/stepwatch/secrets" in [each["target"] for each in services["door"]["volumes"]]
+    receiver = services["receiver"]
+    ports = {(port["host_ip"], port["published"], port["target"]) for port in receiver["ports"]}
+    assert ports == {("127.0.0.1", "9499", 9415)}
+    assert "/etc/stepwatch/secrets" in [each["target"] for each in receiver["volumes"]]
+    assert receiver["image"] == services["prometheus"]["image"]
+    assert f"--storage.agent.retention.max-time={cluster.BUFFER}" in receiver["command"]
     taking = "--web.enable-remote-write-receiver"
     assert taking in services["prometheus"]["command"]
     assert taking not in rendered["services"]["prometheus"]["command"]
-    assert "door" not in rendered["services"]
+    assert "receiver" not in rendered["services"]
 
 
 def test_the_hosts_processes_are_seen_only_where_they_are_asked_for_and_never_written(checkout, rendered):
@@ -166,11 +169,9 @@ def test_the_image_is_built_from_what_is_pinned_elsewhere():
     assert small.items() <= whole.items()
     light_page, verls_file = {"jinja2", "markupsafe"}, {"pyyaml"}
     logs_and_gpus = {"google-crc32c", "nvidia-ml-py", "orjson", "prometheus-client"}
-    door = {"aiohttp", "aiohappyeyeballs", "aiosignal", "async-timeout", "attrs", "frozenlist", "idna"}
-    door |= {"cramjam", "multidict", "propcache", "typing-extensions", "yarl"}
     apprise = {"apprise", "certifi", "charset-normalizer", "click", "markdown", "oauthlib", "requests"}
-    apprise |= {"requests-oauthlib", "urllib3"}
-    assert small.keys() == logs_and_gpus | light_page | verls_file | door | apprise | {"bcrypt"}
+    apprise |= {"idna", "requests-oauthlib", "urllib3"}
+    assert small.keys() == logs_and_gpus | light_page | verls_file | apprise | {"bcrypt"}
 
 
 def _locked(lock: Path) -> dict[str, str]:

@@ -164,7 +164,7 @@ def is_right(key, word):
     right = {
         "true": key.endswith((".enabled", "gpus.serial", "gpus.links", "gpus.pcie", "actions.dry_run")),
         "[1]": key.startswith("alerts.GPUXid.") or key == "alerts.GPURecoveryNeeded.critical",
-        '"x y"': key in ("runs.path", "discovery.ray", "checkpoints.runs"),
+        '"x y"': key in ("runs.path", "discovery.ray", "checkpoints.runs", "hub.username"),
     }
     return right.get(word, False)
 

@@ -12,9 +12,9 @@ import pytest
 from exporter.credentials import PEOPLE
 from stepwatch.system import http_client
 from tests.credentials.conftest import Site
-from tests.door.remote_write import one
 from tests.real import query
 from tests.real.listening import Listening
+from tests.real.remote_write import snappy, write_request
 from tests.real.waiting import eventually
 from tests.runs.light.browser import Browser, started
 
@@ -216,7 +216,8 @@ def test_a_name_of_another_site_that_leads_here_is_not_signed_in(site: Site, bro
 def test_a_page_of_another_site_writes_no_samples(site: Site, browser: Browser, port: int) -> None:
     """One of another port of this machine does; docs/reliability.md says so."""
     browser.open(f"http://{FOREIGN}:{port}")
-    url, body = f"{site.prometheus.url}/api/v1/write", list(one("forged", "node"))
+    forged = write_request([({"__name__": "forged", "node": "node"}, [(time.time(), 1.0)])])
+    url, body = f"{site.prometheus.url}/api/v1/write", list(snappy(forged))
     for mode in ("cors", "no-cors"):
         fetched(browser, url, method="POST", credentials="include", mode=mode, bytes=body)
     assert query(site.prometheus.url, "forged") == []

@@ -7,6 +7,8 @@ import struct
 import urllib.request
 from collections.abc import Iterable, Mapping
 
+from exporter.credentials import authorization
+
 Series = tuple[Mapping[str, str], Iterable[tuple[float, float]]]
 """Labels, and samples: Unix seconds and value."""
 
@@ -16,7 +18,7 @@ def send(
     series: Iterable[Series],
     *,
     timeout: float = 30,
-    token: str = "",
+    login: tuple[str, str] | None = None,
     context: ssl.SSLContext | None = None,
 ) -> None:
     """Send samples in one request; an answer other than 2xx raises ``urllib.error.HTTPError``.
@@ -25,7 +27,7 @@ def send(
         url: Where to.
         series: What is sent.
         timeout: Seconds that the answer may take.
-        token: Of a node, for the write door.
+        login: User and password.
         context: Whom to trust, for a URL of https.
     """
     request = urllib.request.Request(
@@ -35,7 +37,7 @@ def send(
             "Content-Encoding": "snappy",
             "Content-Type": "application/x-protobuf",
             "X-Prometheus-Remote-Write-Version": "0.1.0",
-            **({"Authorization": f"Bearer {token}"} if token else {}),
+            **({"Authorization": authorization(login[1], login[0])} if login else {}),
         },
     )
     with urllib.request.urlopen(request, timeout=timeout, context=context):

@@ -20,7 +20,7 @@ from tests.real import prometheus
 
 SECRETS = "/etc/stepwatch/secrets"
 AGENT = (
-    'role: agent\nnode: node-7\nhub: {url: "https://hub:9415", token_file: token, ca_file: ca.pem}\n'
+    'role: agent\nnode: node-7\nhub: {url: "https://hub:9415", password_file: password, ca_file: ca.pem}\n'
     "external_labels: {cluster: night}\n"
     'scrape:\n  - {job: vllm, role: rollout, targets: ["10.0.0.7:8000", "127.0.0.1:8001"]}\n'
     "  - {job: others, files: [sd/*.yml]}\n"
@@ -34,7 +34,7 @@ def _rendered(tmp_path: Path) -> Rendered:
     """Render a configuration and return the folder of ``<service>/generated``."""
     tmp_path.chmod(0o755)
     files = {
-        "token": "hunter2\n",
+        "password": "hunter2\n",
         "ca.pem": "-----BEGIN CERTIFICATE-----\n",
         "key.pem": "-----BEGIN PRIVATE KEY-----\nhunter2\n",
     }
@@ -92,28 +92,30 @@ def test_promtool_takes_what_each_role_is_rendered_to(
 def test_an_agent_is_given_nothing_that_judges_or_notifies(rendered: Rendered) -> None:
     folder = rendered(AGENT)
 
-    assert not {"rule_files", "alerting", "storage"} & _settings(folder).keys()
+    assert not {"rule_files", "alerting"} & _settings(folder).keys()
     files = {path.relative_to(folder) for path in folder.rglob("*/generated/**/*") if path.is_file()}
     assert {path.parts[0] for path in files} == {"prometheus", "exporter"}
     assert {path.name for path in files if path.parts[0] == "prometheus"} == {
         *("prometheus.yml", "runs.yml", "gpu.yml", "node.yml")
     }
-    assert "door.json" not in {path.name for path in files}
     asked = json.loads((folder / "exporter/generated/runs.json").read_text())
     assert [asked[name] for name in ("prometheus_url", "alertmanager_url", "alerting")] == [None] * 3
 
 
-def test_an_agent_sends_to_the_write_door_alone_and_only_under_its_own_name(rendered: Rendered) -> None:
-    folder = rendered(AGENT)
-    settings = _settings(folder)
-
-    (hub,) = settings["remote_write"]
-    assert (hub["name"], hub["url"]) == ("hub", "https://hub:9415/api/v1/write")
-    assert hub["authorization"] == {"credentials_file": f"{folder}/token"}
-    assert hub["tls_config"] == {"ca_file": f"{folder}/ca.pem"}
-    assert settings["global"]["external_labels"] == {"node": "node-7", "cluster": "night"}
-    assert hub["write_relabel_configs"][-1] == {"target_label": "node", "replacement": "node-7"}
-    assert hub["queue_config"]["retry_on_http_429"] is True
+def test_an_agent_sends_by_its_own_exporter_and_only_under_its_own_name(
+    rendered: Rendered, containers: Place
+) -> None:
+    """A change of hub is one of the exporter's settings: its Prometheus, which keeps the samples, goes on."""
+    for place, exporter in ((OnThisMachine, "127.0.0.1:9410"), (containers, "exporter:9410")):
+        settings = _settings(rendered(AGENT, place))
+        (hub,) = settings["remote_write"]
+        assert (hub["name"], hub["url"]) == ("hub", f"http://{exporter}/hub/write")
+        assert hub["basic_auth"]["username"] == "internal"
+        assert settings["global"]["external_labels"] == {"node": "node-7", "cluster": "night"}
+        assert hub["write_relabel_configs"][-1] == {"target_label": "node", "replacement": "node-7"}
+        assert hub["queue_config"]["retry_on_http_429"] is True
+        other = _settings(rendered(AGENT.replace("https://hub:9415", "https://another"), place))
+        assert other == settings
 
 
 def test_what_is_local_to_an_agent_has_the_name_of_its_node_in_instance(
@@ -128,50 +130,71 @@ def test_what_is_local_to_an_agent_has_the_name_of_its_node_in_instance(
                 assert _instance(job, "10.0.0.7:8000") == "10.0.0.7:8000"
                 assert _instance(job, "127.0.0.1:9410", "mine") == "mine"
         assert {"runs", "prometheus", "gpu", "node", "rollouts", "vllm", "others"} <= jobs.keys()
-        assert not {"alertmanager", "door"} & jobs.keys()
+        assert not {"alertmanager", "receiver"} & jobs.keys()
     for address in ("exporter:9410", "host.docker.internal:8001"):
         assert _instance(jobs["runs"], address) == f"node-7:{address.partition(':')[2]}"
     assert _instance(jobs["runs"], "exporters:9410") == "exporters:9410"
     assert _instance(jobs["docker"], "172.17.0.2:8000", "vllm-1") == "node-7/vllm-1"
 
 
-def test_a_hub_takes_what_is_late_for_longer_than_agents_keep_it(rendered: Rendered) -> None:
-    window = _settings(rendered(HUB))["storage"]["tsdb"]["out_of_order_time_window"]
-
-    assert window == str(cluster.OUT_OF_ORDER)
+def test_what_is_late_is_taken_for_longer_than_agents_keep_it(rendered: Rendered) -> None:
+    for role, name in ((HUB, "prometheus"), (HUB, "receiver"), (AGENT, "prometheus")):
+        file = rendered(role) / f"prometheus/generated/{name}.yml"
+        window = yaml.safe_load(file.read_text())["storage"]["tsdb"]["out_of_order_time_window"]
+        assert window == str(cluster.OUT_OF_ORDER)
     assert cluster.OUT_OF_ORDER.seconds >= cluster.BUFFER.seconds + 4 * 3600
     assert "storage" not in _settings(rendered(""))
 
 
-def test_the_door_of_a_hub_in_containers_gets_the_paths_of_credentials_and_certificate(
-    rendered: Rendered, containers: Place
-) -> None:
-    def agents(folder: Path) -> dict[str, Any]:
-        found = json.loads((folder / "exporter/generated/door.json").read_text())
-        return {key: value for key, value in found.items() if key.startswith("agents")}
-
-    assert agents(rendered(HUB, containers)) == {
-        "agents_listen": "0.0.0.0",
-        "agents_port": 9415,
-        "agents_credentials": f"{SECRETS}/agents",
-        "agents_plain": False,
-        "agents_cert": f"{SECRETS}/ca.pem",
-        "agents_key": f"{SECRETS}/key.pem",
-    }
-    assert agents(rendered("role: hub\n", containers))["agents_plain"]  # published on loopback only
-    assert agents(rendered(HUB)) == {}  # a process has flags for it
+def _asked(folder: Path) -> dict[str, Any]:
+    """The settings of the run exporter."""
+    found: dict[str, Any] = json.loads((folder / "exporter/generated/runs.json").read_text())
+    return found
 
 
-def test_only_a_hub_has_a_door(rendered: Rendered, containers: Place) -> None:
-    for settings, place, address in (
-        ("", containers, ""),
-        ("", OnThisMachine, ""),
-        (HUB, containers, "door:9416"),
-        (HUB, OnThisMachine, "127.0.0.1:9416"),
+def test_an_agent_sends_to_any_system_with_its_path_login_and_headers(rendered: Rendered) -> None:
+    """That of a tenant of Mimir, say; without a path it is Prometheus' own."""
+    folder = rendered(AGENT)
+    files = {"password_file": f"{folder}/password", "ca_file": f"{folder}/ca.pem"}
+    own = {"url": "https://hub:9415/api/v1/write", "username": "node-7", "headers": {}}
+    assert _asked(folder)["hub"] == {**own, **files}
+    more = "headers: {X-Scope-OrgID: rl}, ca_file: ca.pem"
+    for login, username, name in (
+        ("username: rl, password_file: password", "rl", "password_file"),
+        ("token_file: password", "n", "token_file"),
+    ):
+        hub = f'role: agent\nnode: n\nhub: {{url: "https://m/api/v1/push", {login}, {more}}}\n'
+        folder = rendered(hub)
+        files = {name: f"{folder}/password", "ca_file": f"{folder}/ca.pem"}
+        sent = {"url": "https://m/api/v1/push", "username": username, "headers": {"X-Scope-OrgID": "rl"}}
+        assert _asked(folder)["hub"] == {**sent, **files}
+
+
+def test_a_hub_leads_to_the_pages_of_agents_else_to_grafana(rendered: Rendered) -> None:
+    page = 'agents: {page: "http://{node}.example.org:9410/"}\n'
+    grafana = "http://127.0.0.1:3000/d/stepwatch-training?var-run={run}&var-cluster={cluster}"
+    for text, leads in (
+        (f"role: hub\n{page}", "http://{node}.example.org:9410/run/{run}"),
+        ("role: hub\n", grafana),
+        (AGENT, None),
+        ("", None),
+    ):
+        assert _asked(rendered(text))["agents_page"] == leads
+
+
+def test_only_a_hub_has_a_receiver(rendered: Rendered, containers: Place) -> None:
+    for settings, place, address, scheme in (
+        ("", containers, "", ""),
+        ("", OnThisMachine, "", ""),
+        (HUB, containers, "receiver:9415", "https"),
+        (HUB, OnThisMachine, "127.0.0.1:9415", "https"),
+        ("role: hub\n", OnThisMachine, "127.0.0.1:9415", "http"),
     ):
         folder = rendered(settings, place)
-        jobs = {job["job_name"] for job in _settings(folder)["scrape_configs"]}
-        targets = yaml.safe_load((folder / "prometheus/generated/targets/door.yml").read_text())
-        assert ("door" in jobs) == bool(address)
-        assert targets == ([{"targets": [address]}] if address else [])
-        assert (folder / "exporter/generated/door.json").exists() == bool(address)
+        jobs = {job["job_name"]: job for job in _settings(folder)["scrape_configs"]}
+        file = folder / "prometheus/generated/receiver.yml"
+        assert file.exists() == ("receiver" in jobs) == bool(address)
+        if address:
+            assert jobs["receiver"]["static_configs"] == [{"targets": [address]}]
+            assert jobs["receiver"]["scheme"] == scheme
+            file.unlink()

@@ -8,15 +8,18 @@ from tests.rules.cards import alert
 from tests.rules.series import EXPORTER, selector
 from tests.rules.stack import Labels, Scenario, by_the_minute
 
-DOOR = {"job": "door", "instance": "hub:9416"}
 NODE, OTHER_NODE = "node-7", "node-8"
 LOST, OTHER_LOST = {"node": NODE}, {"node": OTHER_NODE}
 RUN, OTHER_RUN = "ppo", "sft"
 ALWAYS = "1+0x300"
 
 
-def of_door(metric: str, node: str = NODE, **more: str) -> str:
-    return selector(f"stepwatch_agent_{metric}", **DOOR, **({"node": node} if node else {}), **more)
+def of_hub(metric: str, node: str = NODE) -> str:
+    """A series that the hub records."""
+    return selector(f"stepwatch_agent_{metric}", node=node)
+
+
+RECEIVER_UP = selector("up", job="receiver", instance="hub:9415")
 
 
 def of_node(metric: str, node: str = NODE, job: str = "gpu", port: int = 9411, **more: str) -> str:
@@ -46,8 +49,8 @@ def node(used: float, until: int = 300, name: str = NODE, memory: bool = True) -
         of_node("gpu_memory_total_bytes", name, **gpu): _ends(until, "1000"),
     }
     return {
-        of_door("last_write_timestamp_seconds", name): last,
-        of_door("credentials", name): ALWAYS,
+        of_hub("last_write_timestamp_seconds", name): last,
+        RECEIVER_UP: ALWAYS,
         of_node("up", name, role="gpu"): _ends(until),
         **(held if memory else {}),
     }
@@ -86,7 +89,7 @@ LOSES = (
         {
             **node(0.9),
             **ALIVE,
-            of_door("last_write_timestamp_seconds"): "0+60x10 600+0x10 1320+60x100",
+            of_hub("last_write_timestamp_seconds"): "0+60x10 600+0x10 1320+60x100",
         },
         {14: [LOST], 21: [LOST], 22: [], 60: []},
     ),
@@ -121,37 +124,28 @@ LOSES = (
         {14: [], 40: []},
     ),
     by_the_minute(
-        "its credential is removed",
-        {**node(0.9, 10), **ALIVE, of_door("credentials"): _ends(20)},
-        {20: [LOST], 26: []},
-    ),
-    by_the_minute(
-        "the door does not answer, and no agent can write",
-        {
-            name: values if "node-" in name and "agent" not in name else f"{values.split('+')[0]}+0x10 stale"
-            for name, values in {**node(0.9), **ALIVE, state(): ALWAYS}.items()
-        }
-        | {of_door("last_write_timestamp_seconds"): "0+60x10 stale", state(): ALWAYS},
+        "the receiver does not answer, and no agent can write",
+        {**node(0.9, 10), **ALIVE, RECEIVER_UP: "1+0x9 0+0x300"},
         {14: [], 40: []},
     ),
     by_the_minute(
         "the hub's clock says it is silent for a moment",
-        {**node(0.9), **ALIVE, of_door("last_write_timestamp_seconds"): "0+60x10 600+0x2 780+60x100"},
+        {**node(0.9), **ALIVE, of_hub("last_write_timestamp_seconds"): "0+60x10 600+0x2 780+60x100"},
         {13: [], 14: [], 30: []},
     ),
     by_the_minute(
-        "the door starts again, and has not heard of the node",
-        {**node(0.9, 10), **ALIVE, of_door("last_write_timestamp_seconds"): "0+60x10 600+0x9 stale"},
+        "the hub forgets when the node wrote",
+        {**node(0.9, 10), **ALIVE, of_hub("last_write_timestamp_seconds"): "0+60x10 600+0x9 stale"},
         {14: [LOST], 40: [LOST]},
     ),
     by_the_minute(
         "just silent",
-        {**node(0.9), **ALIVE, of_door("last_write_timestamp_seconds"): "-120.5+60x300"},
+        {**node(0.9), **ALIVE, of_hub("last_write_timestamp_seconds"): "-120.5+60x300"},
         {5: [LOST]},
     ),
     by_the_minute(
         "just not silent",
-        {**node(0.9), **ALIVE, of_door("last_write_timestamp_seconds"): "-120+60x300"},
+        {**node(0.9), **ALIVE, of_hub("last_write_timestamp_seconds"): "-120+60x300"},
         {5: []},
     ),
     by_the_minute(
@@ -177,23 +171,18 @@ LOSES = (
         {**node(0.01, 10), state(): "0+0x2 1+0x8 _x300", uses(): _ends(11)},
         {14: [LOST], 40: [LOST]},
     ),
-    by_the_minute(
-        "a credential whose node never wrote",
-        {of_door("credentials"): ALWAYS, of_door("last_write_timestamp_seconds"): "0+0x300", **ALIVE},
-        {14: [], 40: []},
-    ),
 )
 
-LAST_WRITE = of_door("last_write_timestamp_seconds")
+LAST_WRITE = of_hub("last_write_timestamp_seconds")
 WRITES = {LAST_WRITE: "0+5x400"}
-DELAY = of_door("delay_seconds")
+DELAY = of_hub("delay_seconds")
 
 
 def _late(delay: str, **more: str) -> dict[str, str]:
     return {**WRITES, DELAY: delay, **more}
 
 
-GONE_SILENT = {of_door("last_write_timestamp_seconds"): "0+5x20 100+0x400"}
+GONE_SILENT = {of_hub("last_write_timestamp_seconds"): "0+5x20 100+0x400"}
 
 LATE = (
     Scenario("healthy", _late("2+0x400"), {902: [], 1602: []}),
@@ -218,8 +207,8 @@ LATE = (
         "one of two",
         {
             **_late("2+0x400"),
-            of_door("delay_seconds", OTHER_NODE): "0+5x400",
-            of_door("last_write_timestamp_seconds", OTHER_NODE): "0+5x400",
+            of_hub("delay_seconds", OTHER_NODE): "0+5x400",
+            of_hub("last_write_timestamp_seconds", OTHER_NODE): "0+5x400",
         },
         {967: [OTHER_LOST]},
     ),
@@ -275,59 +264,19 @@ SKEWS = (
 """Of ClockSkew, on agents; the others are in ``upkeep``."""
 
 
-def refused(reason: str, node: str = NODE) -> str:
-    return of_door("refused_total", node, reason=reason)
-
-
-REFUSED = (
-    Scenario("healthy", {refused("node_label"): "0+0x400", refused("credential", ""): "3+0x400"}, {902: []}),
-    *(
-        Scenario(
-            f"all that an agent sends, for {reason}",
-            {refused(reason, name): "0+1x400"},
-            {302: [], 322: [], 342: [{"node": name} if name else {}], 902: [{"node": name} if name else {}]},
-        )
-        for reason, name in (
-            ("credential", ""),
-            ("node_label", NODE),
-            ("size", NODE),
-            ("format", NODE),
-            ("clock", NODE),
-        )
-    ),
-    Scenario(
-        "six in five minutes",
-        {refused("node_label"): " ".join(f"{n}+0x9" for n in range(40))},
-        {902: [LOST]},
-    ),
-    *(
-        Scenario(
-            f"fewer than five in five minutes: {reason}",
-            {refused(reason): " ".join(f"{n}+0x13" for n in range(40))},
-            {902: [], 1602: []},
-        )
-        for reason in ("credential", "node_label", "size", "format", "clock")
-    ),
-    Scenario("once, of two hundred", {refused("format"): "0+0x11 200+0x400"}, {302: [], 357: [], 402: []}),
-    Scenario("a scanner that asks for another path", {refused("path", ""): "0+1x400"}, {902: []}),
-    Scenario(
-        "two nodes",
-        {refused("node_label"): "0+1x400", refused("format", OTHER_NODE): "0+1x400"},
-        {902: [LOST, OTHER_LOST]},
-    ),
-)
-
 DAY = 86400
-CERTIFICATE = selector("stepwatch_agent_certificate_expiry_timestamp_seconds", **DOOR)
+CERTIFICATE = selector("stepwatch_agent_certificate_expiry_timestamp_seconds", **EXPORTER)
 EXPIRES = (
     by_the_minute("healthy", {CERTIFICATE: f"{90 * DAY}+0x100"}, {5: [], 60: []}),
     by_the_minute(
-        "in just two weeks", {CERTIFICATE: f"{14 * DAY + 1800}+0x100"}, {29: [], 31: [], 32: [DOOR]}
+        "in just two weeks", {CERTIFICATE: f"{14 * DAY + 1800}+0x100"}, {29: [], 31: [], 32: [EXPORTER]}
     ),
     by_the_minute(
-        "is renewed", {CERTIFICATE: f"{DAY}+0x10 {90 * DAY}+0x100"}, {0: [], 1: [DOOR], 10: [DOOR], 11: []}
+        "is renewed",
+        {CERTIFICATE: f"{DAY}+0x10 {90 * DAY}+0x100"},
+        {0: [], 1: [EXPORTER], 10: [EXPORTER], 11: []},
     ),
-    by_the_minute("has expired", {CERTIFICATE: f"{-DAY}+0x100"}, {1: [DOOR]}),
+    by_the_minute("has expired", {CERTIFICATE: f"{-DAY}+0x100"}, {1: [EXPORTER]}),
 )
 
 PORT = {"instance": f"{NODE}:9100", "device": "mlx5_0", "port": "1"}
@@ -495,6 +444,5 @@ SCENARIOS: dict[tuple[str, str], tuple[Scenario, ...]] = {
     ("Straggler", "warning"): BEHIND,
     ("InfiniBandErrors", "warning"): LINKS,
     ("AgentBacklog", "warning"): LATE,
-    ("AgentRefused", "warning"): REFUSED,
     ("CertificateExpires", "warning"): EXPIRES,
 }

@@ -15,7 +15,6 @@ _XID = {
 _REMEMBERED = "the node itself is remembered for an hour, by `up`"
 _LISTED = "servers are remembered for an hour"
 _LABELS = "only the labels count"
-_EXTRAPOLATED = "`increase` extrapolates"
 _STEPS = "a delay that made one step is steady later"
 
 EQUIVALENTS: dict[str, Mapping[str, str]] = {
@@ -23,7 +22,6 @@ EQUIVALENTS: dict[str, Mapping[str, str]] = {
         "_delay_seconds [[5m]] ) - min_over_time(stepwatch_agent_delay_seconds[5m -> [10m]": _STEPS,
         "stepwatch_agent_delay_seconds [[5m]] ) < 10) -> [10m]": _STEPS,
     },
-    "AgentRefused-warning": {"[5m])) [>] 5 -> >=": _EXTRAPOLATED, "[5m])) > [5]  -> 5.05": _EXTRAPOLATED},
     "ClockSkew-warning": {
         "_delay_seconds [[5m]] ) - min_over_time(stepwatch_agent_delay_seconds[5m -> [10m]": _STEPS,
         '[[5m]] ) < 10, "instance", "$1", "node", "(.+)"), "job",  -> [10m]': _STEPS,
@@ -67,7 +65,7 @@ EQUIVALENTS: dict[str, Mapping[str, str]] = {
         '(rl_run_gpu [[1h]] ), "node", "$1", "instance", "(.+):[0-9]+")) -> [2h]': _REMEMBERED,
         "(rl_run_gpu [[1h]] ) and on (cluster, run) (max by (cluster, run) (la -> [2h]": _REMEMBERED,
         '(gpu_memory_used_bytes{node!=""} [[1h]] ))) -> [2h]': _REMEMBERED,
-        '_used_bytes{node!=""} [[1h]] ) / last_over_time(gpu_memory_total_bytes': _REMEMBERED,
+        '_bytes{node!=""} [[1h]] ) / last_over_time(gpu_memory_total_bytes{node!="" -> [2h]': _REMEMBERED,
         '(gpu_memory_total_bytes{node!=""} [[1h]] ) > 0.1 -> [2h]': _REMEMBERED,
         '[last_over_time] (gpu_memory_total_bytes{node!=""}[1h]) > 0.1 -> ': "it stays the same",
     },

@@ -103,13 +103,6 @@ FOREIGN: Mapping[str, Mapping[str, Metric]] = {
         "node_time_seconds": _scraped(GAUGE),
         "node_vmstat_oom_kill": _scraped(COUNTER),
     },
-    "The write door, of agents": {
-        "stepwatch_agent_last_write_timestamp_seconds": _scraped(GAUGE, "node"),
-        "stepwatch_agent_delay_seconds": _scraped(GAUGE, "node"),
-        "stepwatch_agent_refused_total": _scraped(COUNTER, "node", "reason"),
-        "stepwatch_agent_credentials": _scraped(GAUGE, "node"),
-        "stepwatch_agent_certificate_expiry_timestamp_seconds": _scraped(GAUGE),
-    },
     "Ray": {
         "ray_memory_manager_worker_eviction_total": _scraped(COUNTER, "Type", "Name"),
         "ray_node_cpu_utilization": _scraped(GAUGE, "ip"),

@@ -24,9 +24,7 @@ GONE = "1+0x9 stale"
 
 ON_NODE = {"job": "vllm", "instance": "node-7:8000"}
 NODE_SERVER = selector("up", **ON_NODE, node="node-7", role="rollout")
-WRITTEN = selector(
-    "stepwatch_agent_last_write_timestamp_seconds", job="door", instance="hub:9416", node="node-7"
-)
+WRITTEN = selector("stepwatch_agent_last_write_timestamp_seconds", node="node-7")
 
 
 def leaves_with_its_agent(up: dict[str, str], found: Labels) -> tuple[Scenario, ...]:

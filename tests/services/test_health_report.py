@@ -212,6 +212,35 @@ def test_after_up_a_finding_from_before_the_parts_were_ready_is_looked_for_again
     assert after_up(over) == ""
 
 
+SENT = "stepwatch_hub_last_write_timestamp_seconds 1760000000.0\n"
+
+
+def sent(checked: float, taken: float, *faults: str) -> str:
+    """The page of an agent's exporter: the hub answered, and took samples, so many seconds ago."""
+    now = time.time()
+    taken = now - taken if taken else 0
+    return json.dumps({"checked": now - checked, "hub": "https://hub:9415", "taken": taken, "faults": faults})
+
+
+def test_an_agent_says_whether_its_hub_takes_the_samples(serve: Serve) -> None:
+    page = LOOKED + UNREADABLE.format(0) + SENT
+
+    def agent(*texts: str) -> str:
+        return serve({"/metrics": [page], "/api/v1/findings": list(texts)})
+
+    for findings_page, says, sound in (
+        (sent(1, 3), "The hub https://hub:9415 accepts its samples (last 3 s ago).", True),
+        (sent(1, 0), "The hub https://hub:9415 accepts its samples (nothing was sent yet).", True),
+        (sent(1, 7200, "It takes none: why. Fix: this."), "It takes none: why. Fix: this.", False),
+    ):
+        address = agent(findings_page)
+        assert says in "\n".join(lines(address))
+        assert well(HealthReport(address, "", "", "")) is sound
+    # After `up` what was found before is not said: a password may have been corrected.
+    assert reported(agent(sent(5, 5, "old"), sent(5, 5, "old"), sent(-60, 1))).strip().startswith("The hub ")
+    assert reported(agent(sent(-60, 0, "lasting"))).strip() == "lasting"
+
+
 def test_after_up_the_first_look_of_the_exporter_is_waited_for(serve: Serve) -> None:
     early = LOOKED.replace("1760000000.0", "0.0") + UNREADABLE.format(0)
 

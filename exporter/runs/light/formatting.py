@@ -68,6 +68,13 @@ def series(run: str, signal: str, cluster: str | None = None) -> str:
     return f"api/v1/runs/{quote(run, safe='')}/series?{urlencode(query)}"
 
 
+def elsewhere(pattern: str, node: str, run: str, cluster: str | None) -> str:
+    """A link to where more is known of a run of a node: ``pattern`` with these in their places."""
+    for name, text in (("node", node), ("run", run), ("cluster", cluster or "")):
+        pattern = pattern.replace(f"{{{name}}}", quote(text, safe=""))
+    return pattern
+
+
 def outside(link: str) -> str:
     """A link that someone else wrote, if a browser may follow it; else nothing."""
     try:

@@ -52,9 +52,9 @@ class Gauge(NamedTuple):
 
 
 class Pages:
-    """Makes pages. ``watched`` are the folders in which runs are searched."""
+    """Makes pages. ``watched`` are folders in which runs are searched; ``agents`` leads to agents' runs."""
 
-    def __init__(self, watched: Sequence[str]) -> None:
+    def __init__(self, watched: Sequence[str], agents: str) -> None:
         self._environment = charts.environment(TEMPLATES)
         self._environment.globals |= {
             "formatting": formatting,
@@ -65,6 +65,7 @@ class Pages:
             "description": lambda alert: _OTHERS.sub("", alert.description),
             "look": charts.severity_class,
             "watched": watched,
+            "agents": agents,
             "seconds": SECONDS,
         }
         style = self._environment.get_template("style.css.j2").render()

@@ -27,9 +27,9 @@ ICON = (
 class Light:
     """The pages and their JSON."""
 
-    def __init__(self, overview: Overview, watched: Sequence[str]) -> None:
+    def __init__(self, overview: Overview, watched: Sequence[str], agents: str = "") -> None:
         self._overview = overview
-        self._watched = watched
+        self._watched, self._agents = watched, agents
 
     def routes(self) -> Table:
         """The pages, by path."""
@@ -43,7 +43,7 @@ class Light:
 
     @cached_property
     def _pages(self) -> Pages:
-        return Pages(self._watched)  # the templates take 8 MB: only once someone opens a page
+        return Pages(self._watched, self._agents)  # the templates take 8 MB: only once someone opens a page
 
     def _runs(self, request: Request) -> Answer:
         as_of = _as_of(request)

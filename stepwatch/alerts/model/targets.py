@@ -56,11 +56,32 @@ def ray_nodes(inner: str, function: str = "max") -> Formula:
 
 
 def agents(inner: str) -> Formula:
-    """Return one value for each node with an agent, by the name that its credential is for."""
+    """Return one value for each node with an agent."""
     return Formula(f"max by ({written(identity.NODE)}) ({inner})")
 
 
-_WRITTEN = "stepwatch_agent_last_write_timestamp_seconds"
+_WRITTEN, _DELAY = "stepwatch_agent_last_write_timestamp_seconds", "stepwatch_agent_delay_seconds"
+_NEWEST = "stepwatch_agent_newest_sample_timestamp_seconds"
+
+
+def agent_rules() -> list[dict[str, str]]:
+    """Return the rules that record what a hub knows of its agents, by the samples that it has of them.
+
+    An agent always scrapes its run exporter. Its clock may be behind, or ahead by 10 min at most; the
+    subquery looks at whole minutes, up to the next one. The newest sample of an hour counts. Data came when
+    that became another one, by the hub's clock.
+    """
+    by = written(identity.NODE)
+    newest = f'max by ({by}) (max_over_time(timestamp(up{{job="runs",node!=""}})[71m:1m] offset -11m))'
+    return [
+        {
+            "record": _WRITTEN,
+            "expr": f"time() + 0 * (\n  {newest}\n  unless {newest} == last_over_time({_NEWEST}[1h])\n)\n"
+            f"or last_over_time({_WRITTEN}[1h]) > time() - 3600",
+        },
+        {"record": _NEWEST, "expr": newest},
+        {"record": _DELAY, "expr": f"time() - {_NEWEST}"},
+    ]
 
 
 def delay(inner: str) -> str:
@@ -72,7 +93,7 @@ STEADY_DELAY = (
     "max_over_time(stepwatch_agent_delay_seconds[5m]) - min_over_time(stepwatch_agent_delay_seconds[5m]) < 10"
 )
 """PromQL of a delay that stays the same, as that of a clock that is off: a backlog grows or is made up for.
-An agent sends every 5 s what it scraped, which makes that much of a difference."""
+An agent scrapes its runs every 5 s, which makes that much of a difference."""
 
 SILENT = (
     f'present_over_time(up{{node!=""}}[{EVENT_WINDOW}])'

@@ -15,10 +15,10 @@ from stepwatch.config.deployment import Deployment, OnThisMachine
 from stepwatch.deploy.native import installed, service, stack, status, supervisord
 from stepwatch.deploy.native.stack import Part, Stack
 from stepwatch.deploy.native.state import DamagedStateError, StackError, State
-from stepwatch.render import output
+from stepwatch.render import layout, output
 from stepwatch.render.generator import generate
 from stepwatch.schema.errors import Refused
-from stepwatch.services import agent, lifecycle
+from stepwatch.services import agent, agent_users, lifecycle
 from stepwatch.services.lifecycle import Look
 from stepwatch.services.settings import Settings, loaded, wait_loaded
 from stepwatch.system import files, http_client, processes
@@ -61,6 +61,8 @@ class Processes:
             parts, targets = _parts(planned, say)
             require_ports(parts, place)
             made = lifecycle.make_folder(planned.runs)
+            if config.is_hub:
+                agent_users.save(config, layout.credentials(), agent_users.nodes(layout.credentials()))
             outcome = generate(self.config, place.rendered, place=partial(place.deployment, parts=targets))
             place.remember(self.config, runs, config.runs.path, say)
             place.make_password()
@@ -164,6 +166,8 @@ class Processes:
         with suppress(Refused):
             config = load(self.config)
             known |= {config.address(part) for part in ("prometheus", "alertmanager")}
+            if config.is_hub and address == config.receiver_url.partition("://")[2]:
+                return agent_users.own_password(layout.credentials())
         file = self.place.internal_password
         return file.read_text(encoding="ascii").strip() if address in known and file.exists() else None
 
@@ -185,9 +189,6 @@ class Processes:
             say("Grafana 10 or later is not on PATH: the exporter's page shows the runs too.")
         if config.is_agent:
             say(agent.where(config))
-            for sender in status.senders(parts, place):
-                for line in sender.closing():
-                    say(line)
         if config.is_hub:
             say(agent.on_hub(config))
         say(f"Logs are in {place.logs}. `make status` shows its state, `make down` stops it.")

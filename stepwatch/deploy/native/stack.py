@@ -21,6 +21,7 @@ from stepwatch.services.settings import Settings
 from stepwatch.system.environment import CHECKOUT, RESOURCES
 from stepwatch.system.programs import Program
 
+RECEIVER = "receiver"
 SENDER = "sender"
 """Prometheus in agent mode: another part than the one that stores and judges, with data of its own."""
 
@@ -46,10 +47,11 @@ class Web:
     ready: str
     url: str
     metrics: str = "/metrics"
+    scheme: str = "http"
 
     def page(self, path: str) -> str:
         """The URL of one of the part's own pages on this machine."""
-        return f"http://{self.address}{path}"
+        return f"{self.scheme}://{self.address}{path}"
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class Stack:
             *([self.node(node_exporter)] if node_exporter else []),
             self.prometheus(prometheus),
             self.alertmanager(alertmanager),
-            *([self.door()] if self.config.is_hub else []),
+            *([self.receiver(prometheus)] if self.config.is_hub else []),
             *([self.grafana(dashboards)] if dashboards else []),
             *([self.bridge()] if self.config.bridge else []),
         ]
@@ -235,28 +237,36 @@ class Stack:
             shows="grouped alerts, silences",
         )
 
-    def door(self) -> Part:
-        """The door of a hub, through which agents write to Prometheus."""
-        config, agents = self.config, self.config.agents
-        tls = (f"--agents-cert={agents.cert_file}", f"--agents-key={agents.key_file}")
-        flags = (
-            *self._listen("door"),
-            f"--prometheus={config.address('prometheus')}",
-            f"--password-file={self.place.internal_password}",
-            f"--agents-listen={agents.listen}",
-            f"--agents-port={config.ports.agents}",
-            f"--agents-credentials={layout.credentials()}",
-            *(tls if agents.cert_file else ()),
+    def receiver(self, program: Program) -> Part:
+        """Prometheus in agent mode on a hub: nodes write to it, and it forwards to the one that judges."""
+        config, data = self.config, self.place.data(RECEIVER)
+        scheme, _, address = config.receiver_url.partition("://")
+        listen = f"[{config.agents.listen}]" if ":" in config.agents.listen else config.agents.listen
+        options = (
+            *AGENT_MODE[program.version >= (3, 0, 0)],
+            f"--config.file={self.place.rendered}/prometheus/generated/receiver.yml",
+            f"--storage.agent.path={data}",
+            f"--storage.agent.retention.max-time={cluster.BUFFER}",
+            "--web.enable-remote-write-receiver",
+            f"--web.listen-address={listen}:{config.ports.agents}",
+            f"--web.config.file={layout.credentials() / credentials.WEB}",
         )
-        part = self._part(
-            "door",
-            self._ours("exporter.door", "door", *flags),
-            ready="/-/healthy",
-            shows="takes the samples of agents",
-            environment=_OURS,
+        return Part(
+            RECEIVER,
+            (
+                "sh",
+                f"{RESOURCES}/prometheus/start.sh",
+                str(data),
+                str(program.path),
+                *program.options,
+                *options,
+            ),
+            "takes the samples of agents",
+            Web(
+                config.agents.listen, {"agents": config.ports.agents}, address, "/-/ready", "-", scheme=scheme
+            ),
+            settings=settings.by_part(self.place.rendered)[RECEIVER],
         )
-        ports = {"door": config.ports.door, "agents": config.ports.agents}
-        return replace(part, web=part.web and replace(part.web, ports=ports, url="-"))
 
     def grafana(self, installed: Grafana) -> Part:
         """Grafana with the provisioned dashboards."""

@@ -14,6 +14,7 @@ from typing import Any
 from exporter.credentials import PASSWORD, make
 from stepwatch.config import Config
 from stepwatch.config.deployment import DISCOVERED, OnThisMachine
+from stepwatch.render import layout
 from stepwatch.schema.errors import Refused
 from stepwatch.system.files import lock
 from stepwatch.system.terminal import Say
@@ -88,7 +89,11 @@ class State:
     def deployment(self, config: Config, parts: frozenset[str]) -> OnThisMachine:
         """What files are rendered for: these parts, with what is in this folder."""
         return OnThisMachine(
-            config, parts, discovered=str(self.discovered), password_file=str(self.internal_password)
+            config,
+            parts,
+            discovered=str(self.discovered),
+            password_file=str(self.internal_password),
+            agents_folder=str(layout.credentials()),
         )
 
     def config(self, say: Say) -> Path | None:

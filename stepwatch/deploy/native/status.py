@@ -10,7 +10,6 @@ from stepwatch.deploy.native.stack import Part
 from stepwatch.deploy.native.state import DamagedStateError, State
 from stepwatch.deploy.native.supervisord import Report
 from stepwatch.services import lifecycle, settings
-from stepwatch.services.agent import Sender
 from stepwatch.services.health_report import HealthReport
 from stepwatch.services.settings import SettingsState
 from stepwatch.system import processes
@@ -92,12 +91,6 @@ def _show(parts: Sequence[Part], reports: dict[str, Report] | None, place: State
     if any(each.name == "alertmanager" for each in parts):
         say(lifecycle.logins(str(place.password)) + settings.rules_elsewhere(place.rendered))
     sound = report.show(texts, say)
-    for sender in senders(parts, place):
-        page = texts[sender.metrics]
-        faults = list(sender.faults(page))
-        for line in faults or ([sender.taken(page)] if page else []):
-            say(f"\n{line}")
-        sound &= not faults
     return UP if sound and well else DEGRADED
 
 
@@ -108,11 +101,6 @@ def _state(known: Report, *, answers: bool) -> str:
     if answers and known.state in ("RUNNING", "STARTING"):
         return "up"
     return _WORDS.get(known.state, known.state.lower())
-
-
-def senders(parts: Sequence[Part], place: State) -> list[Sender]:
-    """Return the sender to the hub: one on an agent, else none."""
-    return [Sender(part.metrics, place.log(part.name)) for part in parts if part.name == stack.SENDER]
 
 
 def health(parts: Sequence[Part], place: State) -> HealthReport:
