@@ -29,6 +29,7 @@ from exporter.runs.sender import Sender
 from exporter.runs.serve import metrics
 from exporter.runs.serve.metrics import FAMILIES, Override, Overrides, RunText, page
 from exporter.runs.serve.views import View
+from exporter.runs.signals.key import keys_of
 from exporter.runs.signals.record import Record, TotalSteps
 from exporter.runs.stats.catalogue import MOST_SERIES, STATISTIC_HELP, STATISTICS, Hold
 from stepwatch.alerts.model.runs import CLOCK_RATIO, RECORDED
@@ -217,7 +218,7 @@ def test_the_runbook_says_of_each_alert_what_it_means_and_what_to_do() -> None:
 
 def _full_run(*more: str, broken: Collection[str] = ("grad_norm",)) -> Run:
     """A run whose trainer logs every signal, keys of its own and ``more``, with a resume and NaN."""
-    run = Run("json_list", "trl", Options(15.0, {name: [name] for name in signals.NAMES}))
+    run = Run("json_list", "trl", Options(15.0, keys_of({name: [name] for name in signals.NAMES})))
     run.take(TotalSteps(1000), Clock(0.0, 0.0, live=True))
     others = ("rewards/format/mean", "rewards/format/std", "eval_gsm8k_runtime", "env/depth", *more)
     run.mark(1.0, "new data")
