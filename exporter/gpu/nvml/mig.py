@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from exporter.gpu.backend import MIG_CHANGED, CardError, Reading, Tier
-from exporter.gpu.nvml import board, library
+from exporter.gpu.nvml import library, values
 from exporter.gpu.nvml.library import Call, Found, either
 from exporter.gpu.nvml.windows import SHARES, Window
 
@@ -31,8 +31,8 @@ class Mig:
     """The instances of one GPU.
 
     Handles of instances are invalid after a change of the MIG layout, and not all drivers give new ones
-    before NVML is reopened. So a change is a ``CardError`` until another worker has taken over,
-    which knows nothing of how it was.
+    before NVML is reopened. So a change is a ``CardError`` until then, with objects that know nothing of
+    how it was.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Mig:
 
     def memory(self, _handle: Any) -> list[Found]:
         """Memory is that of a GPU instance: its compute instances share it."""
-        return self._each(lambda _, mig: board.memory(mig))
+        return self._each(lambda _, mig: values.memory(mig))
 
     def activity(self, handle: Any) -> list[Found]:
         """Means since the last reading, of what GPUs since Hopper count."""

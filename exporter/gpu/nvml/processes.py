@@ -11,12 +11,10 @@ from typing import Any
 
 from exporter.gpu.backend import Extras, Failure, Reading, Tier
 from exporter.gpu.nvml import library
-from exporter.gpu.nvml.board import DriverVersion
 from exporter.gpu.nvml.library import Call, Found, either, parts
+from exporter.gpu.nvml.values import DriverVersion
 from exporter.gpu.nvml.windows import Mark
 from exporter.process import pid_namespace
-
-"""Docker, podman, containerd and CRI-O name a cgroup after the container, some with words before it."""
 
 
 class Proc:
@@ -37,6 +35,7 @@ class Proc:
         if not self._ours and os.path.exists(f"/proc/{pid}"):  # noqa: PTH110  (pathlib weighs 1 MB)
             return {"name": "", "container": ""}
         name, groups = _text(f"{self._root}/{pid}/comm"), _text(f"{self._root}/{pid}/cgroup")
+        # Docker, podman, containerd and CRI-O name a cgroup after the container, some with words before it.
         found = re.search(r"[/:-]([0-9a-f]{12})[0-9a-f]{52}(?:\.scope)?(?:/|$)", groups, re.MULTILINE)
         return {"name": name.removesuffix("\n"), "container": found[1] if found else ""}
 
@@ -89,8 +88,10 @@ class Processes:
     def read(self, handle: Any) -> Iterator[Found]:
         """How many there are, and the memory they hold, as far as the driver reports it."""
         self._pids, self._memory = set(), Counter()
-        probes = {word: partial(self._count, name) for word, name in _TYPES.items()}
-        yield from parts(handle, "GetRunningProcesses", "gpu_processes", "type", probes)
+        probes = [
+            ("gpu_processes", {"type": word}, partial(self._count, name)) for word, name in _TYPES.items()
+        ]
+        yield from parts(handle, "GetRunningProcesses", probes)
         ranked = sorted(self._pids, key=lambda pid: (-self._memory[pid], pid))
         self._named = {
             pid: {"pid": str(pid), "pid_namespace": self._namespace, **self._proc.identity(pid)}
