@@ -102,8 +102,8 @@ KNOWN: Mapping[str, Profile] = {
         (3.105e9, 11.201e9, 2.415e9), (98.0, 95.0, 90.0), "slowdown", 4,
         fans=2, state=2, persistence=0, xid=119,
         lacks=("gpu_engine_utilization_ratio jpeg", "gpu_clock_max_hertz video", "gpu_recovery", "gpu_fabric",
-               "gpu_temperature_celsius memory", "gpu_mig", "gpu_ecc", "gpu_remapped", "gpu_row", "gpu_nvlink",
-               *_PARTS),
+               "gpu_temperature_celsius memory", "gpu_mig", "gpu_ecc", "gpu_remapped", "gpu_row",
+               "gpu_nvlink", *_PARTS),
     ),
 }  # fmt: skip
 """By the names of ``--profile``."""
@@ -165,7 +165,7 @@ class DemoCard:
         self.quantities = [
             Quantity(tier.value, tier, partial(self._read, read)) for tier, read in reads.items()
         ]
-        self._number, self._seed, self._extras, self._clock = number, seed, extras, seconds
+        self._number, self._seed, self._extras, self._clock = (number, seed, extras, seconds)
         self._sick = number == extras.sick
 
     def find(self) -> None:
@@ -177,7 +177,7 @@ class DemoCard:
                 yield reading
 
     def _static(self, _: float) -> Iterator[Reading]:
-        card, serial = self.profile, {"serial": f"demo-{self._number}"} if self._extras.serial else {}
+        card, serial = (self.profile, {"serial": f"demo-{self._number}"} if self._extras.serial else {})
         labels = {"name": card.name, "pci_bus_id": f"00000000:{16 * self._number + 1:02X}:00.0"}
         labels |= {"architecture": card.architecture, "compute_capability": card.capability}
         yield Reading("gpu_info", 1, {**labels, "vbios_version": "demo", **serial})
@@ -201,7 +201,7 @@ class DemoCard:
                 break
             rest -= scene.seconds
         jitter = rng(self._seed, self._number, round(at)).uniform(-0.02, 0.02)
-        return scene, jitter, (card.memory - card.reserved) * (scene.memory + jitter / 4) // 1
+        return (scene, jitter, (card.memory - card.reserved) * (scene.memory + jitter / 4) // 1)
 
     def _fast(self, at: float) -> Iterator[Reading]:
         card, (scene, jitter, used) = self.profile, self._now(at)
@@ -212,7 +212,7 @@ class DemoCard:
         power = (
             total(at, lambda s: s.power) - total(max(0.0, at - COOLING_SECONDS), lambda s: s.power)
         ) / COOLING_SECONDS
-        heat, limit = min(1.0, at / HOT_AFTER) if self._sick else 0.0, self._thresholds[card.margin_to]
+        heat, limit = (min(1.0, at / HOT_AFTER) if self._sick else 0.0, self._thresholds[card.margin_to])
         too_hot = limit - (AMBIENT + FULL_LOAD * MEAN_POWER)
         celsius = float(round(AMBIENT + FULL_LOAD * power + heat * too_hot))
         yield from each(

@@ -96,17 +96,6 @@ gauge gpu_exporter_config_last_reload_successful 1 if the last settings were val
 gauge gpu_exporter_config_last_reload_success_timestamp_seconds When settings were last applied.
 """)
 """What is known of them all, and of the exporter."""
-(
-    DEVICES,
-    EXPECTED,
-    UP,
-    XIDS,
-    XID_TIME,
-    BUILD,
-    NVML_UP,
-    COLLECTED,
-    HUNG,
-    REINITS,
-    SETTINGS,
-    SETTINGS_AT,
-) = FRONT_FAMILIES
+(DEVICES, EXPECTED, UP, XIDS, XID_TIME, BUILD, NVML_UP, COLLECTED, HUNG, REINITS, SETTINGS, SETTINGS_AT) = (
+    FRONT_FAMILIES
+)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import time
@@ -79,10 +78,11 @@ class Gpus:
         self._seconds, self._scraped = interval, time.monotonic()
         self._state, self._since = "starting", time.monotonic()
         self._lock, self._wake, self._closing, self._changed = RLock(), Flag(), Flag(), Flag()
-        self._free, self._ready = True, False
+        self.free, self.stuck, self.ready = True, False, False
+        """Whether no device is open; none could be released; NVML has answered, be it with an error."""
         self._open_at, self._reopen_at = 0.0, inf
         self._pause = self._retry
-        self._asked, self._span, self._stuck = inf, 0.0, False
+        self._asked, self._span = inf, 0.0
         self._outdated = self._mig_seen = self._ever_well = False
         self._hopeless_since: float | None = None
         self._system, self._collected = "", 0.0
@@ -140,7 +140,7 @@ class Gpus:
             "gpu_exporter_collect_errors_total",
             [({"call": call, "code": code}, count) for (call, code), count in errors.items()],
         )
-        yield "gpu_exporter_collect_duration_seconds", [({"tier": t}, s) for t, s in seconds.items()]
+        yield ("gpu_exporter_collect_duration_seconds", [({"tier": t}, s) for t, s in seconds.items()])
 
     def _samples(
         self, reason: str, cards: dict[Gpu, str], now: float
@@ -158,7 +158,7 @@ class Gpus:
         counts = Counter({(uuid, xid): 0 for uuid in self._numbers for xid in CRITICAL_XIDS})
         counts.update(self._xids)
         yield families.XIDS, [(self._xid(*key), count) for key, count in counts.items()]
-        yield families.XID_TIME, [(self._xid(*key), at) for key, at in self._xid_times.items()]
+        yield (families.XID_TIME, [(self._xid(*key), at) for key, at in self._xid_times.items()])
         yield families.BUILD, [({"version": __version__}, 1)]
         yield families.NVML_UP, [({"reason": reason}, reason == OK)]
         yield families.COLLECTED, [({}, self._collected)] if self._collected else []
@@ -203,11 +203,6 @@ class Gpus:
             return OK if self._state == "starting" else self._state
         return "timeout" if now - self._since > OPENING_SECONDS else "starting"
 
-    @property
-    def ready(self) -> bool:
-        """Whether NVML has answered, be it with an error."""
-        return self._ready
-
     def count(self, events: Iterable[Event]) -> None:
         """Count Xid errors."""
         for uuid, xid, at in events:
@@ -223,16 +218,14 @@ class Gpus:
     def tick(self, now: float) -> None:
         """Do what is due."""
         idle = now - self._scraped > self._idle
-        before, self._seconds = (
-            self._seconds,
-            max(self._usual, IDLE_INTERVAL_SECONDS) if idle else self._usual,
-        )
+        before = self._seconds
+        self._seconds = max(self._usual, IDLE_INTERVAL_SECONDS) if idle else self._usual
         if before != self._seconds:
             for reader in self.readers:
                 reader.pace(before, now)
         reason, cards = self._learn(now)
         self._log(reason, cards)
-        if self._state == RELEASED and not self._free and now > self._asked + RELEASE_SECONDS:
+        if self._state == RELEASED and not self.free and now > self._asked + RELEASE_SECONDS:
             self._give_up()
         with self._lock:
             if self._state == OK and not self._closing.is_set():
@@ -257,7 +250,7 @@ class Gpus:
         due = now >= self._reopen_at or self._outdated or (changed and not self._mig_seen)
         self._mig_seen = self._mig_seen and changed
         if due and not any(self._hung(now)):
-            self._mig_seen, self._outdated = changed, False
+            self._mig_seen = changed
             self._postpone(now, 10 * MOST_RETRIES if working else MOST_RETRIES)
             self._open_at = now
             self._closing.set()
@@ -290,12 +283,15 @@ class Gpus:
 
         What could not be read from the start is no reason: a restart did not fix it, nor would the next.
         """
+        if not self._thread.is_alive():
+            return "a fault of the exporter, above"
         reason, cards = self._learn(now)
         whys = set(cards.values())
         trouble = whys.pop() if len(whys) == 1 else reason
         self._ever_well = self._ever_well or OK in cards.values()
         if not self._ever_well or trouble not in CURABLE:
-            self._hopeless_since = None
+            # while NVML is reopened nothing is known
+            self._hopeless_since = self._hopeless_since if trouble == "starting" else None
             return ""
         since = self._hopeless_since = now if self._hopeless_since is None else self._hopeless_since
         return trouble if 0 < self._patience <= now - since else ""
@@ -304,21 +300,11 @@ class Gpus:
         """Release the devices, and open them again after so long; 0 takes them back."""
         with self._lock:
             if seconds:
-                self._state, self._asked, self._span, self._stuck = RELEASED, now, seconds, False
+                self._state, self._asked, self._span, self.stuck = (RELEASED, now, seconds, False)
                 self._closing.set()
             if self._state == RELEASED:
                 self._pause, self._open_at = self._retry, now + seconds
                 self._wake.set()
-
-    @property
-    def free(self) -> bool:
-        """Whether no device is open."""
-        return self._free
-
-    @property
-    def stuck(self) -> bool:
-        """Whether the devices could not be released: the kernel holds a thread in a call."""
-        return self._stuck
 
     def _give_up(self) -> None:
         """A call hangs while the devices are to be released: only the end of the process releases them."""
@@ -327,7 +313,7 @@ class Gpus:
             self.must_restart = True
             return
         with self._lock:  # not even that: go on
-            self._stuck, self._state, self._open_at = True, OK if self.readers else "starting", 0.0
+            self.stuck, self._state, self._open_at = (True, OK if self.readers else "starting", 0.0)
             self._closing.clear()
 
     def kept(self) -> dict[str, Any]:
@@ -343,7 +329,7 @@ class Gpus:
 
     def take_over(self, kept: dict[str, Any]) -> None:
         """Go on where another process ended."""
-        self._numbers, self._most, self._reinits = kept["numbers"], kept["most"], kept["reinits"]
+        self._numbers, self._most, self._reinits = (kept["numbers"], kept["most"], kept["reinits"])
         self._ever_well = kept["ever_well"]
         for uuid, xid, count, at in kept["xids"]:
             self._xids[uuid, xid], self._xid_times[uuid, xid] = count, at
@@ -354,15 +340,16 @@ class Gpus:
         """Release the devices for good. Returns whether no call hangs any more."""
         self.release(inf, time.monotonic())
         until = time.monotonic() + RELEASE_SECONDS
-        while not self._free and time.monotonic() < until:
+        while not self.free and time.monotonic() < until:
             time.sleep(0.01)
-        return self._free
+        return self.free
 
     # What may hang, in a thread of its own
 
     def start(self) -> None:
         """Open NVML and read from now on."""
-        Thread(target=self._run, name="nvml", daemon=True).start()
+        self._thread = Thread(target=self._run, name="nvml", daemon=True)
+        self._thread.start()
 
     def _run(self) -> None:
         while True:
@@ -377,8 +364,9 @@ class Gpus:
                 if self._state == RELEASED:
                     self._state, self._since = "starting", time.monotonic()
                     self._reinits += 1
-                self._free, self._asked = False, inf
+                self.free, self._asked = False, inf
                 self._closing.clear()
+            self._outdated = False
             backend = self._make()
             self._call, self._called = "Init", time.monotonic()
             try:
@@ -388,8 +376,8 @@ class Gpus:
                 self.must_restart = self.must_restart or backend.outdated()
                 self._closing.set()
             self._called = inf
-            self._ready = True
-            while not self._free:
+            self.ready = True
+            while not self.free:
                 self._closing.wait()
                 self._close(backend)
 
@@ -419,7 +407,6 @@ class Gpus:
             self._changed.clear()
         if down := _down(readers):
             raise BackendError(down)
-        gc.freeze()  # current objects stay: the collector need not scan them each time
         self.show(readers)
 
     def show(self, readers: list[Reader]) -> None:
@@ -438,18 +425,21 @@ class Gpus:
         with self._lock:
             if len(held) < len(self._callers) and self._state == OK:
                 self._closing.clear()  # go on, and try again later
+                self._mig_seen = False
         if len(held) == len(self._callers):
             self._call, self._called = "Shutdown", time.monotonic()
             for each in self._callers:
                 each.end()
-                self._errors.update(each.errors if isinstance(each, Reader) else {})
+                if isinstance(each, Reader):
+                    self._errors.update(each.errors)
+                    each.errors.clear()
             backend.close()
             self._called, self._callers = inf, []
             with self._lock:
                 self._reinits += self._state != RELEASED
                 if self._state == OK:
                     self._state, self._since = "starting", time.monotonic()
-                self._free = True
+                self.free = True
         for each in held:
             each.lock.release()
 

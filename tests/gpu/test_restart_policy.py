@@ -55,6 +55,18 @@ def test_started_again_without_a_cure_it_stays_and_recovers_later(driver: Driver
     exporter.until(all_ok)
 
 
+@pytest.mark.parametrize(("code", "reason"), [(9, "driver_not_loaded"), (4, "no_permission")])
+def test_what_no_restart_cures_keeps_it_up(driver: Driver, start: Starting, code: int, reason: str) -> None:
+    exporter = begun(start)
+    driver.tell("gpus=8", "all=1", f"init={code}")
+    exporter.until(lambda found: nvml(found) == reason)
+    time.sleep(3)
+
+    assert nvml(exporter.scrape()) == reason
+    driver.tell("gpus=8")
+    exporter.until(all_ok)
+
+
 def test_one_gpu_that_works_keeps_it_up(driver: Driver, start: Starting) -> None:
     exporter = begun(start)
     driver.tell("gpus=8", *DETACHED[1:])

@@ -42,11 +42,7 @@ class NvmlCard:
     """A GPU that NVML gave a handle for. ``register`` has its Xid errors reported, by handle and UUID."""
 
     def __init__(
-        self,
-        handle: Any,
-        register: Callable[[Any, str], None],
-        extras: Extras,
-        driver: DriverVersion,
+        self, handle: Any, register: Callable[[Any, str], None], extras: Extras, driver: DriverVersion
     ) -> None:
         self.uuid = str(library.ask(handle, "GetUUID"))
         self._calls = tuple(_calls(handle, extras, driver))
@@ -171,6 +167,8 @@ class Nvml:
             card = NvmlCard(handle, self._xids.register, self._extras, version)
         except library.Error as error:
             raise down(error) from error
+        except ValueError as error:  # a name that is not a string, say
+            raise CardError("garbage") from error
         self._cards.append(card)
         return card
 

@@ -27,97 +27,64 @@ from exporter.gpu.backend import (
 from exporter.gpu.nvml import library
 from exporter.gpu.nvml.library import Batch, Call, Found, either, number, parts
 
-# How often it is read; its name in gpu_exporter_unsupported; the metric, with its unit, and its labels; how it
-# is asked for; the scale from NVML's unit; the most that NVML can mean (- for anything); the driver
-# from which it answers. A span of drivers: outside of it the number means another value, or none. Sources:
+# How often it is read; its name in gpu_exporter_unsupported; the metric, with its unit, and its labels; how
+# it is asked for; the scale from NVML's unit; the most that NVML can mean (- for anything); the driver from
+# which it answers. For a span of drivers: outside of it the number means another value. {a,b}: several lines.
+# Sources:
 #   GetEccMode(0)[1].gpu   a function, its argument, and which part of the answer
 #   =function              a function of this module
 #   field:82               a value with a number. link:202 one of each NVLink, or of all together; sum:38 only
 #                          of all, each:161 only of each. a|b*1024: the second where the first is not known
 _TABLE = """
-static GetName                            gpu_info                                -                         =identity                             *1   -    535
-static GetMaxClockInfo                    gpu_clock_max_hertz                     domain=graphics           GetMaxClockInfo(0)                    *1e6 -    535
-static GetMaxClockInfo                    gpu_clock_max_hertz                     domain=sm                 GetMaxClockInfo(1)                    *1e6 -    535
-static GetMaxClockInfo                    gpu_clock_max_hertz                     domain=memory             GetMaxClockInfo(2)                    *1e6 -    535
-static GetMaxClockInfo                    gpu_clock_max_hertz                     domain=video              GetMaxClockInfo(3)                    *1e6 -    535
-fast   GetClockInfo                       gpu_clock_hertz                         domain=graphics           GetClockInfo(0)                       *1e6 -    535
-fast   GetClockInfo                       gpu_clock_hertz                         domain=sm                 GetClockInfo(1)                       *1e6 -    535
-fast   GetClockInfo                       gpu_clock_hertz                         domain=memory             GetClockInfo(2)                       *1e6 -    535
-fast   GetClockInfo                       gpu_clock_hertz                         domain=video              GetClockInfo(3)                       *1e6 -    535
-fast   GetCurrentClocksEventReasons       gpu_clock_event_active                  reason                    =clock_events                         *1   -    535
-static GetTemperatureThreshold            gpu_temperature_threshold_celsius       threshold                 =thresholds                           *1   -    535
-fast   GetTemperature                     gpu_temperature_celsius                 sensor=gpu                =celsius                              *1   -    535
-fast   GetMarginTemperature               gpu_temperature_margin_celsius          -                         =margin                               *1   -    570
-static GetPowerManagementDefaultLimit     gpu_power_limit_watts                   limit=default             GetPowerManagementDefaultLimit        /1e3 -    535
-static GetPowerManagementLimitConstraints gpu_power_limit_watts                   limit=min                 GetPowerManagementLimitConstraints[0] /1e3 -    535
-static GetPowerManagementLimitConstraints gpu_power_limit_watts                   limit=max                 GetPowerManagementLimitConstraints[1] /1e3 -    535
-fast   GetPowerUsage                      gpu_power_watts                         -                         GetPowerUsage                         /1e3 -    535
-fast   GetTotalEnergyConsumption          gpu_energy_joules_total                 -                         GetTotalEnergyConsumption             /1e3 -    535
-slow   GetPowerManagementLimit            gpu_power_limit_watts                   limit=requested           GetPowerManagementLimit               /1e3 -    535
-slow   GetEnforcedPowerLimit              gpu_power_limit_watts                   limit=enforced            GetEnforcedPowerLimit                 /1e3 -    535
-fast   GetUtilizationRates                gpu_utilization_ratio                   -                         GetUtilizationRates.gpu               /100 100  535
-fast   GetUtilizationRates                gpu_memory_controller_utilization_ratio -                         GetUtilizationRates.memory            /100 100  535
-slow   GetEngineUtilization               gpu_engine_utilization_ratio            engine=encoder            GetEncoderUtilization[0]              /100 100  535
-slow   GetEngineUtilization               gpu_engine_utilization_ratio            engine=decoder            GetDecoderUtilization[0]              /100 100  535
-slow   GetEngineUtilization               gpu_engine_utilization_ratio            engine=jpeg               GetJpgUtilization[0]                  /100 100  535
-slow   GetEngineUtilization               gpu_engine_utilization_ratio            engine=ofa                GetOfaUtilization[0]                  /100 100  535
-fast   GetMemoryInfo                      gpu_memory_bytes                        -                         =memory                               *1   -    535
-slow   GetPerformanceState                gpu_performance_state                   -                         GetPerformanceState                   *1   15   535
-slow   GetComputeMode                     gpu_compute_mode                        -                         GetComputeMode                        *1   3    535
-slow   GetPersistenceMode                 gpu_persistence_mode                    -                         GetPersistenceMode                    *1   1    535
-slow   GetMigMode                         gpu_mig_mode                            -                         GetMigMode[0]                         *1   1    535
-slow   GetEccMode                         gpu_ecc_mode                            -                         GetEccMode[0]                         *1   1    535
-slow   GetFanSpeed                        gpu_fan_speed_ratio                     fan                       =fans                                 *1   -    535
-slow   GetGpuFabricInfo                   gpu_fabric_state                        -                         =fabric                               *1   3    535
-static GetMaxPcieLinkGeneration           gpu_pcie_link_generation                kind=max                  GetMaxPcieLinkGeneration              *1   -    535
-static GetMaxPcieLinkWidth                gpu_pcie_link_width                     kind=max                  GetMaxPcieLinkWidth                   *1   -    535
-slow   GetCurrPcieLinkGeneration          gpu_pcie_link_generation                kind=current              GetCurrPcieLinkGeneration             *1   -    535
-slow   GetCurrPcieLinkWidth               gpu_pcie_link_width                     kind=current              GetCurrPcieLinkWidth                  *1   -    535
-fast   power_instant                      gpu_power_instant_watts                 -                         field:186                             /1e3 -    535
-fast   memory_temperature                 gpu_temperature_celsius                 sensor=memory             field:82                              *1   -    535
-fast   throttling                         gpu_clock_event_seconds_total           reason=power_cap          field:74                              /1e9 wide 535
-fast   throttling                         gpu_clock_event_seconds_total           reason=sync_boost         field:76                              /1e9 wide 535
-fast   throttling                         gpu_clock_event_seconds_total           reason=thermal            field:75                              /1e9 wide 0-574.999
-fast   throttling                         gpu_clock_event_seconds_total           reason=thermal            field:75                              /1e9 wide 580.66-580.81
-fast   throttling                         gpu_clock_event_seconds_total           reason=software_thermal   field:251                             /1e9 wide 575-580.65
-fast   throttling                         gpu_clock_event_seconds_total           reason=hardware_thermal   field:252                             /1e9 wide 575-580.65
-fast   throttling                         gpu_clock_event_seconds_total           reason=power_brake        field:253                             /1e9 wide 575-580.65
-fast   throttling                         gpu_clock_event_seconds_total           reason=software_thermal   field:269                             /1e9 wide 580.82-9999
-fast   throttling                         gpu_clock_event_seconds_total           reason=hardware_thermal   field:270                             /1e9 wide 580.82-9999
-fast   throttling                         gpu_clock_event_seconds_total           reason=power_brake        field:271                             /1e9 wide 580.82-9999
-fast   nvlink                             gpu_nvlink_transmit_bytes_total         -                         link:202|138*1024                     *1   wide 535
-fast   nvlink                             gpu_nvlink_receive_bytes_total          -                         link:204|139*1024                     *1   wide 535
-slow   ecc                                gpu_ecc_volatile_errors_total           type=corrected            field:3                               *1   -    535
-slow   ecc                                gpu_ecc_volatile_errors_total           type=uncorrected          field:4                               *1   -    535
-slow   ecc                                gpu_ecc_errors_total                    type=corrected            field:5                               *1   -    535
-slow   ecc                                gpu_ecc_errors_total                    type=uncorrected          field:6                               *1   -    535
-slow   row_remap                          gpu_remapped_rows_total                 cause=correctable         field:142                             *1   -    535
-slow   row_remap                          gpu_remapped_rows_total                 cause=uncorrectable       field:143                             *1   -    535
-slow   row_remap                          gpu_row_remap_pending                   -                         field:144                             *1   -    535
-slow   row_remap                          gpu_row_remap_failed                    -                         field:145                             *1   -    535
-slow   retired_pages                      gpu_retired_pages_total                 cause=single_bit          field:29                              *1   -    535
-slow   retired_pages                      gpu_retired_pages_total                 cause=double_bit          field:30                              *1   -    535
-slow   retired_pages                      gpu_retired_pages_pending               -                         field:31                              *1   -    535
-slow   recovery_action                    gpu_recovery_action                     -                         field:230                             *1   -    570
-slow   pcie_replays                       gpu_pcie_replays_total                  -                         field:94                              *1   -    535
-slow   -                                  gpu_nvlink_errors_total                 type=crc_flit             sum:38                                *1   -    535
-slow   -                                  gpu_nvlink_errors_total                 type=crc_data             sum:45                                *1   -    535
-slow   -                                  gpu_nvlink_errors_total                 type=replay               sum:52                                *1   -    535
-slow   -                                  gpu_nvlink_errors_total                 type=recovery             sum:59                                *1   -    535
-slow   -                                  gpu_nvlink_errors_total                 type=ecc                  sum:160                               *1   -    535
-slow   -                                  gpu_nvlink_errors_total                 type=replay               each:161                              *1   -    535
-slow   -                                  gpu_nvlink_errors_total                 type=recovery             each:162                              *1   -    535
-slow   -                                  gpu_nvlink_errors_total                 type=crc                  each:163                              *1   -    535
-slow   -                                  gpu_nvlink_errors_total                 type=malformed_packet     link:206                              *1   -    550
-slow   -                                  gpu_nvlink_errors_total                 type=buffer_overrun       link:207                              *1   -    550
-slow   -                                  gpu_nvlink_errors_total                 type=receive              link:208                              *1   -    550
-slow   -                                  gpu_nvlink_errors_total                 type=receive_remote       link:209                              *1   -    550
-slow   -                                  gpu_nvlink_errors_total                 type=receive_general      link:210                              *1   -    550
-slow   -                                  gpu_nvlink_errors_total                 type=integrity            link:211                              *1   -    550
-slow   -                                  gpu_nvlink_errors_total                 type=transmit_discard     link:212                              *1   -    550
-slow   -                                  gpu_nvlink_errors_total                 type=link_recovery_failed link:214                              *1   -    550
-slow   -                                  gpu_nvlink_errors_total                 type=link_recovery        link:215                              *1   -    550
-slow   -                                  gpu_nvlink_errors_total                 type=symbol               link:221                              *1   -    550
+static GetName                       gpu_info                        -                      =identity                *1   -    535
+static GetMaxClockInfo               gpu_clock_max_hertz             domain={graphics,sm,memory,video} GetMaxClockInfo({0,1,2,3}) *1e6 -    535
+fast   GetClockInfo                  gpu_clock_hertz                 domain={graphics,sm,memory,video} GetClockInfo({0,1,2,3})  *1e6 -    535
+fast   GetCurrentClocksEventReasons  gpu_clock_event_active          reason                 =clock_events            *1   -    535
+static GetTemperatureThreshold       gpu_temperature_threshold_celsius threshold              =thresholds              *1   -    535
+fast   GetTemperature                gpu_temperature_celsius         sensor=gpu             =celsius                 *1   -    535
+fast   GetMarginTemperature          gpu_temperature_margin_celsius  -                      =margin                  *1   -    570
+static GetPowerManagementDefaultLimit gpu_power_limit_watts           limit=default          GetPowerManagementDefaultLimit /1e3 -    535
+static GetPowerManagementLimitConstraints gpu_power_limit_watts           limit={min,max}        GetPowerManagementLimitConstraints[{0,1}] /1e3 -    535
+fast   GetPowerUsage                 gpu_power_watts                 -                      GetPowerUsage            /1e3 -    535
+fast   GetTotalEnergyConsumption     gpu_energy_joules_total         -                      GetTotalEnergyConsumption /1e3 -    535
+slow   GetPowerManagementLimit       gpu_power_limit_watts           limit=requested        GetPowerManagementLimit  /1e3 -    535
+slow   GetEnforcedPowerLimit         gpu_power_limit_watts           limit=enforced         GetEnforcedPowerLimit    /1e3 -    535
+fast   GetUtilizationRates           gpu_utilization_ratio           -                      GetUtilizationRates.gpu  /100 100  535
+fast   GetUtilizationRates           gpu_memory_controller_utilization_ratio -                      GetUtilizationRates.memory /100 100  535
+slow   GetEngineUtilization          gpu_engine_utilization_ratio    engine={encoder,decoder,jpeg,ofa} Get{Encoder,Decoder,Jpg,Ofa}Utilization[0] /100 100  535
+fast   GetMemoryInfo                 gpu_memory_bytes                -                      =memory                  *1   -    535
+slow   GetPerformanceState           gpu_performance_state           -                      GetPerformanceState      *1   15   535
+slow   GetComputeMode                gpu_compute_mode                -                      GetComputeMode           *1   3    535
+slow   GetPersistenceMode            gpu_persistence_mode            -                      GetPersistenceMode       *1   1    535
+slow   GetMigMode                    gpu_mig_mode                    -                      GetMigMode[0]            *1   1    535
+slow   GetEccMode                    gpu_ecc_mode                    -                      GetEccMode[0]            *1   1    535
+slow   GetFanSpeed                   gpu_fan_speed_ratio             fan                    =fans                    *1   -    535
+slow   GetGpuFabricInfo              gpu_fabric_state                -                      =fabric                  *1   3    535
+static GetMaxPcieLinkGeneration      gpu_pcie_link_generation        kind=max               GetMaxPcieLinkGeneration *1   -    535
+static GetMaxPcieLinkWidth           gpu_pcie_link_width             kind=max               GetMaxPcieLinkWidth      *1   -    535
+slow   GetCurrPcieLinkGeneration     gpu_pcie_link_generation        kind=current           GetCurrPcieLinkGeneration *1   -    535
+slow   GetCurrPcieLinkWidth          gpu_pcie_link_width             kind=current           GetCurrPcieLinkWidth     *1   -    535
+fast   power_instant                 gpu_power_instant_watts         -                      field:186                /1e3 -    535
+fast   memory_temperature            gpu_temperature_celsius         sensor=memory          field:82                 *1   -    535
+fast   throttling                    gpu_clock_event_seconds_total   reason={power_cap,sync_boost} field:{74,76}            /1e9 wide 535
+fast   throttling                    gpu_clock_event_seconds_total   reason=thermal         field:75                 /1e9 wide 0-574.999
+fast   throttling                    gpu_clock_event_seconds_total   reason=thermal         field:75                 /1e9 wide 580.66-580.81
+fast   throttling                    gpu_clock_event_seconds_total   reason={software_thermal,hardware_thermal,power_brake} field:{251,252,253}      /1e9 wide 575-580.65
+fast   throttling                    gpu_clock_event_seconds_total   reason={software_thermal,hardware_thermal,power_brake} field:{269,270,271}      /1e9 wide 580.82-9999
+fast   nvlink                        gpu_nvlink_transmit_bytes_total -                      link:202|138*1024        *1   wide 535
+fast   nvlink                        gpu_nvlink_receive_bytes_total  -                      link:204|139*1024        *1   wide 535
+slow   ecc                           gpu_ecc_volatile_errors_total   type={corrected,uncorrected} field:{3,4}              *1   -    535
+slow   ecc                           gpu_ecc_errors_total            type={corrected,uncorrected} field:{5,6}              *1   -    535
+slow   row_remap                     gpu_remapped_rows_total         cause={correctable,uncorrectable} field:{142,143}          *1   -    535
+slow   row_remap                     gpu_row_remap_pending           -                      field:144                *1   -    535
+slow   row_remap                     gpu_row_remap_failed            -                      field:145                *1   -    535
+slow   retired_pages                 gpu_retired_pages_total         cause={single_bit,double_bit} field:{29,30}            *1   -    535
+slow   retired_pages                 gpu_retired_pages_pending       -                      field:31                 *1   -    535
+slow   recovery_action               gpu_recovery_action             -                      field:230                *1   -    570
+slow   pcie_replays                  gpu_pcie_replays_total          -                      field:94                 *1   -    535
+slow   -                             gpu_nvlink_errors_total         type={crc_flit,crc_data,replay,recovery,ecc} sum:{38,45,52,59,160}    *1   -    535
+slow   -                             gpu_nvlink_errors_total         type={replay,recovery,crc} each:{161,162,163}       *1   -    535
+slow   -                             gpu_nvlink_errors_total         type={malformed_packet,buffer_overrun,receive,receive_remote,receive_general,integrity,transmit_discard,link_recovery_failed,link_recovery,symbol} link:{206,207,208,209,210,211,212,214,215,221} *1   -    550
 """  # noqa: E501
 
 HOPPER = 9
@@ -155,7 +122,6 @@ class Row(NamedTuple):
     source: str
     scale: str
     most: str
-    since: str
 
     def scaled(self, value: float) -> float:
         """The value in the metric's unit."""
@@ -177,8 +143,14 @@ def _rows(driver: DriverVersion) -> Iterator[Row]:
         spans = [tuple(map(int, each.split("."))) for each in (first, last) if each]
         # a value that an older driver does not know is asked for all the same: it says so
         if not last or spans[0] <= driver <= spans[1]:
-            named = dict([labels.split("=")]) if "=" in labels else {}
-            yield Row(Tier(tier), part.strip("-"), metric, named, source, scale, most, since)
+            for label, one in zip(_each(labels), _each(source), strict=True):
+                named = dict([label.split("=")]) if "=" in label else {}
+                yield Row(Tier(tier), part.strip("-"), metric, named, one, scale, most)
+
+
+def _each(text: str) -> list[str]:
+    found = re.fullmatch(r"(.*){(.*)}(.*)", text)
+    return [f"{found[1]}{each}{found[3]}" for each in found[2].split(",")] if found else [text]
 
 
 def calls(extras: Extras, driver: DriverVersion) -> Iterator[Call]:
