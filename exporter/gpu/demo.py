@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from math import fsum
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from exporter.gpu.backend import CLOCK_EVENTS, PROFILES, Event, Extras, Quantity, Reading, Tier
+from exporter.gpu.backend import CLOCK_EVENTS, NO_LABELS, PROFILES, Event, Extras, Quantity, Reading, Tier
 
 GIB, MIB = 2.0**30, 2.0**20
 KIB = 1024
@@ -54,6 +54,9 @@ USES = {"trainer": 0.55, "rollout": 0.45}
 """Processes, and which share of the card's memory each holds."""
 FIRST_PID = 4000
 INSTANCE_RESERVED = 2**25
+ENGINES = ("encoder", "decoder", "jpeg", "ofa")
+LINKS_ERRORS = ("crc_flit", "crc_data", "replay", "recovery", "ecc")
+LINK_ERRORS = ("crc", "replay", "recovery")
 
 
 class Profile(NamedTuple):
@@ -141,9 +144,11 @@ def errors(seconds: float) -> int:
     return 1 + int((seconds - XID_AFTER) // XID_EVERY) if seconds >= XID_AFTER else 0
 
 
-def each(metric: str, label: str, values: Mapping[str, float], **more: str) -> Iterator[Reading]:
-    """A reading for each value of a label."""
-    return (Reading(metric, value, {label: name, **more}) for name, value in values.items())
+def each(metric: str, more: Mapping[str, str] = NO_LABELS, **by: Mapping[str, float]) -> Iterator[Reading]:
+    """A reading of a metric, without its ``gpu_``, for each value of a label."""
+    for label, values in by.items():
+        for name, value in values.items():
+            yield Reading(f"gpu_{metric}", value, {label: name, **more})
 
 
 def plain(**values: float) -> Iterator[Reading]:
@@ -177,12 +182,12 @@ class DemoCard:
                 yield reading
 
     def _static(self, _: float) -> Iterator[Reading]:
-        card, serial = (self.profile, {"serial": f"demo-{self._number}"} if self._extras.serial else {})
+        card, serial = self.profile, {"serial": f"demo-{self._number}"} if self._extras.serial else {}
         labels = {"name": card.name, "pci_bus_id": f"00000000:{16 * self._number + 1:02X}:00.0"}
         labels |= {"architecture": card.architecture, "compute_capability": card.capability}
         yield Reading("gpu_info", 1, {**labels, "vbios_version": "demo", **serial})
-        yield from each("gpu_clock_max_hertz", "domain", self._clocks)
-        yield from each("gpu_temperature_threshold_celsius", "threshold", self._thresholds)
+        yield from each("clock_max_hertz", domain=self._clocks)
+        yield from each("temperature_threshold_celsius", threshold=self._thresholds)
 
     @property
     def _clocks(self) -> dict[str, float]:
@@ -193,6 +198,11 @@ class DemoCard:
     def _thresholds(self) -> dict[str, float]:
         return dict(zip(("shutdown", "slowdown", "gpu_max"), self.profile.thresholds, strict=True))
 
+    @property
+    def _links(self) -> list[dict[str, str]]:
+        """The labels of all links together, or of each by itself."""
+        return [{"link": str(link)} for link in range(self.profile.links)] if self._extras.links else [{}]
+
     def _now(self, at: float) -> tuple[Scene, float, float]:
         """The scene, a small share by which values are off, and the bytes of memory in use."""
         rest, card = at % STEP_SECONDS, self.profile
@@ -201,119 +211,97 @@ class DemoCard:
                 break
             rest -= scene.seconds
         jitter = rng(self._seed, self._number, round(at)).uniform(-0.02, 0.02)
-        return (scene, jitter, (card.memory - card.reserved) * (scene.memory + jitter / 4) // 1)
+        return scene, jitter, (card.memory - card.reserved) * (scene.memory + jitter / 4) // 1
 
     def _fast(self, at: float) -> Iterator[Reading]:
-        card, (scene, jitter, used) = self.profile, self._now(at)
-        watts, capped = scene.power * card.watts[1], self._number % 4 == 1
+        scene, jitter, used = self._now(at)
+        yield from self._board(at, scene, jitter)
+        yield from self._work(scene, jitter, used)
+        yield from self._traffic(at, scene)
+
+    def _board(self, at: float, scene: Scene, jitter: float) -> Iterator[Reading]:
+        card, capped = self.profile, self._number % 4 == 1
+        watts = scene.power * card.watts[1]
         yield from plain(power_watts=watts, power_instant_watts=watts * (1 + jitter))
         yield from plain(energy_joules_total=total(at, lambda scene: scene.power * card.watts[1]))
         # the temperature follows the mean power of the last half minute; a sick card's margin is soon used up
-        power = (
-            total(at, lambda s: s.power) - total(max(0.0, at - COOLING_SECONDS), lambda s: s.power)
-        ) / COOLING_SECONDS
-        heat, limit = (min(1.0, at / HOT_AFTER) if self._sick else 0.0, self._thresholds[card.margin_to])
+        before = total(max(0.0, at - COOLING_SECONDS), lambda scene: scene.power)
+        power = (total(at, lambda scene: scene.power) - before) / COOLING_SECONDS
+        heat, limit = min(1.0, at / HOT_AFTER) if self._sick else 0.0, self._thresholds[card.margin_to]
         too_hot = limit - (AMBIENT + FULL_LOAD * MEAN_POWER)
         celsius = float(round(AMBIENT + FULL_LOAD * power + heat * too_hot))
-        yield from each(
-            "gpu_temperature_celsius", "sensor", {"gpu": celsius, "memory": celsius + MEMORY_WARMER}
-        )
+        yield from each("temperature_celsius", sensor={"gpu": celsius, "memory": celsius + MEMORY_WARMER})
         yield from plain(temperature_margin_celsius=limit - celsius)
         slowed = heat == 1 and hot(scene)
         now = float(round(scene.clock * (1 - 0.2 * slowed) * card.clocks[0]))
-        yield from each("gpu_clock_hertz", "domain", {**self._clocks, "graphics": now, "sm": now})
-        slow = total(at, hot) - total(min(at, HOT_AFTER), hot) if self._sick else 0.0
-        active: dict[str, Any] = {"idle": scene.utilization < 0.05, "power_cap": capped and scene is UPDATING}
+        yield from each("clock_hertz", domain={**self._clocks, "graphics": now, "sm": now})
+        active = {"idle": scene.utilization < 0.05, "power_cap": capped and scene is UPDATING}
         active |= {"software_thermal": slowed}
         reasons = {reason: float(active.get(reason, False)) for reason in CLOCK_EVENTS.values()}
-        yield from each("gpu_clock_event_active", "reason", reasons)
-        counted = dict.fromkeys(
-            ("power_cap", "sync_boost", "software_thermal", "hardware_thermal", "power_brake"), 0.0
-        )
-        counted |= {"power_cap": total(at, lambda s: capped and s is UPDATING), "software_thermal": slow}
-        yield from each("gpu_clock_event_seconds_total", "reason", counted)
+        yield from each("clock_event_active", reason=reasons)
+        slow = total(at, hot) - total(min(at, HOT_AFTER), hot) if self._sick else 0.0
+        counted = {"power_cap": total(at, lambda scene: capped and scene is UPDATING), "sync_boost": 0.0}
+        counted |= {"software_thermal": slow, "hardware_thermal": 0.0, "power_brake": 0.0}
+        yield from each("clock_event_seconds_total", reason=counted)
         yield from plain(performance_state=card.state)
         speed = round(0.3 + 0.4 * scene.power, 2)
-        yield from each("gpu_fan_speed_ratio", "fan", {str(fan): speed for fan in range(card.fans)})
-        yield from plain(
-            utilization_ratio=round(scene.utilization + jitter, 2),
-            memory_controller_utilization_ratio=round(0.6 * scene.utilization, 2),
-            utilization_window_max_ratio=min(1.0, round(scene.utilization + 0.02, 2)),
-        )
-        yield from each(
-            "gpu_engine_utilization_ratio",
-            "engine",
-            dict.fromkeys(("encoder", "decoder", "jpeg", "ofa"), 0.0),
-        )
-        free = card.memory - card.reserved - used
-        memory = {"total": card.memory, "reserved": card.reserved, "used": used, "free": free}
-        yield from plain(**{f"memory_{part}_bytes": value for part, value in memory.items()})
-        yield from plain(
-            graphics_active_ratio=scene.utilization,
-            sm_active_ratio=scene.sm,
-            sm_occupancy_ratio=scene.occupancy,
-            dram_active_ratio=scene.dram,
-        )
+        yield from each("fan_speed_ratio", fan={str(fan): speed for fan in range(card.fans)})
+
+    def _work(self, scene: Scene, jitter: float, used: float) -> Iterator[Reading]:
+        card, busy = self.profile, scene.utilization
+        yield from plain(utilization_ratio=round(busy + jitter, 2), graphics_active_ratio=busy)
+        yield from plain(utilization_window_max_ratio=min(1.0, round(busy + 0.02, 2)))
+        yield from plain(memory_controller_utilization_ratio=round(0.6 * busy, 2))
+        yield from each("engine_utilization_ratio", engine=dict.fromkeys(ENGINES, 0.0))
+        yield from plain(sm_active_ratio=scene.sm, sm_occupancy_ratio=scene.occupancy)
+        yield from plain(dram_active_ratio=scene.dram)
         pipes = {"tensor": scene.tensor, "fp64": 0.0, "fp32": scene.sm / 10, "fp16": 0.0, "int": scene.sm / 8}
-        yield from each(
-            "gpu_pipe_active_ratio", "pipe", {name: round(share, 4) for name, share in pipes.items()}
-        )
-        rate = scene.pcie * 2 ** (card.pcie - 5)
-        if card.pcie == 5 or self._extras.pcie:
-            yield from plain(
-                pcie_transmit_bytes_per_second=0.4 * rate // 1, pcie_receive_bytes_per_second=rate // 1
-            )
-        yield from each("gpu_nvlink_links", "state", {"active": float(card.links), "inactive": 0.0})
-        sent = total(at, lambda scene: scene.nvlink) * card.nvlink
-        for way in ("transmit", "receive"):
-            for labels in self._links:
-                yield Reading(f"gpu_nvlink_{way}_bytes_total", sent / len(self._links) // KIB * KIB, labels)
+        yield from each("pipe_active_ratio", pipe={name: round(share, 4) for name, share in pipes.items()})
+        for name, value in self._memory(card.memory, used, card.reserved):
+            yield Reading(f"gpu_memory_{name}_bytes", value)
         whole = sum(size for *_, size in card.instances)
         for number, _, size in card.instances:
-            held = used * size // whole
-            parts = {
-                "total": size,
-                "used": held,
-                "free": size - INSTANCE_RESERVED - held,
-                "reserved": INSTANCE_RESERVED,
-            }
-            for part, value in parts.items():
-                yield Reading(f"gpu_mig_memory_{part}_bytes", value, {"gpu_instance_id": str(number)})
+            for name, value in self._memory(size, used * size // whole, INSTANCE_RESERVED):
+                yield Reading(f"gpu_mig_memory_{name}_bytes", value, {"gpu_instance_id": str(number)})
 
-    @property
-    def _links(self) -> list[dict[str, str]]:
-        """The labels of all links together, or of each by itself."""
-        return [{"link": str(link)} for link in range(self.profile.links)] if self._extras.links else [{}]
+    @staticmethod
+    def _memory(size: float, used: float, reserved: float) -> Iterator[tuple[str, float]]:
+        yield from (("total", size), ("reserved", reserved), ("used", used), ("free", size - reserved - used))
+
+    def _traffic(self, at: float, scene: Scene) -> Iterator[Reading]:
+        card, links = self.profile, self._links
+        rate = scene.pcie * 2 ** (card.pcie - 5)
+        if card.pcie == 5 or self._extras.pcie:
+            yield from plain(pcie_transmit_bytes_per_second=0.4 * rate // 1)
+            yield from plain(pcie_receive_bytes_per_second=rate // 1)
+        yield from each("nvlink_links", state={"active": float(card.links), "inactive": 0.0})
+        carried = (
+            total(at, lambda scene: scene.nvlink) * card.nvlink / len(links) // KIB * KIB if links else 0
+        )
+        for way in ("transmit", "receive"):
+            yield from (Reading(f"gpu_nvlink_{way}_bytes_total", carried, labels) for labels in links)
 
     def _slow(self, at: float) -> Iterator[Reading]:
         card, bad = self.profile, errors(at) if self._sick else 0
         least, most = card.watts
-        limits = dict.fromkeys(("default", "requested", "enforced", "max"), most)
-        yield from each("gpu_power_limit_watts", "limit", {**limits, "min": least})
-        yield from plain(
-            compute_mode=0, persistence_mode=card.persistence, mig_mode=bool(card.instances), ecc_mode=1
-        )
-        yield from plain(fabric_state=3, pcie_replays_total=0, recovery_action=bad > 0)
-        yield from each(
-            "gpu_pcie_link_generation", "kind", dict.fromkeys(("current", "max"), float(card.pcie))
-        )
-        yield from each("gpu_pcie_link_width", "kind", dict.fromkeys(("current", "max"), 16.0))
+        limits = {**dict.fromkeys(("default", "requested", "enforced", "max"), most), "min": least}
+        yield from each("power_limit_watts", limit=limits)
+        yield from plain(compute_mode=0, persistence_mode=card.persistence, ecc_mode=1)
+        yield from plain(mig_mode=bool(card.instances), fabric_state=3, pcie_replays_total=0)
+        yield from plain(recovery_action=bad > 0, row_remap_pending=bad > 0, row_remap_failed=0)
+        for name, value in (("generation", float(card.pcie)), ("width", 16.0)):
+            yield from each(f"pcie_link_{name}", kind=dict.fromkeys(("current", "max"), value))
         # the first link is the bad one; of a single link its driver reports fewer kinds
-        kinds = (
-            ("crc", "replay", "recovery")
-            if self._extras.links
-            else ("crc_flit", "crc_data", "replay", "recovery", "ecc")
-        )
+        kinds = LINK_ERRORS if self._extras.links else LINKS_ERRORS
         packets = int(at // LINK_ERROR_EVERY) if self._sick else 0
         counts = {kinds[0]: packets, "replay": packets // 10, "recovery": packets // 100}
         for place, labels in enumerate(self._links):
             found = {kind: 0 if place else counts.get(kind, 0) for kind in kinds}
-            yield from each("gpu_nvlink_errors_total", "type", found, **labels)
-        for metric in ("gpu_ecc_errors_total", "gpu_ecc_volatile_errors_total"):
-            yield from each(metric, "type", {"corrected": 0.0, "uncorrected": float(bad)})
-        yield from each("gpu_remapped_rows_total", "cause", {"correctable": 0.0, "uncorrectable": float(bad)})
-        yield from plain(row_remap_pending=bad > 0, row_remap_failed=0)
-        yield from each("gpu_processes", "type", {"compute": len(USES), "graphics": 0, "mps": 0})
+            yield from each("nvlink_errors_total", labels, type=found)
+        for metric in ("ecc_errors_total", "ecc_volatile_errors_total"):
+            yield from each(metric, type={"corrected": 0.0, "uncorrected": float(bad)})
+        yield from each("remapped_rows_total", cause={"correctable": 0.0, "uncorrectable": float(bad)})
+        yield from each("processes", type={"compute": len(USES), "graphics": 0, "mps": 0})
         yield from self._processes(at)
         names = ("gpu_instance_id", "compute_instance_id", "profile", "mig_uuid")
         for number, profile, _ in card.instances:
