@@ -74,7 +74,12 @@ def parser() -> argparse.ArgumentParser:
     _add_orders(command)
     _add_readers(command)
     running = command("run", "run a trainer, and record its output and how it ended", _run)
-    running.add_argument("--runs", type=Path, metavar="DIR", help="the folder of logs; default: runs.path")
+    running.add_argument(
+        "--runs",
+        type=Path,
+        metavar="DIR",
+        help="the folder of logs; default: that of the last `make up RUNS=`, else runs.path",
+    )
     running.add_argument(
         "--name", help="name of its log, without .log; default: the program's, with the time"
     )
@@ -312,8 +317,9 @@ def _run(options: argparse.Namespace) -> int:
     if runs is None or options.retry:
         from stepwatch.config import load
 
-        config = load(_file(options, _place()))
-        runs = config.runs.path if runs is None else runs
+        place = _place()
+        config = load(_file(options, place))
+        runs = (place.runs(config.runs.path, _say) or config.runs.path) if runs is None else runs
         policy = config.retry_policy(options.retry) if options.retry else None
     chosen = Options(
         policy=policy,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from exporter.runs.signals.keys.generic import KEYS
-from exporter.runs.signals.keys.key import Key, normal
+from exporter.runs.signals.key import normal
 from exporter.runs.signals.record import AXES, step_key, time_key
+from exporter.runs.signals.tables import HERE, read
 from exporter.runs.stats.catalogue import STATISTICS
 from stepwatch.config import Config
 from stepwatch.operate.inspection import inspect
@@ -70,8 +70,8 @@ def page(old: str) -> str:
 def _keys(signal: str) -> list[str]:
     """As they are written; of spellings that are read alike, the first."""
     found: dict[str, str] = {}
-    for key in KEYS[signal]:
-        written = "` with `".join(key.names) if isinstance(key, Key) else key
+    for entry in (*read(HERE / "trainers/generic.yaml")["signals"].get(signal, ()), signal):
+        written = entry if isinstance(entry, str) else "` with `".join(next(iter(entry.values())))
         found.setdefault(normal(written), written)
     return list(found.values())
 

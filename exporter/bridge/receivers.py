@@ -73,7 +73,7 @@ class Receiver:
         self.counts: Counter[tuple[str, str]] = Counter()
         """By Alertmanager's name of the receiver and the reason, which is empty for what was taken."""
         self.last: tuple[Outcome, float] | None = None
-        """The robot's last words, and when (Unix seconds)."""
+        """The robot's last answer, and when (Unix seconds)."""
         self._words, self._paces = words, paces
         self._taken: dict[str, tuple[str, float]] = {}
         self._waiting: dict[str, tuple[float, float, bool]] = {}
@@ -170,7 +170,7 @@ def samples(receivers: Mapping[str, Receiver]) -> Iterator[Metric]:
     yield own("bridge_deferred_total", "Requests of Alertmanager answered 503, by reason.", deferred)
     yield own("bridge_refused_total", "Requests of Alertmanager answered 400, by reason.", refused)
     yield own("bridge_waiting_seconds", "Age of the oldest notification that waits for a robot.", waiting)
-    yield own("bridge_error_info", "A robot's last words, for 15 minutes after an error.", said)
+    yield own("bridge_error_info", "A robot's last answer, for 15 minutes after an error.", said)
     yield own(
         "bridge_receiver_info",
         "Receivers whose failures Alertmanager counts and this service explains.",

@@ -19,9 +19,9 @@ from urllib.parse import quote, urlsplit
 
 import jinja2
 
-from exporter import secret_shapes
-from exporter.bridge.post import PostError, post
+from exporter import __version__, secret_shapes
 from exporter.bridge.words import Card, Words
+from exporter.http_client import NoAnswerError, ask
 
 TAKEN, LATER, NEVER = 200, 503, 400
 """What Alertmanager is answered: it retries 503 until the group's next interval, and 400 only then."""
@@ -40,6 +40,9 @@ _NEVER = {
 REASONS = ("queue", "rate_limit", "server", "timeout", "connection", "answer", *sorted(_NEVER))
 """Why a message was not taken: the label ``reason`` of metrics."""
 
+SECONDS = 8.0
+"""For a whole answer. Alertmanager gives up a request after ten at the earliest, and then sends it again."""
+_HEADERS = {"Content-Type": "application/json; charset=utf-8", "User-Agent": f"stepwatch/{__version__}"}
 _MOST_SAID = 200
 _LEAST_SECRET = 6  # a shorter part of a URL is a common word
 _MARKUP = {ord(sign): chr(ord(sign) + 0xFEE0) for sign in "<>[]*#"} | {ord("`"): "'"}
@@ -153,8 +156,9 @@ class Robot:
         else:
             signed, body = _signed(self.kind, url, secret, message)
             try:
-                outcome = _judged(KINDS[self.kind], *post(signed, body))
-            except PostError as problem:
+                reply = ask(signed, _HEADERS, body, seconds=SECONDS)
+                outcome = _judged(KINDS[self.kind], reply.status, reply.text)
+            except NoAnswerError as problem:
                 outcome = Outcome(problem.reason, str(problem))
         return outcome._replace(said=_hidden(outcome.said, url, secret))
 

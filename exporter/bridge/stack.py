@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from exporter.bridge.webhook import Alert
-from exporter.engine_client import Client, UnreachableError, timestamp
+from exporter.engine_client import Client, timestamp
+from exporter.http_client import NoAnswerError
 from exporter.runs.files import launch
 
 _SECONDS = 3.0
@@ -32,9 +33,8 @@ class Stack:
     """Asks the other parts by their URLs; each question is a new request."""
 
     def __init__(self, prometheus: str, alertmanager: str, exporter: str, password_file: Path | None) -> None:
-        password = str(password_file) if password_file else None
-        self._prometheus = Client(prometheus, password, _SECONDS)
-        self._alertmanager = Client(alertmanager, password, _SECONDS)
+        self._prometheus = Client(prometheus, password_file, _SECONDS)
+        self._alertmanager = Client(alertmanager, password_file, _SECONDS)
         self._exporter = Client(exporter, None, _SECONDS)
 
     def log(self, run: str) -> Path | None:
@@ -85,11 +85,8 @@ class Stack:
     def post(self, alerts: list[dict[str, Any]]) -> bool:
         """Post alerts to Alertmanager. Returns whether it accepted them."""
         try:
-            return (
-                self._alertmanager.post("/api/v2/alerts", "application/json", json.dumps(alerts)).status
-                == 200
-            )
-        except UnreachableError:
+            return self._alertmanager.post("/api/v2/alerts", alerts).status == 200
+        except NoAnswerError:
             return False
 
 
@@ -107,5 +104,5 @@ def _json(client: Client, path: str) -> Any:
         if reply.status != 200:
             raise UnknownError(f"{client.address} answers {reply.status}")
         return json.loads(reply.body)
-    except (UnreachableError, ValueError) as problem:
+    except (NoAnswerError, ValueError) as problem:
         raise UnknownError(f"{client.address}: {problem}") from None

@@ -22,6 +22,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 from urllib.parse import quote, urlencode
 
@@ -40,6 +41,7 @@ from exporter.runs.readers.content import content
 from exporter.runs.readers.follow import LAST_LINE_SECONDS
 from exporter.runs.remote import web
 from exporter.runs.serve.endpoints import unknown
+from exporter.runs.signals.key import Keys
 from exporter.runs.signals.record import Record
 from exporter.secret_shapes import scrubbed
 
@@ -70,7 +72,7 @@ class Sources(NamedTuple):
     exporter: str | None = None
     prometheus: str | None = None
     alertmanager: str | None = None
-    signals: Mapping[str, tuple[str, ...]] = {}
+    signals: Keys = MappingProxyType({})
     limits: Mapping[str, Any] = {}
     login: Mapping[str, str] = {}
     config: Path | None = None

@@ -20,9 +20,10 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
 
-from exporter.engine_client import Client, UnreachableError
+from exporter.engine_client import Client
 from exporter.http.exposition import Metric, Sample, own
 from exporter.http.message import Answer, Request
+from exporter.http_client import NoAnswerError
 from exporter.installation import adapt
 from exporter.runs.files.mounts import HungError, Mount
 from exporter.translatable import Text
@@ -160,7 +161,7 @@ class AlertingHealth:
         try:
             started = _sum(_metrics(self._alertmanager), "process_start_time_seconds") or 0.0
             self._answers_since = max(self._answers_since or time.time(), started)
-        except UnreachableError as fault:
+        except NoAnswerError as fault:
             problem, self._answers_since = fault.args[0], 0.0
         if self._silent.lasts(problem) >= DOWN_SECONDS:
             text = Text(
@@ -183,10 +184,10 @@ class AlertingHealth:
         if not alerts:
             return True
         try:
-            reply = self._alertmanager.post("/api/v2/alerts", "application/json", json.dumps(alerts))
-        except UnreachableError:
+            reply = self._alertmanager.post("/api/v2/alerts", alerts)
+        except NoAnswerError:
             return False
-        self._refusal = "" if reply.status == 200 else f"{reply.status} {reply.body.strip()[:200]}"
+        self._refusal = "" if reply.status == 200 else f"{reply.status} {reply.text.strip()[:200]}"
         return reply.status == 200
 
     def _alert(self, finding: Finding, now: float) -> dict[str, Any]:
@@ -230,7 +231,7 @@ class Prometheus:
         try:
             page = _metrics(self._client)
             starting = self._client.get("/-/ready").status == 503
-        except UnreachableError as fault:
+        except NoAnswerError as fault:
             problem = fault.args[0]
         healthy = not (problem or starting)
         down, waiting = self._down.lasts(problem), self._starting.lasts(starting)
@@ -407,8 +408,8 @@ def _disk(fault: str, place: str, summary: Text, text: str, first: Text) -> Find
 def _metrics(client: Client) -> str:
     reply = client.get("/metrics")
     if reply.status != 200:
-        raise UnreachableError(Text("/metrics answers {status}", status=reply.status))
-    return reply.body
+        raise NoAnswerError("answer", Text("/metrics answers {status}", status=reply.status))
+    return reply.text
 
 
 def _sum(page: str, metric: str) -> float | None:

@@ -103,10 +103,8 @@ def _alerting(options: Namespace) -> AlertingHealth | None:
     """The checks of the stack that alerts about runs, if there is one here."""
     if options.alerting is None or not (options.prometheus_url and options.alertmanager_url):
         return None
-    password = options.password_file and str(options.password_file)
-    prometheus, alertmanager = (
-        Client(url, password) for url in (options.prometheus_url, options.alertmanager_url)
-    )
+    urls = options.prometheus_url, options.alertmanager_url
+    prometheus, alertmanager = (Client(url, options.password_file) for url in urls)
     return AlertingHealth(prometheus, alertmanager, options.alerting_disks, options.alerting)
 
 

@@ -18,18 +18,22 @@ from exporter.runs.remote.page import Page
 from exporter.runs.remote.web import is_usable
 from exporter.runs.serve.metrics import Override, Overrides
 from exporter.runs.signals import NAMES
+from exporter.runs.signals.key import KeyFault, Keys, keys_of
 from exporter.secret_shapes import masked, masked_url
 
 T = TypeVar("T")
 
 
-def signals(value: object) -> Mapping[str, tuple[str, ...]]:
+def signals(value: object) -> Keys:
     """Check more keys by signal."""
     table = _json(value, dict, "a table of signals and keys")
     unknown = [name for name in table if name not in NAMES]
     if unknown:
         raise ArgumentTypeError(f"{unknown[0]!r} is not a signal. Expected one that docs/metrics.md lists.")
-    return {name: _texts(keys) for name, keys in table.items()}
+    try:
+        return keys_of(table)
+    except (KeyFault, TypeError) as problem:  # or no list of keys
+        raise ArgumentTypeError(f"{value!r}: {problem}") from None
 
 
 def labels(value: object) -> Mapping[str, str]:

@@ -328,11 +328,13 @@ NOTIFICATION_FAILURES = _alert(
             Condition("notifications failed in 5 min:", failed > 0, given=given)
             for failed, given in (
                 # The user of test-alert sees its failure; Alertmanager names receivers from 0.27 on.
-                # It also counts what waits in the bridge, which counts what robots refuse itself.
+                # It also counts what waits in the bridge, which counts what robots refuse itself; for as
+                # long as the count looks back, since a bridge that is no longer configured is not scraped.
                 (
                     _of_receivers(
                         "alertmanager_notifications_failed_total",
-                        " unless on (integration, receiver_name) stepwatch_bridge_receiver_info",
+                        " unless on (integration, receiver_name)"
+                        " last_over_time(stepwatch_bridge_receiver_info[5m])",
                     ),
                     None,
                 ),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from exporter.runs.model.run import Options
 from exporter.runs.overview.charts import Chart
+from exporter.runs.signals.key import keys_of
 from exporter.runs.signals.unmapped import RawRule
 from stepwatch.backtest.judge import Catalogue, Judged, Results, catalogue, judge, metrics
 from stepwatch.backtest.replay import (
@@ -113,7 +114,7 @@ def prepared(
     wanted = metrics(rules.rules).union(also)
     with tempfile.TemporaryDirectory(prefix="stepwatch-backtest-") as scratch:
         found = find(paths, config.runs.path)
-        options = Options(keys=config.signals, raw=RawRule(limit=0))
+        options = Options(keys=keys_of(config.signals), raw=RawRule(limit=0))
         with progress("reading", len(found.found)) as tick:
             logs = [*found.missing, *replay(found, wanted, options, Path(scratch), jobs=jobs, tick=tick)]
         samples = sorted(Path(scratch).glob(f"*{SAMPLES}"))

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, create_model, model_validator
 
 from demo import OVERRIDES
 from exporter.bridge.audit import STOP
-from exporter.runs.signals.keys.key import normal
+from exporter.runs.signals.key import keys_of
 from stepwatch.alerts.catalogue import BLOCKS
 from stepwatch.alerts.engines import EngineGone
 from stepwatch.alerts.stack import Watchdog
@@ -428,10 +428,12 @@ def _unknown_intervals(config: Config) -> Iterator[Fault]:
 def _shared_keys(signals: Signals) -> Iterator[Fault]:
     """Yield a fault for each key below two signals, in any spelling."""
     owners: dict[str, str] = {}
-    for signal, keys in signals.items():
+    for signal, keys in keys_of(signals).items():
         for index, key in enumerate(keys):
-            if (owner := owners.setdefault(normal(key), signal)) != signal:
-                yield twice(f"a key of {owner}", at=("signals", signal, index), value=key)
+            if key.how != "key" or key.when or key.unless:
+                continue
+            if (owner := owners.setdefault(key.names[0], signal)) != signal:
+                yield twice(f"a key of {owner}", at=("signals", signal, index), value=signals[signal][index])
 
 
 def _interval_faults(config: Config) -> Iterator[Fault]:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from exporter.runs.discovery.address import USUAL
 from exporter.runs.signals import NAMES
+from exporter.runs.signals.key import KeyFault, key_of
 from exporter.runs.stats.catalogue import JUDGED
 from stepwatch.schema.errors import NOTHING, Fault, Faults, KeyPath, SecretFault
 from stepwatch.schema.path_types import (
@@ -64,12 +65,22 @@ def _signal(value: Any) -> str:
     raise Fault("is not a signal", expected="a signal that docs/metrics.md lists", fix=fix)
 
 
+def _key(value: Any) -> Any:
+    try:
+        key_of(value)
+    except KeyFault as fault:
+        fix = "write it as docs/formats.md shows, under Keys of your own"
+        raise Fault(fault.problem, expected=fault.expected, fix=fix) from None
+    return value
+
+
 LoggedName = Annotated[str, Checked(_text)]
+LoggedKey = Annotated[Any, Checked(_key)]
 SignalName = Annotated[str, Checked(_signal)]
 Signals = dict[
     SignalName,
     Annotated[
-        tuple[LoggedName, ...],
+        tuple[LoggedKey, ...],
         not_empty("one key or more", "write what the trainer logs, or delete the signal"),
     ],
 ]

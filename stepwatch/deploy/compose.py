@@ -32,6 +32,8 @@ _RUNS = "/runs"
 
 OPTIONAL = ("bridge",)
 """The services that run only for what config.yaml has, each with a profile of its name."""
+_AUTO_RELOAD_SECONDS = 7
+"""Prometheus looks for new settings every 5 s (compose.yaml)."""
 ALL = ("demo", "tools", *OPTIONAL)
 SIMULATIONS = ("demo", "demo-gpu")
 
@@ -99,8 +101,7 @@ class Containers:
         project = Engine(CHECKOUT, environment, ("compose.yaml", *access), ALL)
         left = not demo and _remove_demo(project)
         unwanted = set(OPTIONAL) - set(optional)
-        if there := [service.name for service in project.services() if service.name in unwanted]:
-            project.run("rm", "--stop", "--force", *there)
+        gone = [service.name for service in project.services() if service.name in unwanted]
         profiles = (*(("demo",) if demo else ()), *optional)
         wanted = replace(project, files=(*_FILES[config.role], *access), profiles=profiles)
         if verdict := _start(wanted, say):
@@ -109,6 +110,9 @@ class Containers:
         if not config.is_agent:
             settings = out / "alertmanager/generated/alertmanager.yml"
             say(reload(f"http://{config.address('alertmanager')}", settings))
+            if gone:  # not before the others know, for which its failed scrapes would be an alert
+                time.sleep(_AUTO_RELOAD_SECONDS)
+                project.run("rm", "--stop", "--force", *gone)
             if left:
                 say(f"The demo was removed; {_end_alerts(project, config)} of its alerts have ended.")
         self._conclude(config, folder, demo=demo)

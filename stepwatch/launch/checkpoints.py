@@ -18,6 +18,7 @@ from exporter.runs.files.launch import MOST_CHECKPOINTS, SavedStep
 from exporter.runs.logs import find
 from exporter.runs.model.run import Clock, Options
 from exporter.runs.model.run_set import RunSet
+from exporter.runs.signals.key import keys_of
 from exporter.runs.signals.record import Event, Record
 from stepwatch.config import load
 from stepwatch.deploy.native.state import State
@@ -171,7 +172,7 @@ class Watcher:
         folder = BestFolder(self._folder)
         self._say(*folder.says)
         documents = [each.path / "trainer_state.json" for each in complete[-1:]]
-        scores = read_scores([self._log, *documents], Options(keys=config.signals))
+        scores = read_scores([self._log, *documents], Options(keys=keys_of(config.signals)))
         new: dict[str, tuple[Checkpoint, Kept]] = {}
         for each in complete:
             logged = scores.last >= each.step or ended  # verl logs a step after it has saved it

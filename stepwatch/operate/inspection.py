@@ -14,6 +14,7 @@ from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.model.run_set import RunSet
 from exporter.runs.remote.page import Page
 from exporter.runs.remote.web import PollError
+from exporter.runs.signals.key import keys_of
 from exporter.runs.signals.unmapped import RawRule
 from exporter.secret_shapes import masked_url
 from stepwatch.config import Config
@@ -73,7 +74,7 @@ class Summary(NamedTuple):
 
 def inspect(places: Sequence[str], config: Config, say: Say, *, markdown: bool) -> int:
     """Report what is read from logs, folders of logs and pages. Returns 0 if runs were found, else 1."""
-    options = Options(keys=config.signals, raw=RawRule(limit=EVERYTHING))
+    options = Options(keys=keys_of(config.signals), raw=RawRule(limit=EVERYTHING))
     paths = [place for place in places if "://" not in place]
     logs = find.files(paths) if markdown else logfiles.logs(paths, config.runs.path)[0]
     pages = {page.url: Page(page.url, page.run, page.step) for page in config.runs.pages}

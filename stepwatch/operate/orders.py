@@ -47,13 +47,15 @@ def mark(config: Path, run: str, note: str | None, say: Say) -> int:
 
 
 def silence(config: Path, run: str, span: str, note: str | None, say: Say) -> int:
-    """Mute all alerts of a run in Alertmanager for a span such as `2h`; ``note`` says why."""
-    settings, duration = load(config), _duration(span, "30m, 2h or 1d")
-    if not duration.milliseconds or duration > LONGEST_SILENCE:
+    """Mute all alerts of a run in Alertmanager for a span such as `2h`; ``note`` says why. 0 ends that."""
+    settings, duration = load(config), _duration("0s" if span == "0" else span, "30m, 2h or 1d")
+    if duration > LONGEST_SILENCE:
         raise Refused(
-            f"{span} is not a valid duration of a silence. Expected: more than 0, at most {LONGEST_SILENCE}. "
-            "Fix: choose one, for example 2h."
+            f"{span} is not a valid duration of a silence. Expected: at most {LONGEST_SILENCE}; 0 ends the "
+            "silences of the run. Fix: choose one, for example 2h."
         )
+    if not duration.milliseconds:
+        return _end_silences(f"http://{settings.address('alertmanager')}", run, say)
     known = health_report.known_runs(settings.address("exporter"))
     if known is None:
         say(f"The run exporter does not answer, so the run name {run} was not checked.")
@@ -77,7 +79,23 @@ def silence(config: Path, run: str, span: str, note: str | None, say: Say) -> in
     )
     if not http_client.lacks_web_page(http_client.read(f"{alertmanager}/")):
         say(f"The silence: {settings.link('alertmanager')}/#/silences/{made['silenceID']}")
-    say(f"To end it: curl -X DELETE {alertmanager}/api/v2/silence/{made['silenceID']}")
+    say(f"To end it earlier: `make silence RUN={run} FOR=0`")
+    return 0
+
+
+def _end_silences(alertmanager: str, run: str, say: Say) -> int:
+    """End the silences of a run alone."""
+    only = [{"name": "run", "value": run, "isRegex": False, "isEqual": True}]
+    found = json.loads(http_client.require("Alertmanager", alertmanager, "/api/v2/silences"))
+    active = [each for each in found if each["status"]["state"] != "expired" and each["matchers"] == only]
+    for each in active:
+        problem = http_client.order(f"{alertmanager}/api/v2/silence/{each['id']}", method="DELETE")
+        if problem != "":
+            raise Refused(
+                f"Alertmanager does not end the silence {each['id']}. It says: {problem or 'nothing'}"
+            )
+    count = "1 silence" if len(active) == 1 else f"{len(active)} silences"
+    say(f"Ended: {count} of {run}." if active else f"No silence is about {run} alone.")
     return 0
 
 
@@ -121,7 +139,9 @@ def _duration(span: str, examples: str) -> Duration:
     try:
         return Duration.parse(span)
     except ValueError as error:
-        raise Refused(f"{span} {error}. Expected: a time such as {examples}. Fix: write it so.") from error
+        raise Refused(
+            f"{span} {error}. Expected: a time such as {examples}. Fix: write one of these."
+        ) from error
 
 
 def actions(config: Path, say: Say) -> int:

@@ -23,6 +23,7 @@ from exporter.runs.overview.models import Firing, RunId
 from exporter.runs.overview.prometheus import Client, Span
 from exporter.runs.remote.web import PollError
 from exporter.runs.serve.views import View
+from exporter.runs.signals.key import keys_of
 from exporter.runs.signals.record import Record, number
 from stepwatch.config import load
 from stepwatch.config.deployment import OnThisMachine
@@ -60,7 +61,7 @@ def tensorboard(config: Path, to: Path, runs: Path | None, place: State, say: Sa
             (str(runs.absolute()),) if runs else place.log_folders(settings.runs.path, say),
             states,
             forget_after=FOREVER,
-            options=replace(Options(keys=settings.signals), recorder=recorder.note),
+            options=replace(Options(keys=keys_of(settings.signals)), recorder=recorder.note),
             targets=(*cli.pages(as_served["pages"]), *cli.servers(as_served["mlflow"])),
             poll=POLL_SECONDS,
             poll_targets=as_served["poll"],

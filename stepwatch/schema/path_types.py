@@ -203,7 +203,7 @@ def _secret_fault(path: Path, *, url: bool) -> str | None:
     except UnicodeDecodeError:
         return "names a file that holds no text"
     if content is None:
-        fault = "names no file"
+        fault = "names a file that does not exist"
     elif not content:
         fault = "names an empty file"
     elif len(content) > MAX_BYTES or len(content.splitlines()) > 1:

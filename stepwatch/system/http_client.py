@@ -96,11 +96,11 @@ def lacks_web_page(page: str | None) -> bool:
     return page is not None and "<script" not in page
 
 
-def post(url: str, value: Any = None, *, timeout: float = 10) -> Answer | None:
+def post(url: str, value: Any = None, *, timeout: float = 10, method: str = "POST") -> Answer | None:
     """POST a value, if any, as JSON; returns ``None`` if nothing answers within the timeout."""
     body = None if value is None else json.dumps(value).encode()
     kind = {"Content-Type": "application/json"}
-    request = urllib.request.Request(url, body, kind, method="POST")  # noqa: S310  a part's own page
+    request = urllib.request.Request(url, body, kind, method=method)  # noqa: S310  a part's own page
     try:
         with direct.open(request, timeout=timeout) as answer:
             return Answer(done=True, text=answer.read().decode("utf-8", "replace"))
@@ -111,9 +111,9 @@ def post(url: str, value: Any = None, *, timeout: float = 10) -> Answer | None:
         return None
 
 
-def order(url: str, value: Any = None, *, timeout: float = 10) -> str | None:
+def order(url: str, value: Any = None, *, timeout: float = 10, method: str = "POST") -> str | None:
     """The same for callers that need no more than ``""`` for success, and what it says otherwise."""
-    answer = post(url, value, timeout=timeout)
+    answer = post(url, value, timeout=timeout, method=method)
     return answer and ("" if answer.done else answer.text)
 
 

@@ -35,7 +35,7 @@ def loaded(folder: Path, receiver: str, more: str = "") -> Config:
         ("feishu: {}", "receivers[0].feishu.url_file: is missing"),
         ("feishu: {url: 'https://a/b'}", "unknown key"),
         ("wecom: {url_file: url, secret_file: secret}", "unknown key"),
-        ("dingtalk: {url_file: nowhere}", "names no file"),
+        ("dingtalk: {url_file: nowhere}", "names a file that does not exist"),
         ("dingtalk: {url_file: secret}", "holds no URL"),
         ("feishu: {url_file: url}, wecom: {url_file: url}", "names feishu and wecom"),
     ],

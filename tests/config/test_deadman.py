@@ -47,7 +47,7 @@ def rendered(folder: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("deadman: {url_file: secrets/none}", "deadman.url_file: .*names no file"),
+        ("deadman: {url_file: secrets/none}", "deadman.url_file: .*names a file that does not exist"),
         ("deadman: {url_file: secrets/password}", "names a file that holds no URL"),
         ("deadman: {url_file: secrets/checker, url: 'http://a/'}", "deadman: names two URLs"),
         ("deadman: {credentials_file: secrets/password}", "deadman: names no URL"),

@@ -84,7 +84,7 @@ def test_an_inline_secret_is_refused_with_the_file_to_use_and_never_shown(
         ("webhook_configs", "url: http://h/services/T0/hunter2hunter2hunter2", "name that in url_file"),
         ("pagerduty_configs", "url: http://u:hunter2@h/", "expected: a url without secrets"),
         ("slack_configs", "http_config: {proxy_url: http://u:hunter2@h/}", "expected: a url without secrets"),
-        ("telegram_configs", "bot_token_file: gone", "names no file"),
+        ("telegram_configs", "bot_token_file: gone", "names a file that does not exist"),
         ("discord_configs", "webhook_url_file: token", "names a file that holds no url"),
         ("slack_configs", "http_config: {tls_config: {ca_file: gone}}", "names a file that cannot be read"),
     ],

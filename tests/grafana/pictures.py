@@ -33,7 +33,7 @@ from tests.real.tools import newest
 from tests.real.waiting import eventually
 from tests.runs.light.screenshots import DOCS, Scene, shrink
 
-DASHBOARDS = ROOT / "grafana/generated/dashboards"
+GENERATED = "grafana/generated/dashboards"
 SECONDS = 240.0
 """Of the demo: all that it promises fires within 180."""
 SICK = "demo/kl-explodes"
@@ -126,12 +126,15 @@ def yesterday(runs: Path) -> Iterator[None]:
 
 
 @contextmanager
-def demo() -> Iterator[str]:
-    """Give the address of a Prometheus that has seen the demo."""
+def demo() -> Iterator[tuple[str, Path]]:
+    """Give the address of a Prometheus that has seen the demo, and the folder of dashboards beside it.
+
+    Unlike the dashboards of the repository these have a receiver: *Stack* is green.
+    """
     with tempfile.TemporaryDirectory() as folder, Show(Path(folder), PAIRS[-1]) as scene:
         sys.stderr.write(f"Waiting for {SECONDS:.0f} s of the demo ...\n")
         time.sleep(SECONDS)
-        yield f"http://{scene.config.address('prometheus')}"
+        yield f"http://{scene.config.address('prometheus')}", scene.state.rendered / GENERATED
 
 
 def main() -> None:
@@ -142,7 +145,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="names of dashboards, such as runs")
     options = parser.parse_args()
     with ExitStack() as open_:
-        url = options.prometheus or open_.enter_context(demo())
+        shipped = options.prometheus, ROOT / GENERATED
+        url, dashboards = shipped if options.prometheus else open_.enter_context(demo())
         pen = open_.enter_context(drawing())
         eventually(lambda: query(url, "sum(vllm:num_requests_waiting) > 15"), pause=1)
         now = time.time()
@@ -151,7 +155,7 @@ def main() -> None:
             query(url, f'rl_run_start_timestamp_seconds{{run="{SICK}"}}'),
         )
         began = float(step["value"][1]) - 5
-        for path in sorted(DASHBOARDS.glob("*.json")):
+        for path in sorted(dashboards.glob("*.json")):
             if options.only and path.stem not in options.only:
                 continue
             variables = {**CHOSEN, "instance": gpu["metric"]["instance"], **OF_DASHBOARD.get(path.stem, {})}

@@ -37,6 +37,20 @@ def _user(place: Path, tmp_path: Path) -> Iterator[User]:
     user.run("down")
 
 
+def test_it_has_all_that_the_packages_of_the_checkout_hold(place: Path) -> None:
+    (site,) = place.glob("lib/python*/site-packages")
+
+    def data(root: Path) -> set[Path]:
+        files = (
+            file for package in ("exporter", "stepwatch", "demo") for file in (root / package).rglob("*")
+        )
+        held = (file.relative_to(root) for file in files if file.is_file())
+        of_image = {"Dockerfile", "requirements.lock"}
+        return {file for file in held if not {"__pycache__", "generated", *of_image}.intersection(file.parts)}
+
+    assert data(CHECKOUT) <= data(site)
+
+
 def test_commands_without_a_stack_need_no_configuration_and_write_nothing(user: User) -> None:
     assert user.run("--version").stdout == "stepwatch 0.1.0\n"
     assert user.run("--help").stdout.startswith("usage: stepwatch ")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 import yaml
 
-from exporter.engine_client import Client, Reply
+from exporter.engine_client import Client
+from exporter.http_client import Reply
 from exporter.runs.alerting_health import AlertingHealth
 from exporter.translatable import Text
 from stepwatch.config.yaml_document import LOADER
@@ -58,12 +60,12 @@ def test_nothing_but_messages_differs_from_the_english_rules(rules: list[Path]) 
 
 def test_the_run_exporters_alert_is_in_chinese_and_its_page_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = json.loads(rendered.files(CHINESE)[PurePosixPath("exporter/generated/runs.json")])
-    posted: list[str] = []
-    monkeypatch.setattr(Client, "get", lambda *_: Reply(200, ""))
-    monkeypatch.setattr(Client, "post", lambda *words: posted.append(words[-1]) or Reply(200, ""))
+    posted: list[list[dict[str, Any]]] = []
+    monkeypatch.setattr(Client, "get", lambda *_: Reply(200, b""))
+    monkeypatch.setattr(Client, "post", lambda *words: posted.append(words[-1]) or Reply(200, b""))
     health = AlertingHealth(Client("http://p"), Client("http://a"), ["/proc"], settings["alerting"])
     health.check()
-    (alert,) = json.loads(posted[0])
+    (alert,) = posted[0]
 
     assert "State disk is full. /proc: 0.0 MiB free of 0.0 GiB." in health.faults[0]
     assert alert["annotations"]["summary"] == "状态数据所在磁盘已满"

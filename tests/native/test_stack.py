@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stepwatch.system import http_client
-from tests.native.installation import PORTS, Installation
+from tests.native.installation import PORTS, Installation, made
 from tests.native.release import unpacked_release
 from tests.real import Server, free_port, query
 from tests.real.tools import newest
@@ -75,6 +75,9 @@ def _runs_are_remembered(installation: Installation, pids: set[int]) -> None:
         in done.stdout
     )
     assert installation.parts() == pids
+    wrap = ("run", "--config", str(installation.config), "--name", "wrapped", "--", "true")
+    assert installation.run(*wrap).returncode == 0  # its log goes into that folder too
+    assert (installation.folder / "my runs/wrapped.log.launch").is_file()
 
 
 def _damaged_arguments_of_the_last_up_do_not_stop_the_next(
@@ -215,3 +218,24 @@ def test_a_grafana_on_path_is_started_and_up_reports_how_to_get_in(
     assert f"to Grafana as admin; password: {password}" in done.stdout
     assert password.read_text() not in done.stdout
     assert http_client.read(f"{installation.url('grafana')}/api/health") is not None
+
+
+def test_a_bridge_that_is_no_longer_configured_goes_without_an_alert(tmp_path: Path) -> None:
+    installation = made(tmp_path, "oldest")
+    (installation.folder / "url").write_text("http://127.0.0.1:9/hook\n")
+    installation.configure("receivers: [{name: chat, feishu: {url_file: url}}]\nintervals: {scrape: 1s}\n")
+    try:
+        assert installation.up().returncode == 0
+        prometheus = installation.url("prometheus")
+        eventually(lambda: query(prometheus, 'count_over_time(up{job="bridge"}[1m]) > 3'))
+
+        installation.configure("intervals: {scrape: 1s}\n")
+        done = installation.up()
+
+        assert done.returncode == 0, done.stdout
+        assert not [
+            each for each in installation.run("status").stdout.splitlines() if each.startswith("bridge")
+        ]
+        assert query(prometheus, 'last_over_time(up{job="bridge"}[5m])')[0]["value"][1] == "1"
+    finally:
+        installation.run("down")

@@ -57,7 +57,15 @@ def test_all_alerts_of_the_run_and_no_others_are_muted_until_the_silence_is_ende
     assert f"ppo/gsm8k is silenced for 1h30m, until {end.astimezone():%H:%M}" in said
     has_page = alertmanager.tool.version.startswith("0.31")  # Debian builds 0.25 without
     assert (f"{alertmanager.url}/#/silences/{silence['id']}" in said) is has_page
-    assert f"curl -X DELETE {alertmanager.url}/api/v2/silence/{silence['id']}" in said
+    assert "To end it earlier: `make silence RUN=ppo/gsm8k FOR=0`" in said
+
+    assert site.run("silence", "sft-7", "--for", "1h") == 0
+    eventually(lambda: muted(alertmanager) == {"ppo/gsm8k", "sft-7"})
+    assert site.run("silence", "ppo/gsm8k", "--for", "0") == 0
+    assert "Ended: 1 silence of ppo/gsm8k." in capsys.readouterr().out
+    eventually(lambda: muted(alertmanager) == {"sft-7"})
+    assert site.run("silence", "ppo/gsm8k", "--for", "0") == 0
+    assert "No silence is about ppo/gsm8k alone." in capsys.readouterr().out
 
 
 def test_status_lists_a_silenced_alert_with_the_end_of_its_silence(

@@ -89,16 +89,16 @@ MUTATIONS = (
     ),
     Mutation(
         "a key: verl's KL in the reward",
-        "exporter/runs/signals/keys/verl.py",
-        '"actor/reward_kl_penalty", "critic/kl"),',
-        '"critic/kl"),',
+        "exporter/runs/signals/trainers/verl.yaml",
+        "actor/reward_kl_penalty, critic/kl]",
+        "critic/kl]",
         "pages-trainers",
     ),
     Mutation(
         "a scale: milliseconds are seconds",
-        "exporter/runs/signals/keys/verl.py",
-        'scaled("timing_per_token_ms/gen", MS)',
-        'scaled("timing_per_token_ms/gen", 1.0)',
+        "exporter/runs/signals/trainers/verl.yaml",
+        "{key: timing_per_token_ms/gen, scale: ms}",
+        "{key: timing_per_token_ms/gen}",
         "pages-own",
     ),
     Mutation(

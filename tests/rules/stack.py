@@ -216,6 +216,11 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
             "a robot's queue is none", {NAMED_FAILED: ONE_FAILURE, SERVED: "1+0x200"}, {122: [], 352: []}
         ),
         Scenario(
+            "nor is what failed while the bridge was removed",
+            {NAMED_FAILED: ONE_FAILURE, SERVED: "1+0x11 stale"},
+            {122: [], 352: []},
+        ),
+        Scenario(
             "nor is it where Alertmanager does not name receivers",
             {WEBHOOK_FAILED: ONE_FAILURE, SERVED_UNNAMED: "1+0x200"},
             {122: [], 352: []},

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.signals.keys import FRAMEWORKS
+from exporter.runs.signals.tables import frameworks
 from tests.runs.conftest import Clock, Watched, Watching
 from tests.runs.lines import append, console, json_steps, measured, verl_json
 
@@ -443,7 +443,7 @@ def test_a_reader_that_leaves_says_nothing_about_the_run(folder: Path, watched: 
 def test_a_run_that_logs_every_signal_and_more_has_at_most_250_series(
     folder: Path, watched: Watching
 ) -> None:
-    keys = [key for keys in FRAMEWORKS["verl"].keys.values() for key in keys if isinstance(key, str)]
+    keys = [key.names[0] for keys in frameworks()["verl"].keys.values() for key in keys if key.how == "key"]
     own = [f"env/{number}" for number in range(100)]
     page, log = watched(), folder / "a.jsonl"
     append(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from math import isfinite
@@ -22,9 +22,10 @@ from exporter.runs.model.progress import (
     SignalSources,
     Stream,
 )
-from exporter.runs.signals.keys.verl import Truncation
+from exporter.runs.signals.key import Keys
 from exporter.runs.signals.reading import Reading
 from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, Servers, TotalSteps
+from exporter.runs.signals.truncation import Truncation
 from exporter.runs.signals.unmapped import Candidate, RawKeys, RawRule, candidates
 from exporter.runs.stats.catalogue import Hold, Statistic
 from exporter.runs.stats.statistics import Held, SignalStatistics, by_signal, rebaselined
@@ -46,7 +47,7 @@ class Options:
     """
 
     hold: float = 15.0
-    keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    keys: Keys = field(default_factory=dict)
     raw: RawRule = field(default_factory=RawRule)
     detail: Detail = field(default_factory=Detail)
     recorder: Recorder | None = None

@@ -1,29 +1,15 @@
-"""Requests to servers that are not ours, and threads that ask again and again.
-
-Answers are small, come in time, and from no other host than the one that was asked.
-"""
+"""Requests to servers that are not ours, and threads that ask again and again."""
 
 from __future__ import annotations
 
-import http.client
-import ipaddress
-import time
-import urllib.error
-import urllib.request
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from http.client import responses
 from threading import Event, Thread
-from typing import IO, Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
+from exporter.http_client import LIMIT, ElsewhereError, NoAnswerError, Reply, ask
 from exporter.secret_shapes import masked, masked_url
-
-LIMIT = 8 * 1024 * 1024  # bytes of the largest answer that is read, unpacked
-_BLOCK = 64 * 1024
-_GZIP = 31  # the window that has zlib expect a gzip header
-_FAULTS = (OSError, http.client.HTTPException, ValueError)
 
 
 class PollError(Exception):
@@ -41,40 +27,33 @@ class RefusedError(PollError):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The body of an answer, unpacked, and its content type in lower case without parameters."""
-
-    body: bytes
-    kind: str
-
-
 def get(
     url: str, headers: Mapping[str, str], seconds: float, body: bytes | None = None, *, most: int = LIMIT
-) -> Answer:
-    """GET an http or https address, or POST if there is a body, within ``seconds`` and ``most`` bytes.
+) -> Reply:
+    """GET an address, or POST if there is a body; the headers go to no other host.
 
-    The headers go to no other host. Raises RefusedError where the server answered with an error, and
-    PollError without an answer that is whole, small and fast enough.
+    Raises RefusedError where the server answered with an error, and PollError without an answer that is
+    whole, small and fast enough.
     """
-    deadline = time.monotonic() + seconds
-    try:
-        request = urllib.request.Request(  # noqa: S310  (looked at by _opener)
-            url, body, {"Accept-Encoding": "gzip", **headers}
+    shown = masked_url(url)
+    if not is_usable(url):
+        raise PollError(
+            f"{shown} is not an address that can be polled. "
+            "Expected http:// or https:// and a host, without a user name."
         )
-    except ValueError:  # its text holds the URL
-        raise PollError(f"{masked_url(url)} is not a URL.") from None
     try:
-        with _opener(url).open(request, timeout=seconds) as answer:
-            data = _unpacked(answer, _body(answer, deadline, seconds, most), most)
-            kind = answer.headers.get_content_type() if "Content-Type" in answer.headers else ""
-            return Answer(data, kind)
-    except urllib.error.HTTPError as refusal:
-        refusal.close()
-        text = f"{masked_url(url)} answers {refusal.code} {refusal.reason}."
-        raise RefusedError(text, refusal.code) from None
-    except _FAULTS as problem:
-        raise PollError(f"{masked_url(url)} gives no answer: {_reason(problem)}.") from None
+        reply = ask(url, headers, body, seconds=seconds, most=most, follow=True)
+    except ElsewhereError as other:
+        raise PollError(
+            f"{shown} redirects to {masked_url(other.url)}, another server. Fix: set "
+            "that address, if it is the right one."
+        ) from None
+    except NoAnswerError as problem:
+        raise PollError(f"{shown} gives no answer: {str(problem).rstrip('.')}.") from None
+    if reply.status >= 300:  # a redirect that leads nowhere too
+        phrase = f"{reply.status} {responses.get(reply.status, '')}".strip()
+        raise RefusedError(f"{shown} answers {phrase}.", reply.status)
+    return reply
 
 
 def is_usable(url: str) -> bool:
@@ -84,99 +63,6 @@ def is_usable(url: str) -> bool:
     except ValueError:
         return False
     return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
-
-
-def _opener(url: str) -> urllib.request.OpenerDirector:
-    if not is_usable(url):
-        raise PollError(
-            f"{masked_url(url)} is not an address that can be polled. "
-            "Expected http:// or https:// and a host, without a user name."
-        )
-    # A proxy named in the environment is for the world outside.
-    handlers: list[urllib.request.BaseHandler] = [_Redirects()]
-    if _is_loopback(urlsplit(url).hostname):
-        handlers.append(urllib.request.ProxyHandler({}))
-    return urllib.request.build_opener(*handlers)
-
-
-def _is_loopback(host: str | None) -> bool:
-    try:
-        return ipaddress.ip_address(host or "").is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows a server within itself: elsewhere a token must not go."""
-
-    def redirect_request(  # noqa: PLR0917  (the base class's)
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: http.client.HTTPMessage,
-        newurl: str,
-    ) -> urllib.request.Request | None:
-        if _origin(urlsplit(newurl)) != _origin(urlsplit(req.full_url)):
-            fp.close()
-            raise PollError(
-                f"{masked_url(req.full_url)} redirects to {masked_url(newurl)}, another server. Fix: set "
-                "that address, if it is the right one."
-            )
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
-    usual = {"http": 80, "https": 443}.get(parts.scheme)
-    return parts.scheme, parts.hostname, parts.port or usual
-
-
-def _body(answer: Any, deadline: float, seconds: float, most: int) -> bytes:
-    """The body as it came; a server that sends a byte now and then does not get round the deadline."""
-    parts, size = [], 0
-    while part := answer.read1(_BLOCK):
-        parts.append(part)
-        size += len(part)
-        if size > most:
-            raise _too_large(most)
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"incomplete after {seconds:g} s")
-    if answer.length:
-        raise http.client.IncompleteRead(b"", answer.length)
-    return b"".join(parts)
-
-
-def _unpacked(answer: Any, data: bytes, most: int) -> bytes:
-    packing = answer.headers.get("Content-Encoding", "identity").strip().lower()
-    if packing == "identity":
-        return data
-    if packing != "gzip":
-        raise ValueError(f"unexpected Content-Encoding {packing[:20]!r}")
-    unpacker = zlib.decompressobj(_GZIP)
-    try:
-        plain = unpacker.decompress(data, most + 1)
-    except zlib.error:
-        raise ValueError("its gzip data is broken") from None
-    if len(plain) > most:
-        raise _too_large(most)
-    if not unpacker.eof:
-        raise ValueError("its gzip data is cut off")
-    return plain
-
-
-def _too_large(most: int) -> ValueError:
-    return ValueError(f"it is larger than {most // 1024**2} MiB")
-
-
-def _reason(problem: Exception) -> str:
-    if isinstance(problem, http.client.IncompleteRead):
-        return "the connection was closed early"
-    if isinstance(problem, http.client.InvalidURL):  # its text holds a part of the URL
-        return "it is not a URL"
-    reason = getattr(problem, "reason", None) or problem
-    text = getattr(reason, "strerror", None) or str(reason) or type(problem).__name__
-    return str(text).rstrip(".")
 
 
 class Poller(ABC):

@@ -1,9 +1,10 @@
 """Signals: which key of which framework carries what, in order of preference, in base units.
 
-``keys`` (one table a framework) -> ``reading`` (the records of one run). ``keys.catalogue`` names signals.
+``trainers/`` (one table a framework) and ``catalogue.yaml`` (what each signal is) -> ``tables`` ->
+``reading`` (the records of one run).
 """
 
-from exporter.runs.signals.keys.catalogue import NAMES, PART_SIGNALS, SIGNALS, Signal
 from exporter.runs.signals.reading import Reading, measurements
+from exporter.runs.signals.tables import NAMES, PART_SIGNALS, SIGNALS, Signal
 
 __all__ = ["NAMES", "PART_SIGNALS", "SIGNALS", "Reading", "Signal", "measurements"]

@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from exporter.runs.signals.keys import FRAMEWORKS, SELF_DESCRIBING
-from exporter.runs.signals.keys.key import Key, Keys, joined, normal
+from exporter.runs.signals.key import Key, Keys, joined, normal
 from exporter.runs.signals.record import AXES, number
+from exporter.runs.signals.tables import frameworks
 from exporter.runs.stats.catalogue import ZERO_MEANS_NOT_MEASURED
 
 Table = tuple[tuple[str, tuple[Key, ...]], ...]
 """Signals with what they are read from, best first; all names in normal form."""
-Additions = tuple[tuple[str, tuple[str, ...]], ...]  # A user's own keys: (signal, its keys), best first
+Additions = tuple[tuple[str, tuple[Key, ...]], ...]  # A user's own keys: (signal, its keys), best first
 HOME_MADE = "generic"  # the table of home-made loops
 _SETTINGS = frozenset({"epoch", "learning_rate", "critic_learning_rate", "kl_coefficient"})
 """Signals that stand in files of settings as well."""
 LONGEST_KEY = 300  # in characters; what is longer is text and no key
-GUESSED = tuple(name for name in FRAMEWORKS if name not in SELF_DESCRIBING)
-"""Frameworks that a log may turn out to be of."""
+
+
+@lru_cache(maxsize=1)
+def guessed() -> tuple[str, ...]:
+    """Frameworks that a log may turn out to be of."""
+    return tuple(name for name, each in frameworks().items() if each.guessed)
 
 
 @lru_cache(maxsize=128)
 def table(framework: str, additions: Additions = ()) -> Table:
     """The signals of one framework; additions come before its own keys."""
-    keys: Keys = joined(dict(additions), FRAMEWORKS[framework].keys)
-    return tuple((signal, tuple(map(_normalised, found))) for signal, found in keys.items())
+    return tuple(joined(dict(additions), frameworks()[framework].keys).items())
 
 
 @lru_cache(maxsize=256)
@@ -44,14 +46,7 @@ def completed(framework: str, additions: Additions, known: frozenset[str]) -> Ta
         for signal, keys in table(HOME_MADE)
         if signal not in known
     }
-    return tuple(joined(dict(own), others).items())  # type: ignore[arg-type]
-
-
-def _normalised(key: str | Key) -> Key:
-    if isinstance(key, str):
-        return Key((normal(key),))
-    names, when, unless = (tuple(map(normal, names)) for names in (key.names, key.when, key.unless))
-    return replace(key, names=names, when=when, unless=unless)
+    return tuple(joined(dict(own), others).items())
 
 
 def spellings(framework: str, keys: Iterable[str]) -> dict[str, str]:
@@ -60,11 +55,11 @@ def spellings(framework: str, keys: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for key in logged:
         found.setdefault(normal(key), key)
-    for prefix in FRAMEWORKS[framework].prefixes:
+    for prefix in frameworks()[framework].prefixes:
         for key in logged:
             if key.startswith(prefix):
                 found.setdefault(normal(key[len(prefix) :]), key)
-    for start, usual in FRAMEWORKS[framework].variants:
+    for start, usual in frameworks()[framework].variants:
         for key in logged:
             if other := start.match(key):
                 found.setdefault(normal(usual + key[other.end() :]), key)
@@ -121,7 +116,7 @@ def measurements(keys: tuple[str, ...]) -> int:
     # asked for every line of text that could be the head of a table: a quick look first
     short = (key for key in keys if len(key) <= LONGEST_KEY)
     if any(normal(key) in known or normal(key.partition("/")[2]) in known for key in short):
-        found = max(len(carried(framework, keys) - _SETTINGS) for framework in GUESSED)
+        found = max(len(carried(framework, keys) - _SETTINGS) for framework in guessed())
     return found or int(any(map(may_be_measured, keys)))
 
 
@@ -132,7 +127,7 @@ def may_be_measured(key: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _all_names() -> frozenset[str]:
-    tables = (table(framework) for framework in GUESSED)
+    tables = (table(framework) for framework in guessed())
     return frozenset(name for found in tables for _, keys in found for key in keys for name in key.names)
 
 
@@ -264,11 +259,11 @@ class Reading:
     first); they come before those of every framework.
     """
 
-    def __init__(self, framework: str, additions: Mapping[str, Sequence[str]] = MappingProxyType({})) -> None:
+    def __init__(self, framework: str, additions: Keys = MappingProxyType({})) -> None:
         self._given = bool(framework)
         self._guessing = not framework
         self._framework = framework
-        self._additions: Additions = tuple((signal, tuple(keys)) for signal, keys in additions.items())
+        self._additions: Additions = tuple(additions.items())
         self._guess_from = 0
         self._seen: dict[str, None] = {}
         self._names: AbstractSet[str] = frozenset()
@@ -348,7 +343,7 @@ class Reading:
         self._forget()
         if self._guessing and len(self._seen) >= self._guess_from:
             # the best fit; the framework so far remains unless another fits better
-            fits = {name: len(carried(name, self._seen)) for name in GUESSED}
+            fits = {name: len(carried(name, self._seen)) for name in guessed()}
             best = max(fits.values())
             if best > fits.get(self._framework, 0):
                 self._framework = next(name for name, signals in fits.items() if signals == best)
@@ -362,7 +357,7 @@ class Reading:
 
     def _parts_in(self, keys: tuple[str, ...], plan: Plan) -> dict[str, Part]:
         """Key -> the part whose value it holds."""
-        framework = FRAMEWORKS[self._framework]
+        framework = frameworks()[self._framework]
         others = [key for key in keys if key not in plan.used and len(key) <= LONGEST_KEY]
         found = {key: part for key in others if (part := _part(key, framework.parts))}
         for signal, pattern, whole in framework.named:

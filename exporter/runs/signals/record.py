@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from exporter.runs.signals.keys.key import normal
+from exporter.runs.signals.key import normal
 
 
 @dataclass(slots=True)

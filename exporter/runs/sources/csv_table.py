@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from exporter.runs.signals import measurements
-from exporter.runs.signals.keys.key import normal
+from exporter.runs.signals.key import normal
 from exporter.runs.signals.record import (
     AXES,
     Event,

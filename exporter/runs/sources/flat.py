@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from exporter.runs.signals import measurements
-from exporter.runs.signals.keys.key import normal
+from exporter.runs.signals.key import normal
 from exporter.runs.signals.record import (
     AXES,
     PROGRESS,

@@ -33,6 +33,9 @@ PROTECTED = ("prometheus", "alertmanager", stack.SENDER)
 _UNSCRAPED_SECONDS = 20
 """Longer than the interval of the slowest scrape, that of the GPUs."""
 _RELOAD_SECONDS = 15
+_FORGET_SECONDS = 2
+"""After which Prometheus and Alertmanager have usually read their settings: with those of before, a bridge
+that is stopped fails their scrapes and notifications, which is an alert for five minutes."""
 
 
 @dataclass(frozen=True)
@@ -229,6 +232,10 @@ def start(parts: Sequence[Part], place: State, say: Say, *, as_service: bool = F
             say("Stepwatch moves below systemd: all parts restart.")
             server.shut_down()
         elif server:
+            if "bridge" in server.reports() and not any(part.name == "bridge" for part in parts):
+                for name in ("alertmanager", "prometheus"):
+                    server.send_hup(name)
+                time.sleep(_FORGET_SECONDS)
             fresh = server.apply() | server.restart_down()
             say(f"Stepwatch is running; restarted: {', '.join(sorted(fresh)) or 'nothing'}.")
             return fresh

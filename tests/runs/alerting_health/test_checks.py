@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from exporter.engine_client import Reply, UnreachableError
+from exporter.http_client import NoAnswerError, Reply
 from exporter.runs import alerting_health
 from exporter.runs.alerting_health import EXPIRY_SECONDS, HOLD_SECONDS, RESERVE, AlertingHealth, Space
 from tests.real.disk import fill, small_disk
@@ -38,16 +38,16 @@ class Site:
 
     def get(self, path: str) -> Reply:
         if self.down:
-            raise UnreachableError("Connection refused")
+            raise NoAnswerError("connection", "Connection refused")
         page = "".join(f'{name}{{a="{{b}}"}} {value}\n' for name, value in self.values.items())
-        return Reply(self.ready, "") if path == "/-/ready" else Reply(200, page)
+        return Reply(self.ready, b"") if path == "/-/ready" else Reply(200, page.encode())
 
-    def post(self, path: str, kind: str, text: str) -> Reply:
-        assert (path, kind) == ("/api/v2/alerts", "application/json")
+    def post(self, path: str, value: list[dict[str, Any]]) -> Reply:
+        assert path == "/api/v2/alerts"
         if self.down:
-            raise UnreachableError("Connection refused")
-        self.posted = json.loads(text)
-        return Reply(400 if self.refusal else 200, self.refusal)
+            raise NoAnswerError("connection", "Connection refused")
+        self.posted = value
+        return Reply(400 if self.refusal else 200, self.refusal.encode())
 
 
 class Watched:

@@ -12,6 +12,7 @@ from exporter.runs.model.history import HistorySnapshot
 from exporter.runs.model.run import Options
 from exporter.runs.overview.models import RunId
 from exporter.runs.overview.panels import Line, of_run
+from exporter.runs.signals.key import keys_of
 from stepwatch.backtest.command import Backtest
 from stepwatch.backtest.replay import START, Replayed
 from stepwatch.backtest.report import Panels
@@ -36,7 +37,7 @@ def backtest() -> Iterator[Backtest]:
 def history(run: Replayed) -> HistorySnapshot:
     """What the exporter keeps of the run's log."""
     (found,) = logfiles.logs([run.files[0]], Path("nowhere"))[0]
-    (made,) = logfiles.read(found, Options(keys=config().signals)).runs.values()
+    (made,) = logfiles.read(found, Options(keys=keys_of(config().signals))).runs.values()
     return made.history.snapshot()
 
 

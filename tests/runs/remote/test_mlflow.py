@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.http_client import Reply
 from exporter.runs.remote import mlflow
 from exporter.runs.remote.mlflow import Entry, History, Mlflow
-from exporter.runs.remote.web import Answer, PollError
+from exporter.runs.remote.web import PollError
 from exporter.runs.signals.record import Ended, Event, Record, is_step, number
 from tests.real.mlflow import MlflowClient, MlflowServer
 from tests.runs.speaking import Speaking, says
@@ -72,7 +73,7 @@ def _asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     asked: list[str] = []
     get = mlflow.web.get
 
-    def listening(url: str, *rest: Any) -> Answer:
+    def listening(url: str, *rest: Any) -> Reply:
         asked.append(url.partition("/mlflow/")[2].partition("?")[0])
         return get(url, *rest)
 
@@ -294,7 +295,7 @@ def test_a_poll_that_fails_half_way_loses_nothing(
     watch = experiment.watch()
     get, left = mlflow.web.get, 6  # an experiment, two searches, three of four histories
 
-    def failing(url: str, *rest: Any) -> Answer:
+    def failing(url: str, *rest: Any) -> Reply:
         nonlocal left
         left -= 1
         if left < 0:
@@ -372,10 +373,10 @@ def test_arbitrary_answers_give_events_or_an_error_and_nothing_else(
 ) -> None:
     left = list(answers)
 
-    def get(*_: object) -> Answer:
+    def get(*_: object) -> Reply:
         if not left:
             raise PollError("no more")
-        return Answer(left.pop(0), "")
+        return Reply(200, left.pop(0))
 
     with monkeypatch.context() as patch:
         patch.setattr(mlflow.web, "get", get)
@@ -401,8 +402,8 @@ def test_a_run_with_arbitrary_numbers_gives_records_of_steps(
         "metrics/get-history": {"metrics": history},
     }
 
-    def get(url: str, *_: object) -> Answer:
-        return Answer(json.dumps(answers[url.partition("/mlflow/")[2].partition("?")[0]]).encode(), "")
+    def get(url: str, *_: object) -> Reply:
+        return Reply(200, json.dumps(answers[url.partition("/mlflow/")[2].partition("?")[0]]).encode())
 
     with monkeypatch.context() as patch, suppress(PollError):
         patch.setattr(mlflow.web, "get", get)
@@ -427,7 +428,7 @@ def test_a_server_that_has_always_the_same_next_page_comes_to_an_end(monkeypatch
         "next_page_token": "again",
         "experiment": {"experiment_id": "1", "name": "e"},
     }
-    monkeypatch.setattr(mlflow.web, "get", lambda *_: Answer(json.dumps(answer).encode(), ""))
+    monkeypatch.setattr(mlflow.web, "get", lambda *_: Reply(200, json.dumps(answer).encode()))
 
     assert Mlflow("http://tracking", experiments=("e",)).poll() == [
         Record(1, {"reward": 0.5}, NOW / 1000, run="e/r")

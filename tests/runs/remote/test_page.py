@@ -21,8 +21,9 @@ from prometheus_client import (
     start_http_server,
 )
 
+from exporter.http_client import LIMIT, Reply
 from exporter.runs.remote.page import SERIES_LIMIT, Found, Page, by_run
-from exporter.runs.remote.web import LIMIT, Answer, PollError
+from exporter.runs.remote.web import PollError
 from exporter.runs.signals.record import Record
 from tests.real.waiting import in_time
 from tests.runs.speaking import Speaking, says
@@ -343,7 +344,7 @@ def test_arbitrary_pages_give_records_or_an_error_and_nothing_else(
 ) -> None:
     left = [page.encode("utf-8", "surrogatepass") for page in pages]
     with monkeypatch.context() as patch:
-        patch.setattr("exporter.runs.remote.web.get", lambda *_: Answer(left.pop(0), ""))
+        patch.setattr("exporter.runs.remote.web.get", lambda *_: Reply(200, left.pop(0)))
         page = Page("http://trainer/metrics")
         for _ in pages:
             try:

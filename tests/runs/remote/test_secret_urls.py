@@ -87,7 +87,7 @@ def test_nor_does_one_that_repeats_what_the_server_says() -> None:
     with Speaking(repeat) as server, pytest.raises(PollError) as caught:
         web.get(f"{server.url}/bot{TELEGRAM}/metrics", {}, 5)
 
-    assert "answers 500 no page /(secret)/metrics" in str(caught.value)
+    assert "/(secret)/metrics answers 500 Internal Server Error." in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["http://me:hunter2@h/", "http://h/?api_key=hunter2"])

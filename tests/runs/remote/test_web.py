@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
+from exporter.http_client import LIMIT, Reply
 from exporter.runs.remote import web
 from exporter.runs.remote.web import PollError, RefusedError
 from tests.real import free_port
@@ -18,7 +19,7 @@ from tests.runs.speaking import Speaking, says
 SECRET = {"Authorization": "Bearer s3cret"}
 
 
-def ask(url: str, seconds: float = 5) -> web.Answer:
+def ask(url: str, seconds: float = 5) -> Reply:
     return web.get(url, SECRET, seconds)
 
 
@@ -33,7 +34,7 @@ def test_an_answer_is_unpacked_and_its_type_is_reported() -> None:
     packed = gzip.compress(b"reward 1\n")
     speak = says(packed, Content_Encoding="gzip", Content_Type="Text/Plain; version=0.0.4")
     with Speaking(speak) as server:
-        assert ask(server.url) == web.Answer(b"reward 1\n", "text/plain")
+        assert ask(server.url) == Reply(200, b"reward 1\n", "text/plain")
 
     assert server.asked[0].headers["Accept-Encoding"] == "gzip"
 
@@ -44,8 +45,8 @@ def test_an_answer_is_unpacked_and_its_type_is_reported() -> None:
         (says(b"no gzip", Content_Encoding="gzip"), "its gzip data is broken"),
         (says(gzip.compress(b"x" * 99)[:-9], Content_Encoding="gzip"), "its gzip data is cut off"),
         (says(b"x", Content_Encoding="br"), "unexpected Content-Encoding 'br'"),
-        (says(b"x" * (web.LIMIT + 1)), "it is larger than 8 MiB"),
-        (says(gzip.compress(b"x" * 4 * web.LIMIT, 1), Content_Encoding="gzip"), "it is larger than 8 MiB"),
+        (says(b"x" * (LIMIT + 1)), "it is larger than 8 MiB"),
+        (says(gzip.compress(b"x" * 4 * LIMIT, 1), Content_Encoding="gzip"), "it is larger than 8 MiB"),
         (says(b"too short", Content_Length="99"), "the connection was closed early"),
     ],
     ids=["broken", "cut", "other packing", "large", "bomb", "broken off"],
@@ -149,7 +150,7 @@ def test_other_addresses_are_refused_and_their_secrets_are_not_shown(url: str, n
 @pytest.mark.parametrize("url", ["http://[::1", "http://trainer:port/x", "http://a b/", "http://trainer/\n"])
 def test_an_address_that_cannot_be_read_is_not_a_crash(url: str) -> None:
     words = problem(url)
-    assert "gives no answer" in words or "is not a URL" in words
+    assert "gives no answer" in words or "is not an address that can be polled" in words
 
 
 def test_a_proxy_of_the_environment_is_asked_for_the_world_and_not_for_this_machine(

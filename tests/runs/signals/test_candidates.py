@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.runs.signals.key import keys_of
 from exporter.runs.signals.reading import may_be_measured
 from exporter.runs.signals.unmapped import MOST_CANDIDATES, Candidate, candidates
 from exporter.runs.sources.json_logs import FlatJsonl
@@ -95,5 +96,5 @@ def test_a_run_with_unknown_keys_is_on_the_page_and_its_reward_once_it_is_named(
     )
 
     assert watched().look().value("rl_reward", run="a") is None
-    named = watched(keys={"reward": ["judge_reward_avg"]}).look()
+    named = watched(keys=keys_of({"reward": ["judge_reward_avg"]})).look()
     assert named.value("rl_reward", run="a") == 0.875

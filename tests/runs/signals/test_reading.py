@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
+import shutil
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.runs.signals import NAMES, Reading
-from exporter.runs.signals.keys import FRAMEWORKS
+from exporter.runs import signals
+from exporter.runs.signals import NAMES, Reading, tables
+from exporter.runs.signals.key import keys_of
 from exporter.runs.signals.reading import table
+from exporter.runs.signals.tables import frameworks
 
 ANYTHING = st.one_of(
     st.floats(), st.integers(-(2**63), 2**63), st.none(), st.booleans(), st.text(max_size=20), st.just([1])
 )
 KNOWN_KEYS = sorted(
-    {name for framework in FRAMEWORKS for _, keys in table(framework) for key in keys for name in key.names}
+    {name for framework in frameworks() for _, keys in table(framework) for key in keys for name in key.names}
 )
 KEYS = st.one_of(st.sampled_from(KNOWN_KEYS), st.text(max_size=30))
 
@@ -129,17 +133,64 @@ def test_another_framework_wins_once_more_of_its_signals_were_seen() -> None:
 
 @pytest.mark.parametrize("framework", ["", "verl", "scoped"])
 def test_additions_come_before_the_framework_s_own_keys(framework: str) -> None:
-    reading = Reading(framework, {"reward": ["my/score", "my/other"]})
+    reading = Reading(framework, keys_of({"reward": ["my/score", "my/other"]}))
 
     values = {"critic/score/mean": 0.5, "actor/entropy": 0.4, "my/score": 0.25}
     assert reading.signals(values)["reward"] == 0.25
     assert reading.signals({"my/other": 0.75}) == {"reward": 0.75}
 
 
+def test_one_value_is_made_of_several_keys_as_the_users_table_says() -> None:
+    reading = Reading(
+        "",
+        keys_of(
+            {
+                "reward": [{"difference": ["my/score", "my/penalty"]}],
+                "rollout_seconds": [{"key": "my/ms", "scale": "ms"}],
+                "truncated_ratio": [{"one_minus": "my/whole", "when": ["my/score"]}],
+                "validation_score": [{"mean_of": "my_eval_.+"}],
+            }
+        ),
+    )
+
+    values = {
+        "my/score": 0.9,
+        "my/penalty": 0.2,
+        "my/ms": 1500,
+        "my/whole": 0.75,
+        "my/eval/a": 1,
+        "my/eval/b": 0,
+    }
+    assert reading.signals(values) == {
+        "reward": pytest.approx(0.7),
+        "rollout_seconds": 1.5,
+        "truncated_ratio": 0.25,
+        "validation_score": 0.5,
+    }
+
+
+def test_a_trainer_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(tables.HERE / "trainers", tmp_path / "trainers")
+    (tmp_path / "trainers/mine.yaml").write_text(
+        "rank: 99\nprefixes: [mine/]\nsignals:\n  reward: [gain]\n  kl: [{key: drift, scale: 0.5}]\n"
+        "  entropy: [spread]\nparts:\n  - {signal: reward_component, key: 'gain_(.+)'}\n"
+    )
+    made = tables.frameworks(tmp_path / "trainers")
+    monkeypatch.setattr(signals.reading, "frameworks", lambda: made)
+    for cached in (signals.reading.guessed, signals.reading.table, signals.reading.completed):
+        monkeypatch.setattr(signals.reading, cached.__name__, cached.__wrapped__)
+
+    reading = Reading("")
+    values = {"mine/gain": 0.5, "drift": 2.0, "spread": 1.5, "gain_format": 0.1}
+    assert reading.signals(values) == {"reward": 0.5, "kl": 1.0, "entropy": 1.5}
+    assert reading.framework == "mine"
+    assert reading.parts(values) == {("reward_component", "format"): 0.1}
+
+
 # values
 
 
-@given(st.dictionaries(KEYS, ANYTHING, max_size=12), st.sampled_from(["", *FRAMEWORKS]))
+@given(st.dictionaries(KEYS, ANYTHING, max_size=12), st.sampled_from(["", *frameworks()]))
 def test_whatever_is_logged_is_read_to_numbers(values: dict[str, Any], framework: str) -> None:
     reading = Reading(framework)
 

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs import signals
-from exporter.runs.signals.keys import FRAMEWORKS
-from exporter.runs.signals.keys.verl import Truncation
+from exporter.runs.signals.key import keys_of
 from exporter.runs.signals.reading import table
 from exporter.runs.signals.record import Record, ResponseLimit
+from exporter.runs.signals.tables import frameworks
+from exporter.runs.signals.truncation import Truncation
 from exporter.runs.sources.line_consoles import VerlConsole
 
 GIB = 1024**3
@@ -173,14 +174,14 @@ def test_open_instruct_is_known_by_its_keys() -> None:
 
 
 def test_every_signal_is_logged_by_some_framework_or_under_its_own_name() -> None:
-    own = {signal for name in FRAMEWORKS if name != "generic" for signal, _ in table(name)}
+    own = {signal for name in frameworks() if name != "generic" for signal, _ in table(name)}
 
     assert set(signals.NAMES) - own == set()
     for name in signals.NAMES:
         assert read("scoped", {name: 0.5}).get(name) == 0.5
 
 
-@pytest.mark.parametrize("name", FRAMEWORKS)
+@pytest.mark.parametrize("name", frameworks())
 def test_no_key_carries_two_signals_but_the_loss_that_is_the_total_too(name: str) -> None:
     carried: dict[tuple[object, ...], set[str]] = {}
     for signal, keys in table(name):
@@ -419,7 +420,7 @@ def test_a_key_is_the_signal_it_means_in_its_unit(row: str) -> None:
 
 def test_a_part_of_the_reward_is_the_true_one_once_its_user_says_so() -> None:
     values = {"reward": 0.9, "rewards/format/mean": 0.8, "rewards/accuracy/mean": 0.1}
-    named = signals.Reading("trl", {"true_reward": ["rewards/accuracy/mean"]})
+    named = signals.Reading("trl", keys_of({"true_reward": ["rewards/accuracy/mean"]}))
 
     assert "true_reward" not in signals.Reading("trl").signals(values)
     assert named.signals(values) == {"reward": 0.9, "true_reward": 0.1}

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from exporter.runs.readers.content import content
 from exporter.runs.readers.frames import LevelDbRecords
-from exporter.runs.signals.keys import FRAMEWORKS
 from exporter.runs.signals.record import Ended, Event, Record
+from exporter.runs.signals.tables import frameworks
 from exporter.runs.sources import SOURCES, recognise, recognise_first
 from exporter.runs.sources.block_consoles import Areal, NemoRl
 from exporter.runs.sources.dict_consoles import OpenRlhf, SkyRl, Slime
@@ -124,7 +124,7 @@ def test_names_are_label_values_of_their_own_and_frameworks_have_keys() -> None:
 
     assert len({source.name for source in sources}) == len(sources)
     assert all(re.fullmatch(r"[a-z_]+", source.name) for source in sources)
-    assert {source.framework for source in sources} <= {"", *FRAMEWORKS}
+    assert {source.framework for source in sources} <= {"", *frameworks()}
 
 
 # logs that trainers wrote for us

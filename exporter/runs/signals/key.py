@@ -1,0 +1,137 @@
+"""What a signal is read from: one key of a trainer, or a formula over several, as the tables write it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+SCALES = {"GiB": 1024.0**3, "ms": 0.001, "percent": 0.01}
+"""Units of trainers, by name, in ours."""
+_OTHERS = re.compile(r"[\W_]+")
+_MLFLOW_AT = re.compile(r"_at_(?=\d)")
+
+
+class Way(NamedTuple):
+    """How one value is made of several: of so many ``keys``, or of all that match a pattern if that is 0."""
+
+    keys: int
+    formula: Callable[..., float | None] | None
+
+
+WAYS: Mapping[str, Way] = {
+    "key": Way(1, None),
+    "one_minus": Way(1, lambda share: 1 - share),
+    "inverse": Way(1, lambda x: 1 / x if x else None),
+    "not_negative": Way(1, lambda x: None if x < 0 else x),
+    "percent": Way(1, lambda x: x / 100 if x > 1 else x),
+    "difference": Way(2, lambda a, b: a - b),
+    "ratio": Way(2, lambda a, b: a / b if b else None),
+    "sum": Way(2, lambda a, b: a + b),
+    "mean_of": Way(0, lambda *numbers: sum(numbers) / len(numbers)),
+    "sum_of": Way(0, lambda *numbers: sum(numbers)),
+}
+"""By their names in the tables. A negative value that is ``not_negative`` means "not reported"; what is
+``percent`` is a share where it is at most 1."""
+
+
+@lru_cache(maxsize=16384)
+def normal(name: str) -> str:
+    """The form in which keys are compared: lower case, ``_`` for all but letters and digits.
+
+    Writers spell one key in many ways: ``critic/score/mean`` is ``critic_score_mean`` in tables,
+    ``mean@8`` is ``mean_at_8`` in MLflow, and rl-insight puts a prefix before everything.
+    """
+    plain = _OTHERS.sub("_", name.lower()).strip("_").removeprefix("rl_insight_monitor_")
+    return _MLFLOW_AT.sub("_", plain)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One way to read a signal, with all names in normal form.
+
+    ``names`` are the keys it needs, all of them; ``pattern`` instead takes every key whose normal
+    form matches as a whole, and which holds ``spelled`` (a pattern too) as it was logged: a normal
+    form no longer tells where one part of a key ends. The way ``how`` of ``WAYS`` makes one value of
+    theirs, or ``None`` if they give none. The result is multiplied by ``scale``.
+    The key counts only in runs that logged one of ``when``, if any, and never one of ``unless``.
+    """
+
+    names: tuple[str, ...] = ()
+    how: str = "key"
+    scale: float = 1.0
+    pattern: str = ""
+    spelled: str = ""
+    when: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+
+    @property
+    def formula(self) -> Callable[..., float | None] | None:
+        """What makes one value; ``None`` for that of the one key."""
+        return WAYS[self.how].formula
+
+
+Keys = Mapping[str, tuple[Key, ...]]
+"""Signal -> where it is read from, best first."""
+
+
+class KeyFault(ValueError):  # noqa: N818  (of a user's table, no failure)
+    """Raised when an entry of a table is not a key: what is wrong with it, and what was expected."""
+
+    def __init__(self, problem: str, expected: str) -> None:
+        super().__init__(f"{problem}. Expected {expected}.")
+        self.problem, self.expected = problem, expected
+
+
+def keys_of(table: Mapping[str, Any]) -> Keys:
+    """Return the signals of a table. Raises KeyFault."""
+    return {signal: tuple(map(key_of, entries)) for signal, entries in table.items()}
+
+
+def key_of(entry: Any) -> Key:
+    """Return an entry of a table: a key as it is logged, or ``{how: keys, scale: ..., when: ...}``.
+
+    Raises:
+        KeyFault: It is neither.
+    """
+    entry = {"key": entry} if isinstance(entry, str) else entry
+    ways = [each for each in WAYS if isinstance(entry, Mapping) and each in entry]
+    if len(ways) != 1:
+        raise KeyFault(
+            "is not a key", f"a key as the trainer writes it, or {{one of {', '.join(WAYS)}: keys}}"
+        )
+    (how,) = ways
+    beside = {"scale", "when", "unless"} if WAYS[how].keys else {"scale", "when", "unless", "spelled"}
+    if unknown := entry.keys() - {how} - beside:
+        raise KeyFault(f"has {min(unknown)!r} beside {how}", " or ".join(sorted(beside)))
+    scale = entry.get("scale", 1)
+    scale = SCALES.get(scale, scale) if isinstance(scale, str) else scale
+    if not isinstance(scale, (int, float)) or isinstance(scale, bool):
+        raise KeyFault(f"has the scale {scale!r}", f"a number, or one of {', '.join(SCALES)}")
+    names, wanted = _names(entry[how]), WAYS[how].keys or 1
+    if len(names) != wanted:
+        raise KeyFault(f"does not have what {how} needs", f"{wanted} key{'s' * (wanted > 1)}")
+    when, unless = (tuple(map(normal, _names(entry.get(each, ())))) for each in ("when", "unless"))
+    if WAYS[how].keys:
+        return Key(tuple(map(normal, names)), how, float(scale), when=when, unless=unless)
+    pattern, spelled = names[0], entry.get("spelled", "")
+    try:
+        re.compile(pattern), re.compile(spelled)
+    except (re.error, TypeError) as problem:
+        raise KeyFault(f"has a pattern that cannot be read ({problem})", "a regular expression") from None
+    return Key((), how, float(scale), pattern, spelled, when, unless)
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    names = [value] if isinstance(value, str) else value
+    if isinstance(names, (list, tuple)) and all(isinstance(each, str) and each.strip() for each in names):
+        return tuple(names)
+    raise KeyFault("has a key that is not text", "keys as the trainer writes them")
+
+
+def joined(first: Keys, then: Keys) -> Keys:
+    """Both tables as one; for a signal in both, the first one's keys take precedence."""
+    names = dict.fromkeys((*first, *then))
+    return {name: (*first.get(name, ()), *then.get(name, ())) for name in names}

@@ -1,0 +1,55 @@
+"""The truncated share of verl, set right where its v1 trainer logs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from exporter.runs.signals.key import normal
+
+V1_KEYS = ("training/num_turns/mean", "training/off_policy/trajectory_staleness/mean")
+"""Keys that only verl's v1 trainer (0.9) logs; `prompt_truncated_ratio` of verl.yaml names them too."""
+_RATIO = "response_length/clip_ratio"
+_SPELLINGS = (_RATIO, normal(_RATIO), f"rl_insight_monitor_{normal(_RATIO)}")
+_V1_SPELLINGS = (*V1_KEYS, *map(normal, V1_KEYS))
+TIMES = 3  # So often the longest responses of a batch have the same length only if that is the limit
+
+
+class Truncation:
+    """Corrects ``response_length/clip_ratio`` of one run.
+
+    verl 0.9's v1 trainer compares each response with the longest of the batch (``metric_utils.py`` of
+    0.9.1: the width of a tensor that v1 does not pad), so its share is never 0. It is the truncated share
+    only where the longest response reached the limit. Where no log tells the limit (event files, CSV), it
+    is the length that no response exceeds and that the longest of several batches reached.
+
+    Logs do not always hold the keys by which v1 is known. Its share shows itself: it is above 0 at more
+    than one longest length.
+    """
+
+    def __init__(self) -> None:
+        self._relative = False
+        self._cut_at: float | None = None
+        self._longest = 0.0
+        self._times = 0
+
+    def correct(self, found: dict[str, float], values: Mapping[str, Any], limit: int | None) -> None:
+        """Set right, or drop, the truncated share in ``found``, by the ``limit`` in tokens, if known."""
+        share = found.get("truncated_ratio")
+        if share is None or not any(name in values for name in _SPELLINGS):
+            return
+        longest = found.get("response_length_max")
+        self._relative = self._relative or any(key in values for key in _V1_SPELLINGS)
+        if longest is not None:
+            if share > 0:
+                self._relative = self._relative or self._cut_at not in (None, longest)
+                self._cut_at = longest
+            if longest > self._longest:
+                self._longest, self._times = longest, 0
+            self._times += longest == self._longest
+        if not self._relative:
+            return
+        if limit is None and (longest is None or (longest == self._longest and self._times < TIMES)):
+            del found["truncated_ratio"]
+        elif longest is not None and longest < (limit or self._longest):
+            found["truncated_ratio"] = 0.0
