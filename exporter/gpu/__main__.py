@@ -81,7 +81,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         server.serve(TICK_SECONDS)
         now = time.monotonic()
         if settings.changed():
-            _apply(gpus, pages, settings.renewed())
+            renewed = settings.renewed()
+            options = renewed or options
+            _apply(gpus, pages, renewed)
         if release.is_set():
             release.clear()
             gpus.release(RELEASE_SECONDS, now)

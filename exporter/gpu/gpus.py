@@ -170,9 +170,9 @@ class Gpus:
     def _hung(self, now: float) -> Iterator[dict[str, str]]:
         if now > self._called + STALE_INTERVALS * self._seconds:
             yield {"gpu": "", "uuid": "", "call": self._call}
-        for reader in self._callers:
-            if isinstance(reader, Reader) and (call := reader.hung(now)):
-                yield {"gpu": str(reader.number), "uuid": reader.uuid, "call": call}
+        for caller in self._callers:
+            if call := caller.hung(now):
+                yield {"gpu": caller.number, "uuid": caller.uuid, "call": call}
 
     def _xid(self, uuid: str, xid: int) -> dict[str, str]:
         number = self._numbers.get(uuid)
@@ -185,7 +185,7 @@ class Gpus:
         reason, readers = self._reason(now), self.readers
         if reason != OK:
             return reason, {}
-        listed = [(reader.number, reader.uuid, reader.current(now).reason) for reader in readers]
+        listed = [(int(reader.number), reader.uuid, reader.current(now).reason) for reader in readers]
         present = {uuid for _, uuid, _ in listed}
         # One that cannot be asked for its UUID is taken for the one that had its number.
         missing = {number: uuid for uuid, number in self._numbers.items() if uuid not in present}

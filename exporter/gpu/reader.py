@@ -58,11 +58,14 @@ SILENT = Report(-inf, 0.0, "timeout", {}, {})
 class Caller(Thread):
     """Calls the driver again and again; ``lock`` is held meanwhile, ``call`` is the call since ``since``."""
 
-    def __init__(self, name: str, pause: Callable[[], float]) -> None:
+    number, uuid = "", ""
+    """Of the GPU that it reads."""
+
+    def __init__(self, name: str, interval: Callable[[], float]) -> None:
         super().__init__(name=name, daemon=True)
         self.lock, self.wake, self.ended = Lock(), Flag(), False
         self.call, self.since = "", inf
-        self._pause = pause
+        self._interval = interval
 
     def run(self) -> None:
         while not self.ended:
@@ -71,12 +74,20 @@ class Caller(Thread):
                 if not self.ended:
                     self.turn(began)
                     self.since = inf
-            self.wake.wait(max(PAUSE_SECONDS, began + self._pause() - time.monotonic()))
+            self.wake.wait(max(PAUSE_SECONDS, began + self.pause() - time.monotonic()))
             self.wake.clear()
 
     def turn(self, now: float) -> None:
         """Call the driver. ``now`` in seconds of the steady clock."""
         raise NotImplementedError
+
+    def pause(self) -> float:
+        """Seconds from one turn to the next."""
+        return self._interval()
+
+    def hung(self, now: float) -> str:
+        """The name of the call that has not returned for three intervals, empty if there is none."""
+        return self.call if now > self.since + STALE_INTERVALS * self._interval() else ""
 
     def end(self) -> None:
         """Call no more once this turn is over."""
@@ -87,11 +98,15 @@ class Caller(Thread):
 class Listener(Caller):
     """Puts critical errors into ``found``."""
 
-    def __init__(self, backend: Backend, found: deque[Event], pause: Callable[[], float]) -> None:
+    def __init__(self, backend: Backend, found: deque[Event], interval: Callable[[], float]) -> None:
+        super().__init__("events", interval)
         self._backend, self._found, self._rest = backend, found, 0.0
-        super().__init__("events", lambda: self._rest and pause())
 
-    def turn(self, now: float) -> None:  # noqa: ARG002
+    def pause(self) -> float:
+        return self._rest * self._interval()
+
+    def turn(self, now: float) -> None:
+        self.call, self.since = "EventSetWait", now + EVENT_SECONDS
         try:
             self._found.extend(self._backend.events(EVENT_SECONDS))
             self._rest = 0.0
@@ -106,12 +121,12 @@ class Reader(Caller):
         self, number: int, backend: Backend, interval: Callable[[], float], changed: Callable[[], None]
     ) -> None:
         super().__init__(f"gpu {number}", interval)
-        self.number = number
+        self.number = str(number)
         self.report = SILENT
         self.until = -inf
         self.down: str | None = None
         self.errors: Counter[tuple[str, str]] = Counter()
-        self._backend, self._interval, self._changed = backend, interval, changed
+        self._backend, self._changed = backend, changed
         self._card: Card | None = None
         self._lost, self._find_at = True, 0.0
         self._failed: list[str] = []
@@ -125,18 +140,9 @@ class Reader(Caller):
         self._missing: dict[str, dict[str, str]] = {}
         self._seconds: dict[str, float] = {}
 
-    @property
-    def uuid(self) -> str:
-        """Empty until the GPU is open."""
-        return self._card.uuid if self._card else ""
-
     def current(self, now: float) -> Report:
         """The newest report, without values once it is stale. ``now`` of the steady clock."""
         return self.report if now <= self.until else self.report._replace(reason="timeout", lines={})
-
-    def hung(self, now: float) -> str:
-        """The name of the call that has not returned for three intervals, empty if there is none."""
-        return self.call if now > self.since + STALE_INTERVALS * self._interval() else ""
 
     def pace(self, before: float, now: float) -> None:
         """Go on at another interval than ``before``; ``now`` of the steady clock."""
@@ -177,10 +183,10 @@ class Reader(Caller):
             if now < self._find_at:
                 return self.report.reason
             self.call, self.since = "GetHandleByIndex", time.monotonic()
-            card = self._card or self._backend.card(self.number)
+            card = self._card or self._backend.card(int(self.number))
             if card is self._card:
                 card.find()
-            self._card, self._lost = card, False
+            self._card, self.uuid, self._lost = card, card.uuid, False
         self._failed.clear()
         took = dict.fromkeys((tier.value for tier in Tier), 0.0)
         for quantity in self._card.quantities if self._card else ():
@@ -242,5 +248,5 @@ class Reader(Caller):
 
 
 @lru_cache(4096)  # next time only the value is new
-def _series(metric: str, gpu: int, uuid: str, labels: tuple[tuple[str, str], ...]) -> str:
+def _series(metric: str, gpu: str, uuid: str, labels: tuple[tuple[str, str], ...]) -> str:
     return series(metric, f'gpu="{gpu}",uuid="{escape(uuid)}"', dict(labels))

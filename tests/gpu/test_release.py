@@ -79,7 +79,7 @@ def test_while_a_call_hangs_they_are_released_all_the_same_and_nothing_is_forgot
     if hang != "Init":
         exporter.until(lambda found: all_ok(found) and found.value("gpu_xid_errors_total", gpu="3", xid="79"))
     driver.tell("gpus=8", f"hang={hang}")
-    time.sleep(1)
+    exporter.until(lambda found: found.all("gpu_exporter_call_hung", call=hang))
     assert exporter.devices()
     began = time.monotonic()
     status, said = exporter.ask(f"{RELEASE}?seconds=3", "POST")
