@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import time
@@ -76,7 +77,7 @@ class Gpus:
         self._call, self._called = "", inf
         self.configure(make, interval, **settings)
         self._seconds, self._scraped = interval, time.monotonic()
-        self._state, self._since = "starting", time.monotonic()
+        self._state, self._since, self._grace = "starting", time.monotonic(), -inf
         self._lock, self._wake, self._closing, self._changed = RLock(), Flag(), Flag(), Flag()
         self.free, self.stuck, self.ready = True, False, False
         """Whether no device is open; none could be released; NVML has answered, be it with an error."""
@@ -199,8 +200,10 @@ class Gpus:
     def _reason(self, now: float) -> str:
         if self._state == OK and (down := _down(self.readers)):
             return down
-        if self._state != "starting" or any(now <= reader.until for reader in self.readers):
-            return OK if self._state == "starting" else self._state
+        if self._state != "starting":
+            return self._state
+        if now <= self._grace:  # NVML is reopened: what was read is not stale yet
+            return OK
         return "timeout" if now - self._since > OPENING_SECONDS else "starting"
 
     def count(self, events: Iterable[Event]) -> None:
@@ -362,7 +365,7 @@ class Gpus:
                 if self._open_at > time.monotonic():  # released just now
                     continue
                 if self._state == RELEASED:
-                    self._state, self._since = "starting", time.monotonic()
+                    self._state, self._since, self._grace = "starting", time.monotonic(), -inf
                     self._reinits += 1
                 self.free, self._asked = False, inf
                 self._closing.clear()
@@ -380,6 +383,7 @@ class Gpus:
             while not self.free:
                 self._closing.wait()
                 self._close(backend)
+            gc.collect()  # what read the GPUs refers to itself, and weighs as much as what will read them
 
     def open(self, backend: Backend) -> list[Reader]:
         """What reads each GPU. Raises ``BackendError``."""
@@ -439,6 +443,7 @@ class Gpus:
                 self._reinits += self._state != RELEASED
                 if self._state == OK:
                     self._state, self._since = "starting", time.monotonic()
+                    self._grace = self._since + STALE_INTERVALS * self._seconds
                 self.free = True
         for each in held:
             each.lock.release()

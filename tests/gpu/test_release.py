@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -127,3 +128,19 @@ def test_only_a_post_that_no_page_of_a_browser_sent_and_without_a_body(exporter:
     assert exporter.ask("/release", "POST")[0] == 404
     assert exporter.ask(RELEASE, "POST", **{"Transfer-Encoding": "chunked"})[0] == 411
     assert all_ok(exporter.scrape())
+
+
+def test_however_often_nvml_is_reopened_nothing_grows(exporter: Exporter) -> None:
+    def taken() -> tuple[int, float]:
+        found = exporter.until(all_ok)
+        threads = len(list(Path(f"/proc/{exporter.process.pid}/task").iterdir()))
+        return threads, (found.value("process_resident_memory_bytes") or 0) / 2**20
+
+    threads, resident = taken()
+    for _ in range(12):
+        exporter.ask(f"{RELEASE}?seconds=60", "POST")
+        exporter.ask(f"{RELEASE}?seconds=0", "POST")
+        exporter.until(all_ok)
+
+    assert taken()[0] == threads
+    assert taken()[1] < resident + 8
