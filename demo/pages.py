@@ -128,9 +128,8 @@ class Pages:
             registry=nodes[0].registry,
         )
         simulated = Demo(Extras())
-        simulated.open()
-        for card in simulated.cards():
-            gpus.labels(run=run, uuid=card.uuid).set(1)
+        for number in range(simulated.open()):
+            gpus.labels(run=run, uuid=simulated.card(number).uuid).set(1)
         servers = [start_http_server(0, listen, each.registry)[0] for each in self._advancing]
         self.addresses = tuple(f"{reached(listen)}:{server.server_port}" for server in servers)
         """Of the nodes, then of the trainer."""

@@ -1,6 +1,6 @@
 """Options of the exporters: flags, for which a settings file may give other defaults, and checks of values.
 
-The file is JSON, which is YAML, too: the GPU exporter's front needs no other parser. A check takes the text
+The file is JSON, which is YAML, too: the GPU exporter needs no other parser. A check takes the text
 of a flag or a value of the file. It raises ``ArgumentTypeError`` with the value and what was expected.
 """
 

@@ -56,7 +56,7 @@ EVENTS = {
     ),
     SETUP: ("import hashlib", "import venv"),
     RUNS: ("import argparse", "import orjson", "import exporter.runs.app"),
-    GPU: ("import argparse", "import exporter.gpu.supervisor"),
+    GPU: ("import argparse", "import exporter.gpu.gpus"),
     DEMO: ("import argparse", "import demo.trainer"),
 }
 

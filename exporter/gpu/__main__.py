@@ -8,17 +8,32 @@ if __name__ == "__main__":
     process.end_on_interrupt()  # first of all: the modules below take their time
 
 import argparse
+import importlib
+import json
 import logging
+import os
+import resource
 import signal
+import socket
+import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from threading import Event
+from typing import Any
 
 from exporter import logging_setup
-from exporter.gpu.backend import BACKENDS, FRESH, LONGEST_RELEASE_SECONDS, PROFILES, RELEASE_SECONDS, Extras
-from exporter.gpu.state import ChangeLog, State
-from exporter.gpu.supervisor import Interval, Limits, RestartPolicy, Supervisor, WorkerProcess
+from exporter.gpu.backend import (
+    BACKENDS,
+    FRESH,
+    LONGEST_RELEASE_SECONDS,
+    PROFILES,
+    RELEASE_SECONDS,
+    Backend,
+    Extras,
+)
+from exporter.gpu.gpus import Gpus
 from exporter.http.exposition import CONTENT_TYPE
 from exporter.http.message import Answer, Later, Request, text
 from exporter.http.routes import HostCheck, Routes
@@ -37,30 +52,113 @@ from exporter.options import (
 logger = logging.getLogger("exporter.gpu")
 
 TICK_SECONDS = 0.25
+KEPT = "STEPWATCH_GPU_KEPT"
+"""The variable with what this program told itself before it started itself again."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the exporter until SIGTERM or SIGINT. Returns the exit code."""
+    kept = json.loads(os.environ.pop(KEPT, "null"))
     settings = command_line(arguments)
     options = settings.options()
     logging_setup.configure(options.log_level, options.log_format)
-    stop = stopped_by_signal()
-    front = Front(options)
-    signal.signal(signal.SIGUSR1, lambda *_: front.release.set())
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a driver that crashes again and again fills disks
+    stop, release = stopped_by_signal(), Event()
+    signal.signal(signal.SIGUSR1, lambda *_: release.set())
+    gpus = Gpus(**_settings(options))
+    pages = HostCheck(Pages(gpus).routes(), (*options.hosts, options.listen))
     try:
-        server = Server((options.listen, options.port), front.pages)
+        server = Server((options.listen, options.port), pages)
     except OSError as error:
         log_cannot_listen(options, error)
         return 2
     logger.info("http://%s:%s/metrics shows the GPUs of this machine", options.listen, options.port)
-    while not (stop.is_set() or front.must_restart()):
+    gpus.settled = time.time()
+    _take_over(gpus, kept)
+    gpus.start()
+    reason = ""
+    while not (stop.is_set() or reason):
         server.serve(TICK_SECONDS)
+        now = time.monotonic()
         if settings.changed():
-            front.apply(settings.renewed())
-        front.tick()
+            renewed = settings.renewed()
+            options = renewed or options
+            _apply(gpus, pages, renewed)
+        if release.is_set():
+            release.clear()
+            gpus.release(RELEASE_SECONDS, now)
+        gpus.tick(now)
+        if gpus.must_restart:
+            _restart(gpus, server)
+        reason = gpus.hopeless(now)
+    if reason:
+        logger.error(
+            "No GPU could be read for %s s (%s), though they could be read before. Exiting to be "
+            "restarted: a restarted container gets its devices and the library of the current driver. "
+            "Fix if that does not help: recreate the container.",
+            options.restart_after,
+            reason,
+        )
     server.close()
-    front.supervisor.stop()
-    return 0 if stop.is_set() else FRESH
+    code = 0 if stop.is_set() else FRESH
+    if not gpus.stop():
+        os._exit(code)  # a thread that the driver holds would keep a normal end waiting
+    return code
+
+
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    extras = Extras(*(getattr(options, name) for name in Extras._fields))
+    return {
+        "make": partial(_backend, options.backend, extras),
+        "interval": options.interval,
+        "idle": options.idle,
+        "expected": options.expected,
+        "retry": options.retry,
+        "patience": options.restart_after,
+    }
+
+
+def _backend(name: str, extras: Extras) -> Backend:
+    module, _, kind = BACKENDS[name].partition(":")
+    made: Backend = getattr(importlib.import_module(module), kind)(extras)
+    return made
+
+
+def _apply(gpus: Gpus, pages: HostCheck, options: argparse.Namespace | None) -> None:
+    """Go on with other options; ``None``: the new ones cannot be used."""
+    gpus.usable = options is not None
+    if options is None:
+        return
+    logging_setup.configure(options.log_level, options.log_format)
+    gpus.configure(**_settings(options))
+    gpus.settled = time.time()
+    pages.hosts = (*options.hosts, options.listen)
+    logger.info("New settings: applied without a restart.")
+
+
+def _restart(gpus: Gpus, server: Server) -> None:
+    """Start this program again under the same id, without threads, devices and library."""
+    kept = {**gpus.kept(), "waiting": server.waiting()}
+    os.environ[KEPT] = json.dumps(kept)
+    for descriptor in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208  (pathlib weighs 1 MB)
+        if descriptor > 2:
+            with suppress(OSError):  # that of the folder itself
+                os.set_inheritable(descriptor, descriptor in kept["waiting"])
+    logger.warning("Only a new process can close or load NVIDIA's library now: starting again.")
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606  (it is this program)
+
+
+def _take_over(gpus: Gpus, kept: dict[str, Any] | None) -> None:
+    """Go on where the process before this one ended."""
+    if kept is None:
+        return
+    gpus.take_over(kept)
+    answer = FREE.format(kept["released"]).encode()
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(answer)}\r\nConnection: close\r\n\r\n".encode()
+    for descriptor in kept["waiting"]:
+        with socket.socket(fileno=descriptor) as client, suppress(OSError):  # the client may have gone
+            client.settimeout(1)
+            client.sendall(head + answer)
 
 
 def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
@@ -84,12 +182,6 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
         positive,
         2.0,
         "seconds until a missing driver or GPU is searched for again, doubled up to 32 times that",
-    )
-    flags.add(
-        "hang",
-        positive,
-        10.0,
-        "seconds without an answer, at least three intervals, until the reading process is replaced",
     )
     flags.add(
         "restart-after",
@@ -122,86 +214,20 @@ def _sick_exists(options: argparse.Namespace) -> None:
         )
 
 
-class Front:
-    """What serves the page: the parts behind it, made from the options and changed as those change."""
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.release = Event()
-        self.state = State(options.interval, options.expected)
-        self.interval = Interval(options.interval, options.idle, time.monotonic())
-        self.restart_policy = RestartPolicy(options.restart_after)
-        self.supervisor = Supervisor(partial(_start, options), self.state, self.interval, _limits(options))
-        routes = Pages(self.state, self.interval, self.supervisor).routes()
-        self.pages = HostCheck(routes, (*options.hosts, options.listen))
-        self.state.settled = time.time()
-        self.changes = ChangeLog(self.state, time.monotonic())
-
-    def apply(self, options: argparse.Namespace | None) -> None:
-        """Go on with other options; ``None``: the new ones cannot be used."""
-        self.state.usable = options is not None
-        if options is None:
-            return
-        logging_setup.configure(options.log_level, options.log_format)
-        self.state.expected, self.state.settled = options.expected, time.time()
-        self.interval.usual, self.interval.patience = options.interval, options.idle
-        self.restart_policy.patience = options.restart_after
-        self.pages.hosts = (*options.hosts, options.listen)
-        self.supervisor.renew(partial(_start, options), _limits(options), time.monotonic())
-        logger.info("New settings: applied without a restart.")
-
-    def tick(self) -> None:
-        """Do what is due."""
-        now = time.monotonic()
-        if self.release.is_set():
-            self.release.clear()
-            self.supervisor.release(RELEASE_SECONDS, now)
-        self.supervisor.tick(now, time.time())
-        self.changes.tick(now)
-
-    def must_restart(self) -> bool:
-        """Return whether only a restart helps, and log why."""
-        now = time.monotonic()
-        reason = self.state.trouble(now)
-        over = self.restart_policy.lasts(reason, now)
-        if over:
-            logger.error(
-                "No GPU could be read for %s s (%s), though they could be read before. Exiting to be "
-                "restarted: a restarted container gets its devices and the library of the current driver. "
-                "Fix if that does not help: recreate the container.",
-                self.restart_policy.patience,
-                reason,
-            )
-        return over
-
-
-def _limits(options: argparse.Namespace) -> Limits:
-    return Limits(options.retry, options.hang)
-
-
-def _start(options: argparse.Namespace) -> WorkerProcess:
-    extras = Extras(*(getattr(options, name) for name in Extras._fields))
-    return WorkerProcess(options.backend, extras, options.interval, (options.log_level, options.log_format))
-
-
 INDEX = (
     "Stepwatch GPU exporter. Metrics: /metrics  Health: /-/healthy  After the first reading: /-/ready\n"
     "POST /-/release?seconds=60 releases the GPUs for a minute, to reset one or to change MIG.\n"
 )
 SPAN = f"Expected: /-/release?seconds=N with N from 0 (ends the release) to {LONGEST_RELEASE_SECONDS}.\n"
-STUCK = "The process that reads the GPUs hangs in the driver and cannot be killed: no GPU is released.\n"
-FREE = (
-    "The GPUs are released for {} s: the process that had them open has ended.\n"
-    "POST /-/release?seconds=0 ends the release.\n"
-)
+STUCK = "A call hangs in the driver and cannot be ended: no GPU is released. Fix: reset the GPU or reboot.\n"
+FREE = "The GPUs are released for {} s: no device is open.\nPOST /-/release?seconds=0 ends the release.\n"
 
 
 class Pages:
     """Gives the answer to each request."""
 
-    def __init__(self, state: State, interval: Interval, supervisor: Supervisor) -> None:
-        self._state = state
-        self._interval = interval
-        self._supervisor = supervisor
+    def __init__(self, gpus: Gpus) -> None:
+        self._gpus = gpus
 
     def routes(self) -> Routes:
         """Return the routes, by path."""
@@ -217,11 +243,11 @@ class Pages:
 
     def _metrics(self, _: Request) -> Answer:
         now = time.monotonic()
-        self._interval.scraped(now)
-        return Answer("200 OK", CONTENT_TYPE, self._state.page(now))
+        self._gpus.scraped(now)
+        return Answer("200 OK", CONTENT_TYPE, self._gpus.page(now))
 
     def _ready(self, _: Request) -> Answer:
-        if self._state.ready:
+        if self._gpus.ready:
             return text("200 OK", "ok\n")
         return text("503 Service Unavailable", "not read yet\n")
 
@@ -232,15 +258,15 @@ class Pages:
         seconds = _seconds(request.query)
         if seconds is None:
             return text("400 Bad Request", SPAN)
-        self._supervisor.release(seconds, time.monotonic())
+        self._gpus.release(seconds, time.monotonic())
         return lambda: self._released(seconds)
 
     def _released(self, seconds: int) -> Answer | None:
         if not seconds:
             return text("200 OK", "The GPUs are read again.\n")
-        if self._supervisor.stuck(time.monotonic()):
+        if self._gpus.stuck:
             return text("503 Service Unavailable", STUCK)
-        return text("200 OK", FREE.format(seconds)) if self._supervisor.free else None
+        return text("200 OK", FREE.format(seconds)) if self._gpus.free else None
 
 
 def _seconds(query: str) -> int | None:

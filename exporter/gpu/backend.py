@@ -1,4 +1,4 @@
-"""What a worker reads from: one small protocol, so that simulated GPUs go the same way as real ones."""
+"""What GPUs are read from: one small protocol, so that simulated GPUs go the same way as real ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STALE_INTERVALS = 3
 """No value is served that is older than this."""
 
 FRESH = 75
-"""Exit code with which a worker asks to be replaced, to reopen NVML, and a front asks to be restarted."""
+"""Exit code with which the exporter asks to be restarted."""
 
 RELEASED = "released"
 """The reason while the devices are released on request."""
@@ -53,26 +53,13 @@ NVML_REASONS = {
     "no_permission": "This user may not use the NVIDIA devices. Fix: let it read and write /dev/nvidia*.",
     "uninitialized": "NVML lost its connection to the driver.",
     "timeout": "The driver does not answer.",
-    "stuck": "The last worker hangs in the driver and cannot be killed. Fix: reset the GPU or reboot.",
-    "crashed": "The worker crashed in the driver's library.",
     "released": "The devices are released on request.",
 }
 """What ``gpu_exporter_nvml_up`` gives as reason, and what it means. Other NVML errors go by their name."""
 
 
-class Report(NamedTuple):
-    """What was last read from a GPU, ``at`` a steady time: reasons by call, counts by call and code."""
-
-    at: float
-    reason: str
-    readings: tuple[Reading, ...] = ()
-    missing: Mapping[str, str] = {}
-    errors: Mapping[tuple[str, str], int] = {}
-    seconds: Mapping[str, float] = {}
-
-
 BACKENDS = {"nvml": "exporter.gpu.nvml.backend:Nvml", "demo": "exporter.gpu.demo:Demo"}
-"""Where to find each; only the worker loads one."""
+"""Where to find each; only the one that is asked for is loaded."""
 
 PROFILES = {"h200": 8, "a100": 8, "a100-mig": 2, "rtx4080": 2}
 """What the simulated GPUs can be, and how many of them there are then."""
@@ -156,13 +143,12 @@ class CardError(ReadError):
 
 
 class BackendError(ReadError):
-    """Raised when only a new worker helps; ``code`` becomes the reason of ``gpu_exporter_nvml_up``."""
+    """Raised when only reopening NVML helps; ``code`` becomes the reason of ``gpu_exporter_nvml_up``."""
 
 
 class Card(Protocol):
-    """One GPU. ``uuid`` is empty if it could not be asked for it."""
+    """One GPU."""
 
-    number: int
     uuid: str
     quantities: Sequence[Quantity]
 
@@ -171,19 +157,22 @@ class Card(Protocol):
 
 
 class Backend(Protocol):
-    """A source of GPUs. After ``BackendError`` it is not used again."""
+    """A source of GPUs, opened once."""
 
-    def open(self) -> None:
-        """Connect to the driver. Raises ``BackendError``."""
+    def open(self) -> int:
+        """Connect to the driver. Returns how many GPUs it lists. Raises ``BackendError``."""
 
     def system(self) -> list[Reading]:
-        """What holds for all GPUs."""
+        """What holds for all GPUs. Raises ``BackendError``."""
 
-    def cards(self) -> Sequence[Card]:
-        """Every GPU that the driver lists, working or not."""
+    def card(self, number: int) -> Card:
+        """Open a GPU; may be tried again. Raises ``CardError`` or ``BackendError``."""
 
     def events(self, seconds: float) -> list[Event]:
         """Wait at most that long for critical errors. Raises ``ReadError``."""
 
     def close(self) -> None:
         """Release the devices."""
+
+    def outdated(self) -> bool:
+        """Whether only another process would load the driver's present library."""

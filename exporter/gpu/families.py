@@ -79,7 +79,7 @@ counter gpu_exporter_collect_errors_total Failed calls that the driver supports.
 gauge gpu_exporter_collect_duration_seconds Duration of the slowest GPU's last read.
 gauge gpu_exporter_driver_latency_seconds Slowest driver call of the last read.
 """)  # noqa: E501  (a help text is one line)
-"""What the worker reads, in the order in which it is written."""
+"""What is read of the GPUs, in the order in which it is written."""
 
 FRONT_FAMILIES = _families("""
 gauge gpu_devices GPUs that the driver lists.
@@ -90,23 +90,12 @@ gauge gpu_xid_last_timestamp_seconds Time of the last Xid error.
 gauge gpu_exporter_build_info Version; the value is always 1.
 gauge gpu_exporter_nvml_up 1 if the driver's library NVML answers, else 0 with the reason.
 gauge gpu_exporter_last_collect_timestamp_seconds When the GPUs were last read.
-counter gpu_exporter_worker_restarts_total Workers that died or were killed.
-counter gpu_exporter_nvml_reinit_total Workers replaced to reopen NVML.
+gauge gpu_exporter_call_hung A driver call that does not return; the value is always 1.
+counter gpu_exporter_nvml_reinit_total How often NVML was closed and opened again.
 gauge gpu_exporter_config_last_reload_successful 1 if the last settings were valid.
 gauge gpu_exporter_config_last_reload_success_timestamp_seconds When settings were last applied.
 """)
-"""What outlives a worker."""
-(
-    DEVICES,
-    EXPECTED,
-    UP,
-    XIDS,
-    XID_TIME,
-    BUILD,
-    NVML_UP,
-    COLLECTED,
-    RESTARTS,
-    REINITS,
-    SETTINGS,
-    SETTINGS_AT,
-) = FRONT_FAMILIES
+"""What is known of them all, and of the exporter."""
+(DEVICES, EXPECTED, UP, XIDS, XID_TIME, BUILD, NVML_UP, COLLECTED, HUNG, REINITS, SETTINGS, SETTINGS_AT) = (
+    FRONT_FAMILIES
+)

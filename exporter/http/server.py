@@ -208,6 +208,10 @@ class Server:
         for client in sorted(self._clients.values(), key=attrgetter("active"))[:surplus]:
             self._drop(client, "surplus")
 
+    def waiting(self) -> list[int]:
+        """Descriptors of the clients whose answer is still to come."""
+        return [sock.fileno() for sock, client in self._clients.items() if client.later]
+
     def samples(self) -> Iterator[Metric]:
         """Its counters."""
         yield own("http_requests_total", "Requests by status code.", by_label("code", self.answered))

@@ -97,10 +97,6 @@ LOSSES = {
         "give its container all GPUs, or its user access to /dev/nvidia*",
     ),
     "timeout": Explanation("the driver does not answer", f"{_DMESG}; if the driver stays hung, reboot"),
-    "stuck": Explanation(
-        "the driver hangs; processes that call it cannot be killed",
-        f"{_DMESG}; a reboot is usually necessary",
-    ),
     "unknown": Explanation(
         "the driver answers with an unknown error",
         f"recreate the exporter's container if it has one; otherwise {_DMESG}",
@@ -109,7 +105,6 @@ LOSSES = {
         "its MIG partition changed; the new one is not read yet",
         "wait a minute, then read the GPU exporter's log",
     ),
-    "crashed": Explanation("the driver's library crashes", f"read the GPU exporter's log, and {_DMESG}"),
     "driver_not_loaded": Explanation(
         "the driver is no longer loaded", "`modprobe nvidia` or reboot, unless someone unloaded it on purpose"
     ),

@@ -61,6 +61,7 @@ class Driver:
             "LD_LIBRARY_PATH": str(self.folder),
             "FAKE_NVML_CTL": str(self._reported),
             "FAKE_NVML_LOG": str(self._log),
+            "FAKE_NVML_DEV": str(self.folder),
         }
 
     def install(self, *missing: str) -> None:

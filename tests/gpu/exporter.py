@@ -10,7 +10,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from stepwatch.system import http_client
@@ -20,10 +20,10 @@ from tests.records import split
 from tests.runs.scrape import Scrape, until
 
 ROOT = Path(__file__).parents[2]
-QUICK = ("--interval=0.2", "--retry=0.3", "--hang=2")
+QUICK = ("--interval=0.2", "--retry=0.3")
 
 
-PACE = r"^(--interval|--retry|--hang)=([\d.]*[1-9][\d.]*)$"
+PACE = r"^(--interval|--retry)=([\d.]*[1-9][\d.]*)$"
 
 
 def paced(flags: Iterable[str], slow: float) -> list[str]:
@@ -67,17 +67,13 @@ class Exporter:
         """Scrape until it is true; fails after very many scrapes, or when the exporter ends."""
         return until(self.scrape, true, self.process)
 
-    def workers(self) -> list[int]:
-        """Process ids of the workers; one that is no more than waited for is none."""
+    def devices(self) -> list[str]:
+        """Files of the driver that it has open."""
         found = []
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                state, parent = stat.read_text().rpartition(")")[2].split()[:2]
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if int(parent) == self.process.pid and state != "Z":
-                found.append(int(stat.parent.name))
-        return found
+        for link in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            with suppress(FileNotFoundError):
+                found.append(str(link.readlink()))
+        return [name for name in found if "/nvidia" in name]
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
         """As ``ended``, after a signal."""
@@ -88,7 +84,7 @@ class Exporter:
         """Exit code, and what it logged: information on GPUs included, and what went wrong."""
         out, log = self.process.communicate(timeout=HANG_SECONDS)
         assert out == ""
-        return self.process.returncode, *split(log, "exporter.gpu.state")
+        return self.process.returncode, *split(log, "exporter.gpu.gpus")
 
 
 Starting = Callable[..., Exporter]

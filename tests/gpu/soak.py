@@ -1,4 +1,4 @@
-"""``python -m tests.gpu.soak CYCLES``: the worker's readings and the front's page, without a pause.
+"""``python -m tests.gpu.soak CYCLES``: readings and pages, without a pause.
 
 The real ``pynvml`` reads the library of ``driver.py`` while GPUs are lost and come back, are split and
 whole again, report errors and have other processes. The clock goes on by a second a cycle. After each
@@ -15,23 +15,11 @@ from pathlib import Path
 from random import Random
 from threading import active_count
 
-from exporter.gpu import worker as worker_module
-from exporter.gpu.backend import OK, Extras
+from exporter.gpu.backend import Extras
 from exporter.gpu.nvml.backend import Nvml
-from exporter.gpu.state import State
-from exporter.gpu.worker import Reader, Worker
+from tests.gpu.box import Box
 
 CYCLES_A_STATE = 50
-PATIENCE_SECONDS = 10.0
-
-
-class Clock:
-    """A second for each cycle, in place of the clock of the readings."""
-
-    now = 0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 class Reported:
@@ -60,40 +48,19 @@ class Reported:
 
 def main(cycles: int) -> None:
     """Run so many cycles."""
-    reported, state, clock = Reported(), State(interval=1.0), Clock()
-    worker_module.time = clock
+    reported = Reported()
     reported.change()
-    backend = Nvml(Extras(processes=4, serial=True, links=True))
-    pipe = os.memfd_create("messages")
-    worker = Worker(backend, pipe, os.pipe()[0], 1.0)
-    backend.open()
-    system = backend.system()
-    worker._readers = [Reader(card, 1.0, worker._changed) for card in backend.cards()]
-    for reader in worker._readers:
-        reader.start()
-    worker._listener.start()
+    box = Box(Nvml(Extras(processes=4, serial=True, links=True)), interval=1.0)
     for cycle in range(1, cycles + 1):
-        clock.now = cycle
         if cycle % CYCLES_A_STATE == 0:
             reported.change()
-        worker._read(PATIENCE_SECONDS)
-        worker._report(OK, system, 1.0)
-        _take(state, pipe, cycle)
+        box.page(cycle, cycle)
         if cycle % (cycles // 10) == 0:
-            print(json.dumps(_figures(cycle, state)), flush=True)
+            print(json.dumps(_figures(cycle, box)), flush=True)
     os._exit(0)
 
 
-def _take(state: State, pipe: int, cycle: int) -> None:
-    size = os.lseek(pipe, 0, os.SEEK_CUR)
-    message = json.loads(os.pread(pipe, size, 0))
-    os.lseek(pipe, 0, os.SEEK_SET)
-    state.update(message, cycle, cycle)
-    state.count(message["events"])
-    state.page(cycle)
-
-
-def _figures(cycle: int, state: State) -> dict[str, float]:
+def _figures(cycle: int, box: Box) -> dict[str, float]:
     gc.collect()
     status = Path("/proc/self/status").read_text()
     return {
@@ -102,8 +69,8 @@ def _figures(cycle: int, state: State) -> dict[str, float]:
         "objects": len(gc.get_objects()),
         "threads": active_count(),
         "files": sum(1 for _ in Path("/proc/self/fd").iterdir()),
-        "samples": sum(not line.startswith(b"#") for line in state.page(cycle).splitlines()),
-        "errors": sum(state._xids.values()),
+        "samples": sum(not line.startswith(b"#") for line in box.gpus.page(cycle).splitlines()),
+        "errors": sum(box.gpus._xids.values()),
     }
 
 

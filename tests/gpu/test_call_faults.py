@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
@@ -45,31 +45,26 @@ def test_a_slow_call_is_left_out_and_the_rest_goes_on(driver: Driver, start: Sta
     assert listed == {"slow"}
 
 
-def test_a_hang_in_one_connection_only_is_left_by_opening_another(driver: Driver, start: Starting) -> None:
+def threads(exporter: Exporter) -> int:
+    return len(list(Path(f"/proc/{exporter.process.pid}/task").iterdir()))
+
+
+def test_a_call_that_never_returns_is_left_alone_and_reported(driver: Driver, start: Starting) -> None:
+    def hung(found: Scrape) -> dict[str, str] | None:
+        reported = [dict(labels) for labels in found.all("gpu_exporter_call_hung")]
+        return reported[0] if reported else None
+
     exporter = start()
-    exporter.until(all_ok)
-    before = exporter.workers()
+    assert hung(exporter.until(all_ok)) is None
+    before = threads(exporter)
     driver.tell("gpus=8", "wedge=GetPowerUsage@3")
     exporter.until(only_3("timeout"))
     driver.tell("gpus=8")
-    exporter.until(all_ok)
-
-    assert exporter.workers() != before
-
-
-def test_a_worker_that_the_driver_holds_is_not_doubled(driver: Driver, start: Starting) -> None:
-    exporter = start()
-    exporter.until(all_ok)
-    before = exporter.workers()
-    driver.tell("gpus=8", "held=GetPowerUsage@3")
-    exporter.until(only_3("timeout"))
     lasting(exporter, only_3("timeout"))
-    time.sleep(1)
 
-    assert exporter.workers() == before
-    driver.tell("gpus=8")
-    driver.release()
-    exporter.until(all_ok)
+    assert hung(exporter.until(hung)) == {"gpu": "3", "uuid": uuid(3), "call": "GetPowerUsage"}
+    assert threads(exporter) == before
+    assert exporter.end()[0] == 0
 
 
 def test_a_reset_counter_is_shown_as_the_driver_reports_it(driver: Driver, start: Starting) -> None:
@@ -141,8 +136,8 @@ class Call:
 @pytest.fixture(name="calls")
 def _calls(driver: Driver, start: Starting) -> Call:
     driver.tell(f"gpus={Call.MOST}")
-    # No other worker looks for the lost ones: its calls would be counted too.
-    return Call(start("--interval=0.2", "--retry=60", "--hang=2"), driver)
+    # NVML is not reopened for the lost ones: those calls would be counted too.
+    return Call(start("--interval=0.2", "--retry=60"), driver)
 
 
 @pytest.mark.parametrize("fault", ["hang={}", pytest.param("slow={}:5000", marks=pytest.mark.world)])

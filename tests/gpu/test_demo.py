@@ -14,7 +14,7 @@ from exporter.gpu import __main__
 from exporter.gpu.backend import CRITICAL_XIDS, PROFILES, Extras, Reading
 from exporter.gpu.demo import Demo
 from exporter.gpu.families import GPU_FAMILIES
-from exporter.gpu.worker import SLOW_INTERVALS
+from exporter.gpu.reader import SLOW_INTERVALS
 from tests.gpu.driver import Driver
 from tests.gpu.exporter import Exporter, reasons
 from tests.runs.scrape import Scrape
@@ -38,7 +38,7 @@ class Stage:
     def __init__(self, profile: str = "h200", seed: int = 7, *, sick: int | None = SICK) -> None:
         self.now = 1000.0
         self.demo = Demo(Extras(profile=profile, sick=sick), seed, lambda: self.now, self.sleep)
-        self.demo.open()
+        self.cards = [self.demo.card(number) for number in range(self.demo.open())]
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -47,7 +47,7 @@ class Stage:
         """What a GPU shows now, by metric and labels."""
         return {
             " ".join([reading.metric, *reading.labels.values()]): reading.value
-            for quantity in self.demo.cards()[gpu].quantities
+            for quantity in self.cards[gpu].quantities
             for reading in quantity.read()
             if isinstance(reading, Reading)
         }
@@ -150,7 +150,7 @@ def test_the_sick_gpu_reports_a_critical_error_after_45_seconds_and_every_three_
     while stage.now < 1000 + 500:
         for event in stage.demo.events(0.5):
             at.append(round(stage.now - 1000))
-            assert event.uuid == stage.demo.cards()[SICK].uuid
+            assert event.uuid == stage.cards[SICK].uuid
             assert event.xid in CRITICAL_XIDS
 
     assert at == [45, 225, 405]
@@ -161,15 +161,6 @@ def test_a_sick_gpu_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[s
         __main__.command_line(["--backend=demo", "--profile=rtx4080", "--sick=5"]).options()
 
     assert "--sick 5: no such GPU. Expected a number from 0 to 1" in capsys.readouterr().err
-
-
-def of(extras: Extras) -> list[Reading]:
-    """What the sick GPU of such a box shows after some minutes."""
-    at = 0.0
-    demo = Demo(extras, clock=lambda: at)
-    demo.open()
-    at = 500.0
-    return [each for quantity in demo.cards()[SICK].quantities for each in quantity.read()]
 
 
 EXCEPTIONS = {

@@ -25,7 +25,7 @@ UNITS = {
 
 
 EVERYTHING = ("--interval=0.5", "--processes=2", "--serial=true", "--links=true", "--pcie=true")
-RARE = ("gpu_xid_last_timestamp_seconds", "gpu_exporter_collect_errors_total")
+RARE = ("gpu_xid_last_timestamp_seconds", "gpu_exporter_collect_errors_total", "gpu_exporter_call_hung")
 OF_THE_FIRST = ("gpu_process_sm_utilization_ratio", "gpu_mig_sm_active_ratio")
 USED = ("process=0:compute:5000001:300:20", "mig=7", "instance=7:0:7:0:1g.18gb")
 BEFORE_AMPERE = tuple(f"field={number}:1:1" for number in (29, 30, 31))
@@ -56,7 +56,7 @@ def on(folder: Path, card: str) -> dict[str, str]:
     folder.mkdir()
     driver = Driver(folder)
     driver.install()
-    broken = ("error=GetMemoryInfo@3:999", "xid=3:79:1")
+    broken = ("error=GetMemoryInfo@3:999", "hang=GetPowerUsage@5", "xid=3:79:1")
     driver.tell("gpus=8", f"profile={card}", *broken, *USED, *BEFORE_AMPERE)
     return driver.environment
 

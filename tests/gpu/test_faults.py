@@ -79,7 +79,9 @@ def test_when_numbers_move_up_each_gpu_keeps_its_own_values(driver: Driver, star
     driver.tell("gpus=8", "all=1")
     exporter.until(lambda found: nvml(found) != "ok")
     driver.tell("gpus=8", "absent=3", "xid=5:79:1")
-    found = exporter.until(lambda found: found.value("gpu_xid_errors_total", uuid=uuid(5), xid="79") == 1)
+    found = exporter.until(
+        lambda found: nvml(found) == "ok" and found.value("gpu_xid_errors_total", uuid=uuid(5), xid="79") == 1
+    )
 
     assert found.value("gpu_up", gpu="3", uuid=uuid(3), reason="lost") == 0
     for gpu in OTHERS:

@@ -91,7 +91,7 @@ def test_a_run_uses_the_gpu_that_its_process_uses_or_else_those_of_its_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     driver.tell("gpus=4", f"process=2:compute:{trainer}:300:10", "process=1:compute:5000001:300:10")
-    flags = ("--interval=0.1", "--retry=0.3", "--hang=2", f"--processes={processes}")
+    flags = ("--interval=0.1", "--retry=0.3", f"--processes={processes}")
     wanted = "gpu_process_memory_bytes" if processes else "gpu_processes"
     gpus = start(*flags).until(lambda found: found.all(wanted))
     clock = Clock()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 
 from tests.gpu.driver import Driver, uuid
@@ -16,7 +14,7 @@ READ = ("GetUtilizationRates", 3)
 
 def idle(start: Starting, driver: Driver) -> Exporter:
     """An exporter at which no one has looked for a while."""
-    exporter = start("--interval=0.2", "--idle=1", "--retry=0.3", "--hang=2")
+    exporter = start("--interval=0.2", "--idle=1", "--retry=0.3")
     exporter.until(all_ok)
     time.sleep(1.5)
     driver.forget_calls()
@@ -43,16 +41,6 @@ def test_an_error_of_a_gpu_is_heard_at_once_all_the_same(driver: Driver, start: 
     time.sleep(1)
 
     assert exporter.scrape().value("gpu_xid_errors_total", gpu="3", uuid=uuid(3), xid="79") == 1
-
-
-def test_a_worker_that_died_meanwhile_has_a_successor_before_anyone_looks(
-    driver: Driver, start: Starting
-) -> None:
-    exporter = idle(start, driver)
-    os.kill(exporter.workers()[0], signal.SIGKILL)
-    time.sleep(2)
-
-    assert all_ok(exporter.scrape())
 
 
 def test_a_gpu_that_hangs_meanwhile_is_found_within_three_readings_of_someone_who_looks(

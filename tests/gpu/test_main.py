@@ -46,7 +46,7 @@ def test_a_file_sets_what_flags_set(start: Starting, tmp_path: Path) -> None:
         ("--port", "http", "'http' is not a port. Expected a number from 1 to 65535."),
         ("--interval", "1s", "'1s' is not a positive number. Expected one such as 15 or 0.5."),
         ("--retry", "0", "'0' is not a positive number"),
-        ("--hang", "inf", "'inf' is not a positive number"),
+        ("--idle", "inf", "'inf' is not a positive number"),
         ("--backend", "rocm", "'rocm' is not a backend. Expected nvml or demo."),
     ],
 )

@@ -1,76 +1,33 @@
-"""The exporter's two processes: what the page shows when one is killed, stopped or asked to end."""
+"""The exporter's process: pages while the driver hangs or crashes, and how it ends."""
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import time
-from pathlib import Path
 from statistics import median
 
 import pytest
 
 from tests.gpu.driver import Driver
-from tests.gpu.exporter import Exporter, Starting, all_ok, nvml, reasons, shown
-from tests.real import eventually
+from tests.gpu.exporter import Exporter, Starting, all_ok, nvml, reasons
+from tests.gpu.faults import all_down, lasting
 from tests.real.waiting import HANG_SECONDS, in_time
 from tests.runs.scrape import Scrape
 
 
-def restarts(found: Scrape, reason: str) -> float:
-    return found.value("gpu_exporter_worker_restarts_total", reason=reason) or 0
-
-
-def alive(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
-def test_a_worker_that_dies_is_replaced_before_its_values_are_too_old(
-    start: Starting, number: signal.Signals
+def test_a_driver_that_hangs_as_a_whole_leaves_the_page_and_no_stale_value(
+    driver: Driver, start: Starting
 ) -> None:
-    exporter = start("--interval=0.5", "--retry=0.2")
-    exporter.until(all_ok)
-    (worker,) = exporter.workers()
-    os.kill(worker, number)
-
-    def replaced(found: Scrape) -> bool:
-        assert all_ok(found)
-        return restarts(found, "died") > 0 and exporter.workers() not in ([], [worker])
-
-    exporter.until(replaced)
-    exporter.until(all_ok)
-
-
-def test_a_driver_that_crashes_its_callers_is_reported_and_recovers(driver: Driver, start: Starting) -> None:
+    """As under a lock of the driver's: whatever is asked waits."""
     exporter = start()
     exporter.until(all_ok)
-    driver.tell("gpus=8", "segv=GetPowerUsage")
-    found = exporter.until(lambda found: nvml(found) == "crashed")
-
-    assert set(reasons(found).values()) == {"crashed"}
+    names = {name for name, _ in driver.calls()}
+    driver.tell("gpus=8", *(f"hang={name}" for name in sorted(names)))
+    exporter.until(lambda found: len(found.all("gpu_exporter_call_hung")) >= 8)
+    lasting(exporter, all_down("timeout"))
     driver.tell("gpus=8")
     exporter.until(all_ok)
-
-
-def test_a_stopped_worker_shows_nothing_stale_and_is_replaced(start: Starting) -> None:
-    exporter = start()
-    exporter.until(all_ok)
-    (worker,) = exporter.workers()
-    os.kill(worker, signal.SIGSTOP)
-    stopped = time.monotonic()
-    found = exporter.until(lambda found: nvml(found) == "timeout")
-
-    assert in_time(time.monotonic() - stopped, 3)
-    assert set(reasons(found).values()) == {"timeout"}
-    assert shown(found) == set()
-    assert restarts(exporter.until(all_ok), "hung") == 1
-    assert not alive(worker)
 
 
 def test_fifty_scrapes_at_once_are_answered_while_the_driver_hangs(driver: Driver, start: Starting) -> None:
@@ -103,46 +60,41 @@ def at_once(exporter: Exporter, count: int) -> tuple[list[bytes], bytes, float]:
     return [page.partition(b"\r\n")[0] for page in pages], pages[0].partition(b"\r\n\r\n")[2], median(took)
 
 
+def test_a_library_that_crashes_ends_the_process_to_be_started_again(driver: Driver, start: Starting) -> None:
+    exporter = start()
+    exporter.until(all_ok)
+    driver.tell("gpus=8", "segv=GetPowerUsage")
+    exporter.process.communicate(timeout=HANG_SECONDS)
+
+    assert exporter.process.returncode == -signal.SIGABRT
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_both_quickly_and_lets_go_of_the_devices(
+def test_a_signal_ends_it_quickly_and_releases_the_devices(
     driver: Driver, start: Starting, number: signal.Signals
 ) -> None:
     exporter = start()
     exporter.until(all_ok)
-    (worker,) = exporter.workers()
     began = time.monotonic()
     code, _, errors = exporter.end(number)
 
     assert (code, errors) == (0, "")
     assert in_time(time.monotonic() - began, 3)
-    assert not alive(worker)
     assert driver.calls()["Shutdown", -1] == 1
 
 
-@pytest.mark.parametrize("hang", ["hang=GetUtilizationRates", "hang=Init"])
-def test_a_signal_ends_both_quickly_though_the_driver_hangs(
-    driver: Driver, start: Starting, hang: str
-) -> None:
-    driver.tell("gpus=8", hang)
+@pytest.mark.parametrize("hang", ["GetUtilizationRates", "Init", "Shutdown", "EventSetWait"])
+def test_a_signal_ends_it_quickly_though_a_call_hangs(driver: Driver, start: Starting, hang: str) -> None:
     exporter = start()
-    eventually(lambda: bool(exporter.workers()))
-    time.sleep(0.5)
-    (worker,) = exporter.workers()
+    if hang != "Init":
+        exporter.until(all_ok)
+    driver.tell("gpus=8", f"hang={hang}")
+    if hang != "Shutdown":
+        exporter.until(lambda found: found.all("gpu_exporter_call_hung", call=hang))
     began = time.monotonic()
 
     assert exporter.end()[0] == 0
-    assert in_time(time.monotonic() - began, 5)
-    assert not alive(worker)
-
-
-def test_a_worker_does_not_outlive_a_killed_front(driver: Driver, start: Starting) -> None:
-    exporter = start()
-    exporter.until(all_ok)
-    (worker,) = exporter.workers()
-    exporter.end(signal.SIGKILL)
-
-    eventually(lambda: not alive(worker))
-    assert driver.calls()["Shutdown", -1] == 1
+    assert in_time(time.monotonic() - began, 3)
 
 
 def test_it_is_healthy_at_once_and_ready_after_the_first_reading(driver: Driver, start: Starting) -> None:

@@ -40,7 +40,7 @@ def test_the_gpus_are_released_and_taken_back(
     file = config(exporter.port)
 
     assert release(file, "5m") == 0
-    assert exporter.workers() == []
+    assert exporter.devices() == []
     assert driver.calls()["Shutdown", -1] == 1
     assert nvml(exporter.scrape()) == "released"
     assert "has released the GPUs for 5m" in capsys.readouterr().out

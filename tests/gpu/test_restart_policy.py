@@ -7,30 +7,11 @@ import time
 import pytest
 
 from exporter.gpu.backend import FRESH
-from exporter.gpu.supervisor import RestartPolicy
 from tests.gpu.driver import LIBRARY, Driver
 from tests.gpu.exporter import QUICK, Exporter, Starting, all_ok, nvml, reasons
 
 DETACHED = tuple(f"lost={gpu}:999" for gpu in range(8))
 """As after `systemctl daemon-reload`: the container may no longer use the devices."""
-
-
-def outlasted(*said: tuple[float, str], patience: float = 60.0) -> bool:
-    """Whether it was time for a restart after the last of these, at their seconds."""
-    outage = RestartPolicy(patience)
-    return [outage.lasts(reason, now) for now, reason in said][-1]
-
-
-@pytest.mark.parametrize(
-    "reason", ["driver_not_loaded", "library_not_found", "no_permission", "released", "stuck"]
-)
-def test_what_no_restart_cures_may_last(reason: str) -> None:
-    assert not outlasted((0, "ok"), (1, reason), (1e6, reason))
-
-
-def test_a_good_reading_between_restarts_the_patience() -> None:
-    assert not outlasted((0, "ok"), (1, "lost"), (60, "ok"), (61, "lost"), (120, "lost"))
-    assert not outlasted((0, "ok"), (1, "lost"), (60, "released"), (61, "lost"), (120, "lost"))
 
 
 def begun(start: Starting) -> Exporter:
@@ -71,6 +52,18 @@ def test_started_again_without_a_cure_it_stays_and_recovers_later(driver: Driver
     assert nvml(exporter.scrape()) == "version_mismatch"
     driver.tell("gpus=8")
 
+    exporter.until(all_ok)
+
+
+@pytest.mark.parametrize(("code", "reason"), [(9, "driver_not_loaded"), (4, "no_permission")])
+def test_what_no_restart_cures_keeps_it_up(driver: Driver, start: Starting, code: int, reason: str) -> None:
+    exporter = begun(start)
+    driver.tell("gpus=8", "all=1", f"init={code}")
+    exporter.until(lambda found: nvml(found) == reason)
+    time.sleep(3)
+
+    assert nvml(exporter.scrape()) == reason
+    driver.tell("gpus=8")
     exporter.until(all_ok)
 
 

@@ -1,4 +1,4 @@
-"""What the front remembers of GPUs and errors, whatever the workers say and however they end."""
+"""What is remembered of GPUs, whatever the driver says of them, and for how long values are shown."""
 
 from __future__ import annotations
 
@@ -9,27 +9,50 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.gpu.state import State
+from exporter.gpu.backend import CardError, Extras, Quantity, Reading, Tier
+from exporter.gpu.demo import Demo
+from tests.gpu.box import Box
 from tests.gpu.exporter import nvml, reasons
 from tests.runs.scrape import Scrape
 
 
-def message(*cards: tuple[int, str, str], reason: str = "ok") -> dict[str, Any]:
-    return {"nvml": reason, "cards": [list(card) for card in cards], "events": [], "text": ""}
+class Named:
+    """A card of this name; ``why`` it cannot be read, if it cannot."""
+
+    def __init__(self, uuid: str, why: str) -> None:
+        self.uuid, self.why = uuid, why
+        self.quantities = [Quantity("GetPowerUsage", Tier.FAST, self.read)]
+
+    def read(self) -> list[Reading]:
+        if self.why != "ok":
+            raise CardError(self.why)
+        return [Reading("gpu_power_watts", 3)]
+
+    def find(self) -> None:
+        """It never was lost."""
 
 
-def scrape(state: State, now: float = 100.0) -> Scrape:
-    return Scrape(state.page(now))
+class Listed(Demo):
+    """A backend that lists what ``said`` says."""
+
+    said: dict[str, str]
+
+    def open(self) -> int:
+        return len(self.said)
+
+    def card(self, number: int) -> Any:
+        return Named(*sorted(self.said.items())[number])
 
 
 @pytest.mark.parametrize(("age", "expected"), [(0, "ok"), (3, "ok"), (3.01, "timeout"), (1e6, "timeout")])
 def test_nothing_older_than_three_intervals_is_shown(age: float, expected: str) -> None:
-    state = State(interval=1.0)
-    text = "# TYPE gpu_power_watts gauge\ngpu_power_watts 3\n"
-    state.update({**message((0, "a", "ok")), "text": text}, 100.0, 1e9)
-    found = scrape(state, 100.0 + age)
+    backend = Listed(Extras())
+    backend.said = {"a": "ok"}
+    box = Box(backend, interval=1.0)
+    box.page(100.0, 1e9)
+    found = Scrape(box.gpus.page(100.0 + age))
 
-    assert nvml(found) == expected
+    assert nvml(found) == "ok"
     assert reasons(found) == {0: expected}
     assert found.value("gpu_power_watts") == (3 if expected == "ok" else None)
 
@@ -38,27 +61,27 @@ CARDS = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(["ok", "lost"
 
 
 @settings(deadline=None)
-@given(st.lists(st.one_of(st.none(), CARDS), min_size=1, max_size=12), st.integers(0, 4))
+@given(st.lists(CARDS, min_size=1, max_size=12), st.integers(0, 4))
 def test_every_gpu_ever_seen_has_one_state_and_no_value_is_made_up(
-    said: list[dict[str, str] | None], age: int
+    said: list[dict[str, str]], age: int
 ) -> None:
-    state, seen, most = State(interval=1.0), set[str](), 0
+    backend, seen, most = Listed(Extras(), sleep=lambda _: None), set[str](), 0
+    backend.said = {}
+    box = Box(backend, interval=1.0)
     for cards in said:
-        if cards is None:
-            state.update(message(reason="driver_not_loaded"), 100.0, 1e9)
-            continue
-        reported = [(number, uuid, cards[uuid]) for number, uuid in enumerate(sorted(cards))]
-        state.update(message(*reported), 100.0, 1e9)
+        backend.said = cards
+        box.readers = box.gpus.open(backend)
+        box.gpus.show(box.readers)
+        box.page(100.0, 1e9)
         seen, most = seen | set(cards), max(most, len(cards))
-    found = scrape(state, 100.0 + age)
-    fresh = age <= 3 and said[-1] is not None
+    found = Scrape(box.gpus.page(100.0 + age))
     up = {dict(labels)["uuid"]: value for labels, value in found.all("gpu_up").items()}
 
     assert set(up) == seen
     assert len(up) == len(found.all("gpu_up"))
     assert {uuid for uuid, value in up.items() if value} == {
-        uuid for uuid, reason in (said[-1] or {}).items() if fresh and reason == "ok"
+        uuid for uuid, reason in said[-1].items() if age <= 3 and reason == "ok"
     }
     assert found.value("gpu_devices_expected") == most
-    assert found.value("gpu_devices") == (len(said[-1] or {}) if fresh else 0)
+    assert found.value("gpu_devices") == len(said[-1])
     assert all(math.isfinite(value) for value in found.samples.values())

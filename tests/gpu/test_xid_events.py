@@ -21,7 +21,7 @@ def test_an_xid_error_is_counted_once_with_its_time(driver: Driver, start: Start
     exporter.until(lambda found: found.value("gpu_xid_errors_total", gpu="3", xid="31") == 1)
 
 
-def test_an_xid_error_outlives_the_gpu_and_the_worker_that_heard_it(driver: Driver, start: Starting) -> None:
+def test_an_xid_error_outlives_the_gpu_and_the_opening_that_heard_it(driver: Driver, start: Starting) -> None:
     exporter = start()
     exporter.until(all_ok)
     driver.tell("gpus=8", "xid=3:79:1", "gone=3:15")

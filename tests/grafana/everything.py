@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from exporter.gpu.backend import OK, Event, Extras, Report
+from exporter.gpu.backend import Event, Extras
 from exporter.gpu.demo import Demo
-from exporter.gpu.state import State
-from exporter.gpu.worker import message
 from exporter.runs.signals import SIGNALS
 from exporter.runs.stats.catalogue import RUN_FAMILIES, STATES, STATISTICS
 from stepwatch.alerts.model.runs import POWER, RECORDED, SHOWN_STATE, SHOWN_STATES
 from stepwatch.rules.messages import TEXT_INFO
+from tests.gpu.box import Box
 from tests.grafana import scraped as pages
 from tests.grafana.queries import View
 from tests.grafana.stored import scraped
@@ -193,23 +191,16 @@ class _Gpus:
 
     def __init__(self, extras: Extras) -> None:
         self._at = float(START)
-        self._demo, self._state = Demo(extras, clock=lambda: self._at), State(interval=60)
-        self._demo.open()
-        self.uuids = [card.uuid for card in self._demo.cards()]
+        self._box = Box(Demo(extras, clock=lambda: self._at, sleep=lambda _: None), interval=60)
+        self._box.page(0.0, START)
+        self.uuids = [reader.uuid for reader in self._box.readers]
         self._sick = extras.sick
 
     def page(self, at: int) -> Iterator[str]:
         self._at = at
-        reports = [
-            (card, Report(0.0, OK, tuple(read for quantity in card.quantities for read in quantity.read())))
-            for card in self._demo.cards()
-        ]
         fails = self._sick is not None and (at - START) % 600 == 0
         events = [Event(self.uuids[self._sick], 48, at)] if fails and self._sick is not None else []
-        found = json.loads(message(OK, self._demo.system(), reports, events))
-        self._state.update(found, 0.0, at)
-        self._state.count(found["events"])
-        yield from self._state.page(0.0).decode().splitlines()
+        yield from self._box.page(at, at, events).splitlines()
 
 
 def _prometheus(at: int) -> Iterator[str]:

@@ -31,7 +31,7 @@ PAGES = {"RewardCollapse", "KLExplosion"}
 
 
 def running(installation: Installation) -> dict[str, int]:
-    """Every process of the stack by what it runs, the GPU exporter's worker included."""
+    """Every process of the stack by what it runs."""
     named = {}
     for pid in installation.pids():
         with suppress(FileNotFoundError):  # it ended just now
@@ -62,7 +62,7 @@ def test_after_a_kill_of_any_single_process_every_part_answers_and_no_alert_is_l
             return {(page, name) for page in PAGES for name in names} <= {*_sent(sink, "firing")}
 
         installation.configure(f"receivers: [{{name: sink, webhook: {{url: '{sink.url}'}}}}]\n")
-        done = installation.up("--demo")  # with GPUs, so that their worker lives
+        done = installation.up("--demo")  # with GPUs
         assert done.returncode == 0, done.stdout + done.stderr
         with writing(SICK, runs / "before.log", "--stay"):
             eventually(lambda: paged("before"), pause=1)
@@ -86,7 +86,7 @@ def _sent(sink: WebhookSink, status: str) -> list[tuple[str, str]]:
 
 def _kill_each(installation: Installation) -> None:
     before = running(installation)
-    assert {SUPERVISORD, "exporter.gpu.worker"} <= set(before)
+    assert {SUPERVISORD, "exporter.gpu"} <= set(before)
 
     for name in before:
         old = running(installation)

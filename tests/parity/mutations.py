@@ -117,16 +117,16 @@ MUTATIONS = (
     ),
     Mutation(
         "a metric's name: the temperature",
-        "exporter/gpu/nvml/board.py",
+        "exporter/gpu/nvml/values.py",
         'Reading("gpu_temperature_celsius", _celsius(handle)',
         'Reading("gpu_memory_temperature_celsius", _celsius(handle)',
         "gpus-driver",
     ),
     Mutation(
         "a GPU's unit: kilohertz",
-        "exporter/gpu/nvml/board.py",
-        "megahertz(handle) * 1e6",
-        "megahertz(handle) * 1e3",
+        "exporter/gpu/nvml/values.py",
+        "GetClockInfo(0)                       *1e6",
+        "GetClockInfo(0)                       *1e3",
         "gpus-driver",
     ),
     Mutation(

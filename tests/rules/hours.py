@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from exporter.gpu.backend import OK, Card, Extras, Reading, Report
+from exporter.gpu.backend import Extras
 from exporter.gpu.demo import Demo
-from exporter.gpu.state import State
-from exporter.gpu.worker import message
 from stepwatch.schema.scalars import Duration
 from stepwatch.system import http_client
+from tests.gpu.box import Box
 from tests.real import PrometheusServer
 
 JsonObject = dict[str, Any]
@@ -54,20 +53,11 @@ class Watched:
 
     def _pages(self, end: int) -> Iterator[tuple[int, str]]:
         now = 0.0
-        demo, box = Demo(self.extras, clock=lambda: now, sleep=lambda _: None), State(SCRAPE)
-        demo.open()
+        box = Box(Demo(self.extras, clock=lambda: now, sleep=lambda _: None), SCRAPE)
         for passed in range(0, self.seconds, SCRAPE):
             now = float(passed)
             at = end - self.seconds + passed
-            reported = json.loads(message(OK, demo.system(), map(_report, demo.cards()), demo.events(0)))
-            box.update(reported, now, at)
-            box.count(reported["events"])
-            yield at, box.page(now).decode()
-
-
-def _report(card: Card) -> tuple[Card, Report]:
-    found = (each for quantity in card.quantities for each in quantity.read())
-    return card, Report(0.0, OK, tuple(each for each in found if isinstance(each, Reading)))
+            yield at, box.page(now, at)
 
 
 def load(server: PrometheusServer, samples: Iterable[str]) -> None:

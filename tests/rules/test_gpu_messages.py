@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.gpu.demo.profiles import H200
+from exporter.gpu.demo import H200
 from stepwatch.alerts.gpu_health import LOSSES, XIDS
 from tests.rules import cards, rendered, xids
 from tests.rules import promtool as unit

@@ -5,26 +5,26 @@ driver has those of its own. What either of them lacks is an error as any other:
 many values have a second call for it. Numbers that wheels also name are defined in this package, since a
 wheel may be for another driver.
 
-Other values have a number instead of a call of their own: many are read at once. The numbers mean the same
-to every driver, up to 250. Those above stand in ``board``.
+Other values have a number instead of a call of their own: many are read at once. ``ctypes`` serves what
+``pynvml`` lacks: ``fill`` calls functions that a wheel does not know, and reads numbered values in one call
+with memory that is used again.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import os
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from math import isfinite
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pynvml
 
 from exporter.gpu import backend
 from exporter.gpu.backend import (
-    NO_LABELS,
     BackendError,
     CardError,
     Failure,
@@ -143,6 +143,19 @@ def _loaded() -> ctypes.CDLL:
     return ctypes.CDLL("libnvidia-ml.so.1")
 
 
+def path() -> tuple[str, tuple[int, int]] | None:
+    """Where the loaded library is, and which file is there now; ``None`` while none is loaded."""
+    with open("/proc/self/maps") as maps:  # noqa: PTH123  (pathlib weighs 1 MB)
+        for line in maps:
+            if "libnvidia-ml.so" in line:
+                name = line.split(maxsplit=5)[5].removesuffix("\n").removesuffix(" (deleted)")
+                with suppress(OSError):
+                    found = os.stat(name)  # noqa: PTH116
+                    return name, (found.st_dev, found.st_ino)
+                return name, (0, 0)
+    return None
+
+
 Found = Reading | Missing | Failure
 Read = Callable[[Any], Iterable[Found]]
 """Takes NVML's handle; raises ``library.Error`` where the driver has no answer."""
@@ -153,14 +166,15 @@ Probe = Callable[[Any], float]
 _NO_NUMBERS = frozenset((0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF))
 """What drivers write where they have no value."""
 
+_T = TypeVar("_T")
+
 
 class Call(NamedTuple):
-    """A call for one GPU, without ``nvmlDevice``; ``close`` is false while the driver holds its thread."""
+    """A call for one GPU, without ``nvmlDevice``; ``forget`` what it remembers of the last reading."""
 
     name: str
     tier: Tier
     read: Read
-    close: Callable[[], bool] = lambda: True
     forget: Callable[[], None] = lambda: None
 
 
@@ -171,29 +185,10 @@ def number(value: float | None, most: float = float("inf")) -> float:
     return value
 
 
-def asked(call: str, *arguments: Any, per: float = 1, most: float = float("inf")) -> Probe:
-    """A probe of a call's number, of which ``per`` make one base unit; at most ``most`` as NVML counts."""
-    return lambda handle: number(ask(handle, call, *arguments), most) / per
-
-
-def one(
-    call: str,
-    tier: Tier,
-    metric: str,
-    labels: Mapping[str, str] = NO_LABELS,
-    *,
-    per: float = 1,
-    most: float = float("inf"),
-) -> Call:
-    """A call whose whole answer is one number, in ``asked``'s terms."""
-    ask = asked(call, per=per, most=most)
-    return Call(call, tier, lambda handle: [Reading(metric, ask(handle), labels)])
-
-
-def either(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def either(first: Callable[[Any], _T], second: Callable[[Any], _T]) -> Callable[[Any], _T]:
     """The first where this GPU and driver have it, else the second; checked at each call."""
 
-    def ask(handle: Any) -> Any:
+    def ask(handle: Any) -> _T:
         try:
             return first(handle)
         except Error as error:
@@ -204,21 +199,22 @@ def either(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callabl
     return ask
 
 
-def parts(handle: Any, call: str, metric: str, label: str, probes: Mapping[str, Probe]) -> list[Found]:
-    """A reading for each value of the label and its probe, as far as the GPU has it. Raises Error."""
+def parts(handle: Any, call: str, probes: Iterable[tuple[str, Mapping[str, str], Probe]]) -> list[Found]:
+    """A reading for each metric, its labels and its probe, as far as the GPU has it. Raises Error."""
     found: list[Found] = []
     lacking: list[Exception] = []
-    for value, probe in probes.items():
+    for metric, labels, probe in probes:
+        name = f"{call}({','.join(labels.values())})"
         try:
-            found.append(Reading(metric, probe(handle), {label: value}))
-        except ReadError as problem:  # noqa: PERF203  (a failed part must not end the others)
-            found.append(Failure(f"{call}({value})", problem.code))
+            found.append(Reading(metric, probe(handle), labels))
+        except ReadError as problem:
+            found.append(Failure(name, problem.code))
         except Error as error:
             if error.value not in NOT_HERE:
                 raise
-            found.append(Missing(f"{call}({value})", error_name(error.value)))
+            found.append(Missing(name, error_name(error.value)))
             lacking.append(error)
-    if len(lacking) == len(probes):
+    if lacking and len(lacking) == len(found):
         raise lacking[0]
     return found
 
@@ -232,19 +228,11 @@ NARROW = frozenset((1, 5, 6))
 _RECORD = Struct("=IIqqIi8s")
 """``nvmlFieldValue_t``: number, scope, time, latency in microseconds, value type, error code, value."""
 
-_TYPES = tuple(map(Struct, "dILQqiH"))
+TYPES = tuple(map(Struct, "dILQqiH"))
 """How the value is encoded, by its type. The rest of its bytes holds anything."""
 
 _NONE = (None, 0xFFFFFFFF, 2**64 - 1, 2**64 - 1, None, None, 0xFFFF)
 """What an unsigned type holds where the driver has no value."""
-
-
-class FieldId(NamedTuple):
-    """NVML's number of a value, how many of what it counts make a base unit, and of which link it is."""
-
-    number: int
-    per: float = 1
-    scope: int = 0
 
 
 class Answer(NamedTuple):
@@ -257,11 +245,11 @@ class Answer(NamedTuple):
 
 
 class Batch:
-    """Values that are read together. For one thread: the memory is used again each time."""
+    """Numbers of values, each of a scope, that are read together. For one thread: memory is used again."""
 
-    def __init__(self, ids: Iterable[FieldId]) -> None:
+    def __init__(self, ids: Iterable[tuple[int, int]]) -> None:
         # An entry that the driver leaves untouched stays an error, and no value of the last time.
-        entries = [_RECORD.pack(each.number, each.scope, 0, 0, 0, UNKNOWN, b"") for each in ids]
+        entries = [_RECORD.pack(number, scope, 0, 0, 0, UNKNOWN, b"") for number, scope in ids]
         self._count = len(entries)
         self._asked = b"".join(entries)
         self._buffer = ctypes.create_string_buffer(len(self._asked))
@@ -278,65 +266,7 @@ class Batch:
 
 def decode(kind: int, raw: bytes) -> float | None:
     """What the 8 bytes of a value hold, by its type; ``None`` if that is not a number."""
-    if kind >= len(_TYPES):
+    if kind >= len(TYPES):
         return None
-    (found,) = _TYPES[kind].unpack_from(raw)
+    (found,) = TYPES[kind].unpack_from(raw)
     return None if found == _NONE[kind] or not isfinite(found) else float(found)
-
-
-class Field(NamedTuple):
-    """A series: the first of its numbers that answers; ``wide``: useless unless it is counted in 64 bits."""
-
-    part: str
-    metric: str
-    ids: tuple[FieldId, ...]
-    labels: Mapping[str, str] = NO_LABELS
-    wide: bool = False
-
-
-class Fields:
-    """Fields of one GPU that one thread reads together; ``latency``: seconds for the slowest of them."""
-
-    def __init__(self, fields: Iterable[Field]) -> None:
-        self.latency = 0.0
-        self._fields = tuple(fields)
-        self._sizes = Counter(field.part for field in self._fields)
-        self._batch = Batch(each for field in self._fields for each in field.ids)
-
-    def read(self, handle: Any) -> list[Found]:
-        """What the driver says of each; one name for all of a part that is missing altogether."""
-        answers = self._batch.ask(handle) if self._fields else []
-        self.latency = max((answer.latency for answer in answers), default=0.0)
-        rest = iter(answers)
-        pairs = [(field, _found(field, [next(rest) for _ in field.ids])) for field in self._fields]
-        lacking = Counter(field.part for field, found in pairs if isinstance(found, Missing))
-        listed: list[Found] = []
-        for field, found in pairs:
-            if not isinstance(found, Missing):
-                listed.append(found)
-            elif field.part and lacking[field.part] == self._sizes[field.part]:
-                listed.append(Missing(f"FieldValue({field.part})", found.reason))
-            elif field.part:
-                listed.append(found)
-        return listed
-
-
-def _found(field: Field, answers: Sequence[Answer]) -> Found:
-    name = f"FieldValue({' '.join((field.part or field.metric, *field.labels.values()))})"
-    for each, answer in zip(field.ids, answers, strict=True):
-        if answer.code != OK:
-            continue
-        if answer.kind >= len(_TYPES):
-            return Missing(name, "garbage")
-        if field.wide and answer.kind in NARROW:
-            return Missing(name, "wraps")
-        if answer.value is None or answer.value < 0:
-            return Failure(name, "garbage")
-        return Reading(field.metric, answer.value / each.per, field.labels)
-    problems = [error_of(answer.code) for answer in answers]
-    for problem in problems:  # what may pass goes before what the driver does not have
-        if isinstance(problem, (CardError, BackendError)):
-            raise problem
-        if not isinstance(problem, UnsupportedError):
-            return Failure(name, problem.code)
-    return Missing(name, problems[0].code)

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from exporter.gpu.backend import MIG_CHANGED, CardError, Reading, Tier
-from exporter.gpu.nvml import board, library
+from exporter.gpu.nvml import library, values
 from exporter.gpu.nvml.library import Call, Found, either
-from exporter.gpu.nvml.windows import SHARES, Window
+from exporter.gpu.nvml.windows import Window
 
 _GONE = (library.INVALID_ARGUMENT, library.NOT_FOUND)
 """The errors of an instance that is not there, or no longer."""
@@ -31,20 +31,13 @@ class Mig:
     """The instances of one GPU.
 
     Handles of instances are invalid after a change of the MIG layout, and not all drivers give new ones
-    before NVML is reopened. So a change is a ``CardError`` until another worker has taken over,
-    which knows nothing of how it was.
+    before NVML is reopened. So a change is a ``CardError`` until then, with objects that know nothing of
+    how it was.
     """
 
     def __init__(self) -> None:
         self._split: tuple[int, frozenset[Instance]] | None = None
-        self._handles: dict[int, Any] = {}
-        self._windows: dict[int, Window] = {}
-
-    def forget(self) -> None:
-        """Forget all handles; how the GPU was split is remembered, to see that it changed."""
-        self._handles = {}
-        for window in self._windows.values():
-            window.forget()
+        self.handles: dict[int, Any] = {}
 
     def walk(self, handle: Any) -> list[Reading]:
         """What each instance is. Raises ``CardError`` if they are others than they were."""
@@ -54,22 +47,14 @@ class Mig:
         self._split = self._split or split
         if self._split != split:
             raise CardError(MIG_CHANGED)
-        self._handles = {each.gpu_instance: mig for each, mig in found.items()}
+        self.handles = {each.gpu_instance: mig for each, mig in found.items()}
         names = ("gpu_instance_id", "compute_instance_id", "profile", "mig_uuid")
         return [Reading("gpu_mig_info", 1, dict(zip(names, map(str, each), strict=True))) for each in found]
 
-    def memory(self, _handle: Any) -> list[Found]:
-        """Memory is that of a GPU instance: its compute instances share it."""
-        return self._each(lambda _, mig: board.memory(mig))
-
-    def activity(self, handle: Any) -> list[Found]:
-        """Means since the last reading, of what GPUs since Hopper count."""
-        return self._each(lambda number, _: self._window(number)(handle))
-
-    def _each(self, read: Callable[[int, Any], Iterable[Found]]) -> list[Found]:
+    def each(self, read: Callable[[int, Any], Iterable[Found]]) -> list[Found]:
         """What is read of each instance that is still there, as a value of the instance."""
         listed: list[Found] = []
-        for number, mig in self._handles.items():
+        for number, mig in self.handles.items():
             of_instance: list[Found] = []
             with library.ignored(_GONE):
                 of_instance = list(read(number, mig))
@@ -81,11 +66,6 @@ class Mig:
                 else:
                     listed.append(found)
         return listed
-
-    def _window(self, number: int) -> Window:
-        if number not in self._windows:
-            self._windows[number] = Window("GpmMigSampleGet", partial(_sample, number), SHARES)
-        return self._windows[number]
 
 
 def _instances(handle: Any) -> dict[Instance, Any]:
@@ -104,15 +84,25 @@ def _instances(handle: Any) -> dict[Instance, Any]:
     return found
 
 
-def _sample(number: int, handle: Any, sample: Any) -> None:
-    library.call("GpmMigSampleGet", handle, number, sample)
-
-
 def calls() -> tuple[Call, ...]:
     """They remember the instances. First comes what shows whether they are still the same."""
-    mig = Mig()
+    mig, windows = Mig(), dict[int, Window]()
+
+    def window(number: int, handle: Any) -> Iterable[Found]:
+        """Means since the last reading, of what GPUs since Hopper count."""
+        if number not in windows:
+            sample = partial(library.call, "GpmMigSampleGet")
+            windows[number] = Window("GpmMigSampleGet", lambda handle, at: sample(handle, number, at))
+        return windows[number](handle)
+
+    def forget() -> None:
+        mig.handles = {}
+        for each in windows.values():
+            each.forget()
+
+    # memory is that of a GPU instance: its compute instances share it
     return (
-        Call("GetMigDeviceHandleByIndex", Tier.SLOW, mig.walk, forget=mig.forget),
-        Call("GetMemoryInfo(mig)", Tier.FAST, mig.memory),
-        Call("GpmMigSampleGet", Tier.FAST, mig.activity),
+        Call("GetMigDeviceHandleByIndex", Tier.SLOW, mig.walk, forget=forget),
+        Call("GetMemoryInfo(mig)", Tier.FAST, lambda _: mig.each(lambda _, part: values.memory(part))),
+        Call("GpmMigSampleGet", Tier.FAST, lambda handle: mig.each(lambda number, _: window(number, handle))),
     )

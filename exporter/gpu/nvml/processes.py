@@ -6,25 +6,25 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from exporter.gpu.backend import Extras, Failure, Reading, Tier
 from exporter.gpu.nvml import library
-from exporter.gpu.nvml.board import DriverVersion
 from exporter.gpu.nvml.library import Call, Found, either, parts
+from exporter.gpu.nvml.values import DriverVersion
 from exporter.gpu.nvml.windows import Mark
 from exporter.process import pid_namespace
-
-"""Docker, podman, containerd and CRI-O name a cgroup after the container, some with words before it."""
 
 
 class Proc:
     """``root`` is the host's ``/proc``, which may be mounted elsewhere."""
 
     def __init__(self, root: str) -> None:
-        self._root = root
-        self._ours = _target(f"{root}/self") == str(os.getpid())
+        self._root, self._ours = root, False
+        with suppress(OSError):
+            self._ours = os.readlink(f"{root}/self") == str(os.getpid())  # noqa: PTH115  (pathlib weighs 1 MB)
 
     def identity(self, pid: int) -> dict[str, str]:
         """Return a process's short name, and the first 12 digits of the container it runs in.
@@ -34,26 +34,16 @@ class Proc:
         ones gave the host's. In a container with numbers of its own a host's ``/proc`` is right about a
         number only if no process here has it.
         """
-        if not self._ours and os.path.exists(f"/proc/{pid}"):  # noqa: PTH110  (pathlib weighs 1 MB)
+        if not self._ours and os.path.exists(f"/proc/{pid}"):  # noqa: PTH110
             return {"name": "", "container": ""}
-        name, groups = _text(f"{self._root}/{pid}/comm"), _text(f"{self._root}/{pid}/cgroup")
-        found = re.search(r"[/:-]([0-9a-f]{12})[0-9a-f]{52}(?:\.scope)?(?:/|$)", groups, re.MULTILINE)
-        return {"name": name.removesuffix("\n"), "container": found[1] if found else ""}
-
-
-def _target(link: str) -> str:
-    try:
-        return os.readlink(link)  # noqa: PTH115
-    except OSError:
-        return ""
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""
+        texts = {"comm": "", "cgroup": ""}
+        for name in texts:
+            with suppress(OSError), open(f"{self._root}/{pid}/{name}", "rb") as file:  # noqa: PTH123
+                texts[name] = file.read().decode(errors="replace")
+        # Docker, podman, containerd and CRI-O name a cgroup after the container, some with words before it.
+        pattern = r"[/:-]([0-9a-f]{12})[0-9a-f]{52}(?:\.scope)?(?:/|$)"
+        found = re.search(pattern, texts["cgroup"], re.MULTILINE)
+        return {"name": texts["comm"].removesuffix("\n"), "container": found[1] if found else ""}
 
 
 _TYPES = {"compute": "Compute", "graphics": "Graphics", "mps": "MPSCompute"}
@@ -89,8 +79,10 @@ class Processes:
     def read(self, handle: Any) -> Iterator[Found]:
         """How many there are, and the memory they hold, as far as the driver reports it."""
         self._pids, self._memory = set(), Counter()
-        probes = {word: partial(self._count, name) for word, name in _TYPES.items()}
-        yield from parts(handle, "GetRunningProcesses", "gpu_processes", "type", probes)
+        probes = [
+            ("gpu_processes", {"type": word}, partial(self._count, name)) for word, name in _TYPES.items()
+        ]
+        yield from parts(handle, "GetRunningProcesses", probes)
         ranked = sorted(self._pids, key=lambda pid: (-self._memory[pid], pid))
         self._named = {
             pid: {"pid": str(pid), "pid_namespace": self._namespace, **self._proc.identity(pid)}

@@ -5,61 +5,37 @@ from __future__ import annotations
 import ctypes
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from exporter.gpu.backend import NO_LABELS, Failure, Missing, ReadError, Reading, Tier
+from exporter.gpu.backend import Failure, Missing, ReadError, Reading, Tier
 from exporter.gpu.nvml import library
 from exporter.gpu.nvml.library import Call, Found, decode, number
 
 LEAST_SECONDS = 0.1
 """Between two samples; the driver gives no values for less."""
-_ROUNDING = 1.0
-"""Percent by which a mean may be above 100."""
 _MIB = 2**20
+_MOST_PERCENT = 101
+"""A mean may be a little above 100, by rounding."""
 _MOST_RATE = 2**20
 """In MiB per second: four times what PCIe 7.0 carries over 16 lanes."""
 _ROOM = 98
 """Answers that NVML's first structure had room for: no driver may rely on more."""
-
-Sample = Callable[[Any, Any], Any]
-"""Have a GPU, by its handle, fill a sample."""
-
-
-class Metric(NamedTuple):
-    """NVML's number of a quantity, its conversion to our unit, and what it becomes."""
-
-    number: int
-    convert: Callable[[float], float]
-    name: str
-    labels: Mapping[str, str] = NO_LABELS
-
-
-def _share(percent: float) -> float:
-    return min(number(percent, most=100 + _ROUNDING), 100) / 100
-
-
-def _rate(mebibytes: float) -> float:
-    return number(mebibytes, most=_MOST_RATE) * _MIB
-
-
-SHARES = (
-    Metric(1, _share, "gpu_graphics_active_ratio"),
-    Metric(2, _share, "gpu_sm_active_ratio"),
-    Metric(3, _share, "gpu_sm_occupancy_ratio"),
-    Metric(10, _share, "gpu_dram_active_ratio"),
-    Metric(5, _share, "gpu_pipe_active_ratio", {"pipe": "tensor"}),
-    Metric(11, _share, "gpu_pipe_active_ratio", {"pipe": "fp64"}),
-    Metric(12, _share, "gpu_pipe_active_ratio", {"pipe": "fp32"}),
-    Metric(13, _share, "gpu_pipe_active_ratio", {"pipe": "fp16"}),
-    Metric(4, _share, "gpu_pipe_active_ratio", {"pipe": "int"}),
-)
-_BOARD = (
-    *SHARES,
-    Metric(20, _rate, "gpu_pcie_transmit_bytes_per_second"),
-    Metric(21, _rate, "gpu_pcie_receive_bytes_per_second"),
-)
+SHARES = {
+    1: ("gpu_graphics_active_ratio", ""),
+    2: ("gpu_sm_active_ratio", ""),
+    3: ("gpu_sm_occupancy_ratio", ""),
+    10: ("gpu_dram_active_ratio", ""),
+    5: ("gpu_pipe_active_ratio", "tensor"),
+    11: ("gpu_pipe_active_ratio", "fp64"),
+    12: ("gpu_pipe_active_ratio", "fp32"),
+    13: ("gpu_pipe_active_ratio", "fp16"),
+    4: ("gpu_pipe_active_ratio", "int"),
+}
+"""Metric and pipe by NVML's number of a quantity in percent."""
+_RATES = {20: ("gpu_pcie_transmit_bytes_per_second", ""), 21: ("gpu_pcie_receive_bytes_per_second", "")}
+"""In MiB per second."""
 
 
 class _Answer(ctypes.Structure):
@@ -88,17 +64,16 @@ class _Question(ctypes.Structure):
 class Window:
     """Means over the time since the last reading, whose sample stays in the driver's library.
 
-    ``name`` is that of ``sample``. The first reading gives nothing. One that comes too early gives what
-    the last one gave. Raises ``library.Error`` where the GPU has no such counters.
+    ``sample`` has a GPU, by its handle, fill a sample, and ``name`` is the call's. The first reading gives
+    nothing; one that comes too early what the last one gave. Raises ``library.Error`` where the GPU has none.
     """
 
-    def __init__(self, name: str, sample: Sample, metrics: tuple[Metric, ...]) -> None:
-        self._name = name
-        self._sample = sample
-        self._metrics = metrics
-        self._question = _Question(version=1, count=len(metrics))
-        for answer, metric in zip(self._question.answers, metrics, strict=False):
-            answer.number = metric.number
+    def __init__(self, name: str, sample: Callable[[Any, Any], Any], *, rates: bool = False) -> None:
+        self._name, self._sample = name, sample
+        self._metrics = {**SHARES, **(_RATES if rates else {})}
+        self._question = _Question(version=1, count=len(self._metrics))
+        for answer, metric in zip(self._question.answers, self._metrics, strict=False):
+            answer.number = metric
         self._samples: list[Any] = []
         self._sampled = -math.inf
         self._found: list[Found] = []
@@ -138,16 +113,20 @@ class Window:
         codes = {answer.code for answer in answers}
         if library.OK not in codes:
             raise library.Error(min(codes))
-        return list(map(self._found_of, self._metrics, answers))
+        return [self._found_of(answer) for answer in answers]
 
-    def _found_of(self, metric: Metric, answer: _Answer) -> Found:
-        part = f"{self._name}({metric.labels.get('pipe', metric.name)})"
+    def _found_of(self, answer: _Answer) -> Found:
+        metric, pipe = self._metrics[answer.number]
+        part = f"{self._name}({pipe or metric})"
         if answer.code != library.OK:
             return Missing(part, library.error_name(answer.code))
         try:
-            return Reading(metric.name, metric.convert(answer.value), metric.labels)
+            if answer.number in _RATES:
+                return Reading(metric, number(answer.value, _MOST_RATE) * _MIB)
+            share = min(number(answer.value, _MOST_PERCENT), 100) / 100
         except ReadError as problem:
             return Failure(part, problem.code)
+        return Reading(metric, share, {"pipe": pipe} if pipe else {})
 
 
 CLOCK_SECONDS = 1
@@ -177,21 +156,6 @@ class Mark:
         return [sample for _, sample in found] if since else []
 
 
-class _WindowMax:
-    """The highest sample since the last reading. One that is impossible makes no other wrong."""
-
-    def __init__(self) -> None:
-        self.mark = Mark()
-
-    def __call__(self, handle: Any) -> Iterator[Found]:
-        percents = self.mark.new(lambda since: _samples(handle, since))
-        good = [percent for percent in percents if percent is not None and 0 <= percent <= 100]
-        if good:
-            yield Reading("gpu_utilization_window_max_ratio", max(good) / 100)
-        if len(good) < len(percents):
-            yield Failure("GetSamples", "garbage")
-
-
 def _samples(handle: Any, since: int) -> list[tuple[int, float | None]]:
     try:
         kind, found = library.ask(handle, "GetSamples", _UTILIZATION, since)
@@ -204,11 +168,19 @@ def _samples(handle: Any, since: int) -> list[tuple[int, float | None]]:
 
 def calls() -> tuple[Call, ...]:
     """They remember which samples they saw, and hold one in the driver's library."""
-    highest = _WindowMax()
-    window = Window(
-        "GpmSampleGet", lambda handle, sample: library.call("GpmSampleGet", handle, sample), _BOARD
-    )
+    mark = Mark()
+    window = Window("GpmSampleGet", lambda handle, at: library.call("GpmSampleGet", handle, at), rates=True)
+
+    def highest(handle: Any) -> Iterator[Found]:
+        """The highest sample since the last reading. One that is impossible makes no other wrong."""
+        percents = mark.new(lambda since: _samples(handle, since))
+        good = [percent for percent in percents if percent is not None and 0 <= percent <= 100]
+        if good:
+            yield Reading("gpu_utilization_window_max_ratio", max(good) / 100)
+        if len(good) < len(percents):
+            yield Failure("GetSamples", "garbage")
+
     return (
-        Call("GetSamples", Tier.FAST, highest, forget=highest.mark.forget),
+        Call("GetSamples", Tier.FAST, highest, forget=mark.forget),
         Call("GpmSampleGet", Tier.FAST, window, forget=window.forget),
     )

@@ -74,6 +74,7 @@ int driver(void);
 
 /* Is this GPU split into instances? Is one of them among these? What one is, by its handle. */
 int split(const Gpu *gpu);
+void forget_instances(void);
 int has_instance(const Gpu *gpu, unsigned gi);
 int instance_name(const Gpu *gpu, const char *board, char *out, unsigned size);
 int instance_uuid(const Gpu *gpu, char *out, unsigned size);

@@ -14,6 +14,8 @@ struct Instance { unsigned number, gi, ci; char profile[16], line[64]; };
 static Instance instances[MOST_GPUS][MOST_INSTANCES];
 static Gpu handles[MOST_GPUS][MOST_INSTANCES];
 
+void forget_instances(void) { memset(instances, 0, sizeof instances); }
+
 static int all_split(void) {
     char text[64];
     return value("profile", 0, text) && !strcmp(text, "a100-mig");

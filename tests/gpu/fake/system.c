@@ -2,17 +2,26 @@
 
 #include "fake.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* As /dev/nvidiactl: open from before the first call until NVML is closed, and over an exec. */
+static int device = -1;
 
 int nvmlInitWithFlags(unsigned flags) {
     (void)flags;
     note("InitWithFlags", -1);
+    char path[512];
+    snprintf(path, sizeof path, "%s/nvidiactl", getenv("FAKE_NVML_DEV"));
+    if (device < 0) device = open(path, O_RDONLY | O_CREAT, 0644);
     initialized = 1;
     enter("Init", -1);
     int error = number("init", OK);
     initialized = !error;
+    if (error && device >= 0) close(device), device = -1;
     for (int n = 0; n < MOST_GPUS; n++) gpus[n].number = n;
     return error;
 }
@@ -20,6 +29,8 @@ int nvmlInitWithFlags(unsigned flags) {
 int nvmlShutdown(void) {
     SYSTEM("Shutdown");
     initialized = 0;
+    if (device >= 0) close(device), device = -1;
+    forget_instances();
     for (int n = 0; n < MOST_GPUS; n++) gone(n);
     return OK;
 }

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
-from threading import Condition
 
-from exporter.gpu.backend import OK, PROFILES, Backend, Extras
+from exporter.gpu.backend import PROFILES, Event, Extras
 from exporter.gpu.demo import Demo
-from exporter.gpu.state import State
-from exporter.gpu.worker import Reader, message
+from tests.gpu.box import Box
 
 FOLDER = Path(__file__).parent
 SEED = 7
@@ -47,23 +44,17 @@ def _metric(line: str) -> str:
     return re.split(r"[{ ]", line.removeprefix("# HELP ").removeprefix("# TYPE "))[0]
 
 
+class _Timeless(Demo):
+    """Its errors came at one time."""
+
+    def events(self, seconds: float) -> list[Event]:
+        return [event._replace(at=1e9) for event in super().events(seconds)]
+
+
 def _demo(extras: Extras) -> str:
-    at = 0.0
-    demo = Demo(extras, SEED, lambda: at, lambda _: None)
-    demo.open()
-    at = WORKED_SECONDS
-    return steady(_page(demo))
-
-
-def _page(backend: Backend) -> str:
     """The page after two readings: a rate needs two."""
-    readers = [Reader(card, INTERVAL, Condition()) for card in backend.cards()]
-    state = State(INTERVAL)
-    for now in (0.0, INTERVAL):
-        for reader in readers:
-            reader.read(now)
-        reports = [(reader.card, reader.report) for reader in readers]
-        reported = json.loads(message(OK, backend.system(), reports, backend.events(0)))
-        state.update(reported, now, 1e9)
-        state.count((uuid, xid, 1e9) for uuid, xid, _ in reported["events"])
-    return state.page(INTERVAL).decode()
+    at = 0.0
+    box = Box(_Timeless(extras, SEED, lambda: at, lambda _: None), INTERVAL)
+    at = WORKED_SECONDS
+    box.page(0.0, 1e9)
+    return steady(box.page(INTERVAL, 1e9))
