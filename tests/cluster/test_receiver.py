@@ -168,8 +168,14 @@ def longest(moments: list[float]) -> float:
             "in hub.url, or give the hub",
             marks=pytest.mark.world,
         ),
+        pytest.param(
+            "revoked", {}, "401 Unauthorized", "`make agent NODE=name RENEW=1`", marks=pytest.mark.world
+        ),
+        pytest.param(
+            "expired", {}, "certificate has expired", "replace agents.cert_file", marks=pytest.mark.world
+        ),
     ],
-    ids=["wrong password", "http", "another name"],
+    ids=["wrong password", "http", "another name", "revoked", "expired"],
 )
 def test_an_agent_says_why_the_hub_takes_nothing_and_loses_nothing_until_that_is_corrected(
     site: HubSite, tmp_path: Path, *, node: str, wrong: dict[str, str], says: str, fix: str
@@ -186,6 +192,10 @@ def test_an_agent_says_why_the_hub_takes_nothing_and_loses_nothing_until_that_is
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    if node == "revoked":
+        site.agent(node, "--revoke")
+    elif node == "expired":
+        site.certificate.expire()
     try:
         shown = up(**{"password": password, **wrong})
         begun = time.time()
@@ -201,6 +211,10 @@ def test_an_agent_says_why_the_hub_takes_nothing_and_loses_nothing_until_that_is
 
         if "password" in wrong:  # is read at each request
             file.write_text(password)
+        elif node == "revoked":
+            file.write_text(site.agent(node))
+        elif node == "expired":
+            Certificate.made(site.installation.folder, days=30)
         else:
             before = agent.parts()
             up(password)

@@ -113,6 +113,33 @@ class Certificate:
         )
         return made
 
+    def expire(self) -> None:
+        """Put another one in its place, for the same key, which was valid for a day of 2020."""
+        folder = self.path.parent / "authority"
+        folder.mkdir()
+        (folder / "index").touch()
+        (folder / "settings").write_text(
+            f"[ca]\ndefault_ca = a\n[a]\ndatabase = {folder}/index\nnew_certs_dir = {folder}\npolicy = p\n"
+            "rand_serial = yes\ndefault_md = sha256\n[p]\ncommonName = supplied\n"
+            f"[e]\nsubjectAltName = IP:{self.host}\n"
+        )
+        request = (
+            "openssl",
+            "req",
+            "-new",
+            "-key",
+            self.key,
+            "-subj",
+            "/CN=test",
+            "-out",
+            folder / "request",
+        )
+        sign = ("openssl", "ca", "-batch", "-notext", "-selfsign", "-config", folder / "settings")
+        sign += ("-extensions", "e", "-keyfile", self.key, "-in", folder / "request", "-out", self.path)
+        day = ("-startdate", "20200101000000Z", "-enddate", "20200102000000Z")
+        for command in (request, (*sign, *day)):
+            subprocess.run(command, check=True, capture_output=True)
+
     def context(self) -> ssl.SSLContext:
         """What a server needs to speak for it."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
