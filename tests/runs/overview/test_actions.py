@@ -52,8 +52,8 @@ def test_pending_actions_are_on_the_first_page_and_all_of_a_run_on_its_own() -> 
     other = RunAction("<b>other", "KLHigh", "stop", "stop at 4", 1.0e9, True)
     run = summary()
     overview = Reported(summaries=[run], actions=(SHOWN, done, other))
-    first = Pages(["/runs"]).runs(overview, "").decode()
-    own = Pages(["/runs"]).run(story(run), overview, "").decode()
+    first = Pages(["/runs"], "").runs(overview, "").decode()
+    own = Pages(["/runs"], "").run(story(run), overview, "").decode()
 
     assert SHOWN.state in first
     assert "&lt;b&gt;other" in first
