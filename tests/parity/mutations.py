@@ -125,8 +125,8 @@ MUTATIONS = (
     Mutation(
         "a GPU's unit: kilohertz",
         "exporter/gpu/nvml/values.py",
-        "GetClockInfo(0)                       *1e6",
-        "GetClockInfo(0)                       *1e3",
+        "GetClockInfo({0,1,2,3})  *1e6",
+        "GetClockInfo({0,1,2,3})  *1e3",
         "gpus-driver",
     ),
     Mutation(
