@@ -34,7 +34,8 @@ def test_a_slow_call_is_left_out_and_the_rest_goes_on(driver: Driver, start: Sta
     exporter = start()
     exporter.until(all_ok)
     driver.tell("gpus=8", "slow=GetPowerUsage:1500")
-    exporter.until(all_down("timeout"))
+    # Each GPU is read by itself: they need not be late at the same time.
+    exporter.until(lambda page: "timeout" in reasons(page).values())
     # On a busy machine the first timeout may be of a call before.
     found = exporter.until(lambda found: all_ok(found) and not shown(found, "gpu_power_watts"))
 
