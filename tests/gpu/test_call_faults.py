@@ -10,7 +10,7 @@ import pytest
 
 from tests.gpu.driver import Driver, uuid
 from tests.gpu.exporter import Exporter, Starting, all_ok, nvml, reasons, shown
-from tests.gpu.faults import OTHERS, all_down, lasting, only_3, series, soon, strike
+from tests.gpu.faults import OTHERS, lasting, only_3, series, soon, strike
 from tests.runs.scrape import Scrape
 
 
