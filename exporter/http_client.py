@@ -22,7 +22,7 @@ _GZIP = 31  # the window that has zlib expect a gzip header
 
 
 class NoAnswerError(Exception):
-    """Raised when there is no whole answer; ``reason`` is ``timeout``, ``connection`` or ``answer``."""
+    """Raised without a complete answer; ``reason`` is ``timeout``, ``connection`` or ``answer``."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)

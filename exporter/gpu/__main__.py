@@ -53,7 +53,7 @@ logger = logging.getLogger("exporter.gpu")
 
 TICK_SECONDS = 0.25
 KEPT = "STEPWATCH_GPU_KEPT"
-"""The variable with what this program told itself before it started itself again."""
+"""The variable in which this program hands over its state when it starts itself again."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -38,7 +38,7 @@ SLOW_CALL_SECONDS = 1.0
 """A call that takes longer again and again is left out: it ages what else is read from its GPU."""
 LONGEST_PENALTY_SECONDS = 3600.0
 PAUSE_SECONDS = 0.005
-"""At least so long between two readings: whoever waits to close NVML gets a turn."""
+"""At least so long between two readings: a thread that waits to close NVML gets a turn."""
 EVENT_SECONDS = 0.4
 
 
