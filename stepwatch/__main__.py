@@ -337,7 +337,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _print_config(options: argparse.Namespace) -> int:
-    from stepwatch.alerts.catalogue import key
+    from stepwatch.alerts.table import key
     from stepwatch.config import Config, reference
 
     named = options.explain

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from stepwatch.alerts.catalogue import GROUPS
-from stepwatch.alerts.model.expression import Series
+from stepwatch.alerts import promql
+from stepwatch.alerts.table import GROUPS
 from stepwatch.backtest.replay import NO_RUN, START, Prometheus, Replayed, Tick, Unjudged, side_by_side
 from stepwatch.config import Config
 from stepwatch.rules.alerting import in_force
@@ -71,20 +71,18 @@ def catalogue(config: Config) -> Catalogue:
             alerts = config.alerts.model_copy(update={name: variant.limits})
             own = config.model_copy(update={"alerts": alerts, "overrides": ()})
             for found in in_force(own, (alert,)):
-                scope, whole = found.scope(), found.expression
                 conditions = tuple(
-                    Condition(*(part.promql(scope) for part in (found.guarded(each), each.value, each.limit)))
+                    Condition(found.guarded(each), found.promql(each.value), found.promql(each.limit))
                     for each in found.conditions
                 )
-                read = frozenset(part.metric for part in whole.parts() if isinstance(part, Series))
                 judged.append(
                     Rule(
                         alert.name,
                         found.severity,
                         alert.topic,
-                        whole.promql(scope),
+                        found.expression,
                         conditions,
-                        read,
+                        promql.metrics(found.expression),
                         variant.only,
                         variant.without,
                     )

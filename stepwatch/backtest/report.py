@@ -23,7 +23,7 @@ from exporter.runs.overview.charts import (
 )
 from exporter.runs.overview.models import RunId
 from exporter.runs.overview.panels import Panel, of_run
-from stepwatch.alerts.catalogue import TABLE
+from stepwatch.alerts.table import TABLE
 from stepwatch.backtest import suggestions
 from stepwatch.backtest.judge import Alert, Judged, Results
 from stepwatch.backtest.replay import START, Prometheus, Replayed, Tick, Unjudged, side_by_side

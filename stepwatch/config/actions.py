@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from exporter.bridge.audit import STOP
-from stepwatch.alerts.catalogue import TABLE
+from stepwatch.alerts.table import TABLE
 from stepwatch.schema.errors import NOTHING, Fault, Faults
 from stepwatch.schema.scalars import (
     ActionCount,

@@ -6,7 +6,7 @@ import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import Field, ValidationError, create_model, model_validator
@@ -14,9 +14,7 @@ from pydantic import Field, ValidationError, create_model, model_validator
 from demo import OVERRIDES
 from exporter.bridge.audit import STOP
 from exporter.runs.signals.key import keys_of
-from stepwatch.alerts.catalogue import BLOCKS
-from stepwatch.alerts.engines import EngineGone
-from stepwatch.alerts.stack import Watchdog
+from stepwatch.alerts.table import BLOCKS
 from stepwatch.config import cluster, reference
 from stepwatch.config.actions import Actions
 from stepwatch.config.cluster import Agents, Hub, NodeName
@@ -53,8 +51,6 @@ from stepwatch.schema.scalars import (
 )
 from stepwatch.schema.section import Block, Section, default, needed
 
-_Block = TypeVar("_Block", bound=Block)
-
 
 class _Blocks(Section):
     @classmethod
@@ -62,13 +58,9 @@ class _Blocks(Section):
         """Return the block of each alert whose name is not that of its block."""
         return {name: key for key, block in BLOCKS.items() for name in block.names.values()}
 
-    def block(self, name: str) -> Block:
-        """Return the block of that name; AttributeError if there is none."""
-        return cast("Block", getattr(self, name))
-
-    def of(self, block: type[_Block]) -> _Block:
-        """Return the limits of this kind."""
-        return cast("_Block", getattr(self, block.__name__))
+    def block(self, name: str) -> Any:
+        """Return the block of that name, whose keys the table defines; AttributeError if there is none."""
+        return getattr(self, name)
 
 
 if TYPE_CHECKING:
@@ -396,7 +388,7 @@ class Config(Section):
 
 def _deadman_faults(config: Config) -> Iterator[Fault]:
     """Yield a fault if the checker would never get a ping."""
-    if config.deadman.enabled and not (config.alerts.of(Watchdog).enabled and config.rules == "here"):
+    if config.deadman.enabled and not (config.alerts.block("Watchdog").enabled and config.rules == "here"):
         off, on = (
             ("rules are evaluated elsewhere", "rules: here")
             if config.rules == "none"
@@ -456,7 +448,7 @@ def _interval_faults(config: Config) -> Iterator[Fault]:
             at=("gpus", "interval"),
             value=str(config.gpus.interval),
         )
-    gone = config.alerts.of(EngineGone)
+    gone = config.alerts.block("EngineGone")
     if gone.enabled and config.discovery.forget_after <= gone.for_:
         yield Fault(
             f"is not longer than alerts.EngineGone.for, {gone.for_}",

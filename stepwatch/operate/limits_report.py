@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from exporter.runs.logs.names import nearest
 from exporter.runs.serve.endpoints import unknown
-from stepwatch.alerts.catalogue import TABLE
-from stepwatch.alerts.model.alert import Alert as Entry
+from stepwatch.alerts.alert import Alert as Entry
+from stepwatch.alerts.table import TABLE
 from stepwatch.config import Config, load
 from stepwatch.config.models import DEMO
 from stepwatch.config.reference import scalar

@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from stepwatch.alerts.catalogue import BLOCKS, TABLE
-from stepwatch.alerts.progress import Stalled
-from stepwatch.alerts.stack import AlertingBroken
+from stepwatch.alerts.table import BLOCKS, TABLE
 from stepwatch.config import Config, cluster
 from stepwatch.config.deployment import HOST_PROC, Deployment
 from stepwatch.languages import catalogue
@@ -40,7 +38,7 @@ def documents(config: Config, deployment: Deployment) -> dict[PurePosixPath, byt
 
 def runs(config: Config, deployment: Deployment) -> Settings:
     """Return what the run exporter watches, and how."""
-    discovery, intervals, stalled = config.discovery, config.intervals, config.alerts.of(Stalled)
+    discovery, intervals, stalled = config.discovery, config.intervals, config.alerts.block("Stalled")
 
     def asked(part: str) -> str | None:
         # An agent has none of these, and may not ask the hub.
@@ -128,7 +126,7 @@ def _gpu(config: Config, deployment: Deployment) -> Settings:
 
 def _alerting(config: Config, deployment: Deployment) -> Settings:
     """Return how the run exporter reports faults of Prometheus and Alertmanager."""
-    alert = config.alerts.of(AlertingBroken)
+    alert = config.alerts.block("AlertingBroken")
     name = type(alert).__name__
     silences = f"{config.link('alertmanager')}/#/silences/new"
     return {

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 from exporter.alert_labels import ABOUT, ONSET, ONSET_STEP
 from exporter.gpu.backend import CLOCK_EVENTS
 from exporter.installation import INSTALLED, adapt
-from stepwatch.alerts import gpu_health, gpu_load, host, incidents
-from stepwatch.alerts.catalogue import TABLE
-from stepwatch.alerts.model.runs import SHOWN_STATE, SHOWN_STATES
+from stepwatch.alerts import incidents
+from stepwatch.alerts.identity import REAL_DISKS
+from stepwatch.alerts.table import TABLE
 from stepwatch.config import Config, cluster, load
 from stepwatch.config.cluster import is_loopback
 from stepwatch.config.deployment import (
@@ -154,15 +154,14 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "waits": alerting.waits(config, TABLE),
         "onset_step": ONSET_STEP,
         "text_info": messages.TEXT_INFO,
-        "shown_state": SHOWN_STATE,
-        "shown_states": SHOWN_STATES,
+        "shown_state": subjects.SHOWN_STATE,
+        "shown_states": subjects.SHOWN_STATES,
         "clock_events": [name for name in CLOCK_EVENTS.values() if name != "idle"],
         "baseline_mark": BASELINE,
-        "gpu_load": gpu_load,
-        "host": host,
+        "real_disks": REAL_DISKS,
         "messages": messages,
         "incidents": incidents,
-        "gpu_health": gpu_health,
+        "codes": {each.codes.table: each.codes.texts for each in TABLE if each.codes},
         "routing": routing,
         "block": block,
         "notifying": partial(receivers.notifying, deployment),

@@ -10,7 +10,7 @@ from typing import Any
 
 from exporter.runs.overview.panels import Limit, Panel, Query
 from exporter.runs.overview.panels import Line as Curve
-from stepwatch.alerts.catalogue import TABLE
+from stepwatch.alerts.table import TABLE
 from stepwatch.config.models import Config
 from stepwatch.render.dashboard import Json, in_cell, shown
 from stepwatch.rules.lines import Line

@@ -17,7 +17,7 @@ import orjson
 import yaml
 from jinja2.bccache import Bucket
 
-from stepwatch.alerts.model.expression import Expression, Scope, Series
+from stepwatch.alerts import promql
 from stepwatch.config.yaml_document import LOADER, parse
 from stepwatch.languages import Catalogue
 from stepwatch.render import panels
@@ -50,15 +50,17 @@ class Operands:
 
     def metric(self, name: str, **labels: str) -> str:
         """Return a metric of the runs, with these labels."""
-        return Series(name, labels).promql(Scope(self.matcher))
+        inside = [f'{label}="{value}"' for label, value in labels.items()]
+        matchers = ",".join(filter(None, [*inside, self.matcher]))
+        return promql.expand(f"by_run({name}{{{matchers}}})" if matchers else f"by_run({name})", str)
 
     def of(self, statistic: str, signal: str, **labels: str) -> str:
         """Return a statistic of a signal: ewma, best."""
         return self.metric(f"rl_{statistic}", signal=signal, **labels)
 
-    def promql(self, expression: Expression) -> str:
-        """Return an expression of the table of alerts for them."""
-        return expression.promql(Scope(self.matcher))
+    def promql(self, text: str) -> str:
+        """Return PromQL with macros of the table of alerts for them."""
+        return promql.of(promql.expand(text, str), self.matcher)
 
     def selector(self, name: str) -> str:
         """Return the bare selector."""

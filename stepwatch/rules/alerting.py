@@ -11,20 +11,11 @@ from typing import Any
 
 import yaml
 
-from stepwatch.alerts.catalogue import GROUPS, TABLE
-from stepwatch.alerts.model.alert import Alert, Condition
-from stepwatch.alerts.model.expression import Expression, Limit, Scope, any_of, bracketed, is_number
-from stepwatch.alerts.model.identity import RUN, written
-from stepwatch.alerts.model.runs import (
-    checkpoint_rules,
-    clock_rule,
-    is_in,
-    onset_rules,
-    power_rule,
-    recording_rule,
-    state_rule,
-)
-from stepwatch.alerts.model.targets import agent_rules
+from stepwatch.alerts import promql
+from stepwatch.alerts.alert import Alert, Condition
+from stepwatch.alerts.identity import RUN, written
+from stepwatch.alerts.promql import is_number, joined
+from stepwatch.alerts.table import GROUPS, HERE, LOADER, TABLE
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
 from stepwatch.languages import ENGLISH, Catalogue, catalogue
@@ -34,6 +25,7 @@ from stepwatch.rules.messages import Entry
 from stepwatch.rules.subjects import SUBJECTS
 from stepwatch.schema.scalars import Duration
 
+_FINISHED = promql.expand("state(finished)", str)
 _MATCHER = "\0"
 """A placeholder for the matcher of a run while the text around it becomes a format; no PromQL holds it."""
 
@@ -46,9 +38,9 @@ class InForce:
     severity: str
     limits: Limits
 
-    def scope(self, matcher: str = "") -> Scope:
-        """Return what its expressions are rendered for."""
-        return Scope(matcher, lambda key: self.limits.promql(key, matcher))
+    def promql(self, text: str) -> str:
+        """Return a text of the table as PromQL, with the limits in force."""
+        return promql.expand(text, self.limits.promql)
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -60,32 +52,33 @@ class InForce:
             if each.unset not in replaced and all(map(self.limits.known, each.keys))
         )
 
-    def unguarded(self, condition: Condition) -> Expression:
+    def unguarded(self, condition: Condition) -> str:
         """Return where a condition holds, whatever the guards of the alert say."""
+        held = condition.expression
         if condition.unset in self.limits.overridden:
             # An override may take the limit away: NaN.
-            return condition.expression.unless(Limit(condition.unset) >= 0)
-        return condition.expression
+            held = joined("unless", held, f"${condition.unset} >= 0")
+        return self.promql(held)
 
-    def guarded(self, condition: Condition) -> Expression:
+    def guarded(self, condition: Condition) -> str:
         """Return where a condition makes the alert fire."""
         return self._guarded(self.unguarded(condition))
 
     @property
-    def expression(self) -> Expression:
+    def expression(self) -> str:
         """Where the alert fires: the measured value of the first condition that holds."""
-        return self._guarded(any_of(map(self.unguarded, self.conditions)))
+        return self._guarded(joined("or", *map(self.unguarded, self.conditions)))
 
-    def _guarded(self, held: Expression) -> Expression:
+    def _guarded(self, held: str) -> str:
         alert = self.alert
         if alert.given:
-            held = held & alert.given
-        if alert.sparing:
-            held = held.unless(alert.sparing)
+            held = joined("and", held, self.promql(alert.given))
+        if alert.unless:
+            held = joined("unless", held, self.promql(alert.unless))
         held = self.switched(held)
-        return held.unless(is_in("finished")) if alert.about == "run" else held
+        return joined("unless", held, _FINISHED) if alert.about_what == "run" else held
 
-    def switched(self, expression: Expression) -> Expression:
+    def switched(self, expression: str) -> str:
         """Leave out the runs for which an override switches the alert off, or says another severity."""
         wanted = dict.fromkeys(self.alert.switches, ON)
         if not self.alert.severity:
@@ -95,26 +88,27 @@ class InForce:
                 continue
             own = override(f"{self.limits.block}.{key}", remembered=not self.alert.keep)
             if self.limits.base[key] != value:
-                expression = expression & own.equals(value)
+                expression = joined("and", expression, f"{own} == {promql.number(value)}")
             else:
-                expression = expression.unless(own.differs(value))
+                expression = joined("unless", expression, f"{own} != {promql.number(value)}")
         return expression
 
     @property
     def recorded_limit(self) -> str:
         """The PromQL of the limit that was passed, labelled by the words of its condition."""
-        return self._passed(self.scope(), self.guarded)
+        return self._passed("", self.guarded)
 
     @property
     def limit_of_run(self) -> str:
         """The same about a run for which the alert fires, as a format that its matcher completes."""
-        found = self._passed(self.scope(_MATCHER), self.unguarded)
+        found = self._passed(_MATCHER, self.unguarded)
         return found.replace("%", "%%").replace(_MATCHER, "%[1]s")
 
-    def _passed(self, scope: Scope, holds: Callable[[Condition], Expression]) -> str:
+    def _passed(self, matcher: str, holds: Callable[[Condition], str]) -> str:
         passed = []
         for condition in self.conditions:
-            limit, held = condition.limit.promql(scope), bracketed(holds(condition).promql(scope))
+            limit = promql.of(self.promql(condition.limit), matcher)
+            held = promql.bracketed(promql.of(holds(condition), matcher))
             value = f"{limit} + 0 * {held}" if is_number(limit) else f"{limit}\nand {held}"
             measured = self._with_limits(condition.measured)
             translate = catalogue(self.limits.config.language)
@@ -122,7 +116,7 @@ class InForce:
             if self.alert.subject == "run":
                 texts = {"text": messages.compared(self.alert, measured, baseline, translate)}
             else:
-                texts = {"measured": measured, "basis": f"{self.alert.unit}{baseline}"}
+                texts = {"measured": measured, "basis": f"{self.alert.shown_unit}{baseline}"}
             for label, text in texts.items():
                 value = f'label_replace(\n{indent(value, "  ")},\n  "{label}", "{text}", "", ""\n)'
             passed.append(value)
@@ -133,8 +127,8 @@ class InForce:
         """What its message says of what it compares."""
         measured = tuple(dict.fromkeys(self._with_limits(each.measured) for each in self.conditions))
         if self.alert.subject == "run":
-            return messages.Comparison(measured, recorded=bool(self.alert.style))
-        limits = {(each.limit.promql(self.scope()), each.baseline) for each in self.conditions}
+            return messages.Comparison(measured, recorded=bool(self.alert.verb))
+        limits = {(self.promql(each.limit), each.baseline) for each in self.conditions}
         limit, baseline = limits.pop()
         if limits or len(measured) > 1 or not is_number(limit):
             return messages.Comparison(measured, recorded=True)
@@ -146,8 +140,8 @@ class InForce:
         return str(getattr(self.limits.settings, "for_", self.alert.wait))
 
     def _with_limits(self, text: str) -> str:
-        """Fill in limits that words name: ``older than <age>``."""
-        return re.sub(r"<(\w+)>", lambda match: str(getattr(self.limits.settings, match[1])), text)
+        """Fill in limits that words name: ``older than $age``."""
+        return re.sub(r"\$(\w+)", lambda match: str(getattr(self.limits.settings, match[1])), text)
 
 
 def in_force(config: Config, table: tuple[Alert, ...]) -> Iterator[InForce]:
@@ -183,9 +177,7 @@ def translated(table: tuple[Alert, ...], config: Config) -> tuple[Alert, ...]:
     if config.language == ENGLISH:
         return table
     translate = catalogue(config.language)
-    return tuple(
-        each.translated(translate.within(each.block.__module__.rpartition(".")[2])) for each in table
-    )
+    return tuple(each.translated(translate.within(each.source)) for each in table)
 
 
 def rules(config: Config, deployment: Deployment, table: tuple[Alert, ...]) -> list[dict[str, Any]]:
@@ -221,7 +213,7 @@ def _rules(found: InForce, config: Config, deployment: Deployment) -> Iterator[d
         yield {"record": messages.PASSED, "expr": found.recorded_limit, "labels": {"rule": rule}}
     yield {
         "alert": alert.name,
-        "expr": found.expression.promql(found.scope()),
+        "expr": found.expression,
         **({"for": wait} if wait else {}),
         **({"keep_firing_for": str(config.notify.keep_firing_for)} if alert.keep else {}),
         "labels": {"severity": found.severity, "topic": alert.topic},
@@ -276,30 +268,33 @@ def files(config: Config, deployment: Deployment, book: Mapping[str, Entry]) -> 
     """Return the content of every rule file by its path below the target folder."""
     said = translated(TABLE, config)
     usual = str(config.intervals.stack_rules)
-    intervals = {"rl": str(config.intervals.rules), "host": _SLOW}
-    groups = [
-        (name, intervals.get(name, usual), rules(config, deployment, alerts) + onset_rules() * (name == "rl"))
-        for name, alerts in GROUPS.items()
-    ]
+    fast = str(config.intervals.rules)
+    intervals = {"rl": fast, "shown": fast, "host": _SLOW, "texts": _SLOW}
     translate = catalogue(config.language)
-    groups += [
-        ("texts", _SLOW, [*code_rules(said), *text_rules(said, book, translate)]),
-        ("run_gpus", usual, [recording_rule(), clock_rule(), power_rule()]),
-        # In this order: the first one sees the second one's last result.
-        ("agents", usual, agent_rules()),
-        ("shown", intervals["rl"], [*checkpoint_rules(), state_rule()]),
-        # Six series a GPU, and none without one: the public dashboard for DCGM's exporter works.
-        ("dcgm", usual, [{"record": name, "expr": text} for name, text in dcgm_rules()]),
-    ]
+    groups = {
+        **{name: rules(config, deployment, alerts) for name, alerts in GROUPS.items()},
+        "texts": [*code_rules(said), *text_rules(said, book, translate)],
+    }
+    for name, found in recorded().items():
+        groups[name] = [*groups.get(name, ()), *found]
     return {
         FOLDER / f"{name}.yml": _text(
             {
                 "name": name,
-                "interval": interval,
+                "interval": intervals.get(name, usual),
                 "rules": [{**rule, "expr": _Code(rule["expr"])} for rule in found],
             }
         )
-        for name, interval, found in groups
+        for name, found in groups.items()
+    }
+
+
+def recorded() -> dict[str, list[dict[str, str]]]:
+    """Return the rules of recorded.yaml, by group."""
+    groups = yaml.load((HERE / "recorded.yaml").read_text(encoding="utf-8"), LOADER)  # noqa: S506
+    return {
+        name: [{"record": rule["record"], "expr": promql.expand(rule["expr"], str)} for rule in found]
+        for name, found in groups.items()
     }
 
 
@@ -330,35 +325,3 @@ def _text(group: Mapping[str, Any]) -> bytes:
         {"groups": [group]}, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**20, indent=2
     )
     return (_MARK + text).encode()
-
-
-# Our GPUs under the names of NVIDIA's DCGM exporter, by rules that Prometheus records.
-#
-# For the public dashboard 12239, which selects by `instance` and `gpu`: what it shows, in its units.
-SHOWN = {
-    "DCGM_FI_DEV_GPU_TEMP": 'gpu_temperature_celsius{sensor="gpu"}',
-    "DCGM_FI_DEV_POWER_USAGE": "gpu_power_watts",
-    "DCGM_FI_DEV_SM_CLOCK": 'gpu_clock_hertz{domain="sm"} / 1e6',
-    "DCGM_FI_DEV_GPU_UTIL": "gpu_utilization_ratio * 100",
-    "DCGM_FI_DEV_FB_USED": "gpu_memory_used_bytes / 1048576",
-    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 'gpu_pipe_active_ratio{pipe="tensor"}',
-}
-
-
-_NAMED = """label_replace(label_replace(label_replace(
-    max by (instance, gpu, uuid, name, pci_bus_id) (gpu_info),
-  "UUID", "$1", "uuid", "(.*)"), "modelName", "$1", "name", "(.*)"), "device", "nvidia$1", "gpu", "(.*)")"""
-"""What each GPU is, by our labels and NVIDIA's."""
-
-
-def dcgm_rules() -> Iterator[tuple[str, str]]:
-    """Yield name and expression of each rule, with NVIDIA's labels, without value where DCGM is scraped."""
-    for name, ours in SHOWN.items():
-        expression = (
-            "max by (instance, gpu, UUID, device, modelName, pci_bus_id) (\n"
-            f"  {_NAMED}\n"
-            f"  * on (instance, gpu, uuid) group_left () max by (instance, gpu, uuid) ({ours})\n"
-            ")\n"
-            f'unless on (UUID) {name}{{job!=""}}'
-        )
-        yield name, expression

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from stepwatch.alerts.model.expression import Expression, Scope, bracketed, number
-from stepwatch.alerts.model.runs import last, metric
+from stepwatch.alerts.promql import expand, number
 from stepwatch.config.models import Config, Override
 from stepwatch.schema.scalars import Duration, Size, to_re2
 from stepwatch.schema.section import Block
@@ -30,7 +29,8 @@ class Limits:
     @property
     def settings(self) -> Block:
         """The block as config.yaml has it, for all runs."""
-        return self.config.alerts.block(self.block)
+        settings: Block = self.config.alerts.block(self.block)
+        return settings
 
     @cached_property
     def base(self) -> Mapping[str, float]:
@@ -52,7 +52,7 @@ class Limits:
         """Whether a limit is set for any run."""
         return key in self.base or key in self.overridden
 
-    def promql(self, key: str, matcher: str = "") -> str:
+    def promql(self, key: str) -> str:
         """Return the limit: a number, a pattern of the codes of a list, or what each run has in its place."""
         if key in self.lists:
             return "|".join(map(str, self.lists[key]))
@@ -61,16 +61,16 @@ class Limits:
             if base is None:
                 raise KeyError(f"alerts.{self.block}.{key} is not set")
             return number(base)
-        scope = Scope(matcher)
-        own = override(f"{self.block}.{key}").promql(scope)
+        own = override(f"{self.block}.{key}")
         if base is None:
             return own
-        return bracketed(f"{own} or {number(base)} + 0 * {metric('rl_run_state').promql(scope)}")
+        return f"({own} or {number(base)} + 0 * {expand('by_run(rl_run_state)', str)})"
 
 
-def override(key: str, *, remembered: bool = False) -> Expression:
+def override(key: str, *, remembered: bool = False) -> str:
     """Return what overrides say of a key, ``KL.warning.above``, for each run that they change it for."""
-    return (last if remembered else metric)("rl_limit_override", limit=key)
+    series = f'rl_limit_override{{limit="{key}"}}'
+    return expand(f"by_run(last_over_time({series}[10m]))" if remembered else f"by_run({series})", str)
 
 
 def served_overrides(config: Config) -> list[dict[str, Any]]:

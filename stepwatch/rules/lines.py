@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from stepwatch.alerts.model.alert import Alert, Condition
-from stepwatch.alerts.model.expression import Expression, Series, bracketed, is_number
-from stepwatch.alerts.model.runs import metric
-from stepwatch.alerts.model.targets import gpu
+from stepwatch.alerts import promql
+from stepwatch.alerts.alert import Alert, Condition
 from stepwatch.config.models import Config
 from stepwatch.rules.alerting import InForce, in_force
 from stepwatch.rules.subjects import SUBJECTS
@@ -81,44 +79,34 @@ def subjects(table: tuple[Alert, ...]) -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for alert in table:
         if alert.from_records:
-            measured = frozenset().union(*(_signals(each.value) for each in alert.conditions))
+            values = (promql.expand(each.value, str) for each in alert.conditions)
+            measured = frozenset().union(*map(promql.signals, values))
             found[alert.name] = found.get(alert.name, frozenset()) | measured
     return found
 
 
 def _line(config: Config, found: InForce, condition: Condition) -> Line:
     alert, subject = found.alert, SUBJECTS[found.alert.subject]
-    scope, about_run = found.scope(on_show(config, subject.view.variable)), alert.subject == "run"
-    operator, limit = condition.drawn
-    side = "high" if operator.startswith(">") else "low"
-    text = limit.promql(scope)
-    if not _series(limit):
+    about_run = alert.subject == "run"
+    side = "high" if condition.drawn.operator.startswith(">") else "low"
+    limit = text = found.promql(condition.drawn.limit)
+    if not promql.metrics(promql.expand(condition.drawn.limit, lambda _: "1")):
         # A number has no time; its line is as long as the curve of the signal.
-        curve = metric(
-            f"rl_{condition.signal}" if condition.signal in _signals(condition.value) else "rl_step"
-        )
-        limit = limit + 0 * (curve if about_run else gpu("gpu_up"))
-    drawn = found.switched(limit)
-    promql = drawn.promql(scope)
+        measured = promql.signals(found.promql(condition.value))
+        curve = f"by_run({f'rl_{condition.signal}' if condition.signal in measured else 'rl_step'})"
+        limit = f"{limit} + 0 * {found.promql(curve if about_run else 'by_gpu(gpu_up)')}"
+    drawn = promql.of(found.switched(limit), on_show(config, subject.view.variable))
+    whole = "\n".join((condition.expression, alert.given, alert.unless))
+    read = promql.signals(promql.expand(whole, lambda _: "1"))
     return Line(
         alert.name,
         alert.name,
         found.severity,
         condition.signal,
         side,
-        _signals(condition.expression, alert.given, alert.sparing) <= {condition.signal},
+        read <= {condition.signal},
         subject.view.dashboard,
-        promql if about_run else f"{'min' if side == 'high' else 'max'}{bracketed(promql)}",
-        float(text) if is_number(text) else None,
-        frozenset(part.metric for part in _series(drawn)),
+        drawn if about_run else f"{'min' if side == 'high' else 'max'}{promql.bracketed(drawn)}",
+        float(text) if promql.is_number(text) else None,
+        promql.metrics(drawn),
     )
-
-
-def _series(expression: Expression) -> list[Series]:
-    return [part for part in expression.parts() if isinstance(part, Series)]
-
-
-def _signals(*expressions: Expression | None) -> frozenset[str]:
-    """Return signals of statistics, and other metrics by their names without `rl_`."""
-    series = (part for each in expressions if each for part in _series(each))
-    return frozenset(part.labels.get("signal", part.metric.removeprefix("rl_")) for part in series)

@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from stepwatch.alerts.model.alert import BYTES, DURATION, RATIO, WHOLE, Alert, Codes
-from stepwatch.alerts.model.expression import number
+from stepwatch.alerts.alert import BYTES, DURATION, RATIO, WHOLE, Alert, Codes
+from stepwatch.alerts.promql import number
+from stepwatch.alerts.table import FACTS
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
 from stepwatch.languages import Catalogue, catalogue
@@ -158,13 +159,12 @@ _RUN = '{{$r:=printf "run=%q,cluster=%q" $labels.run $labels.cluster}}'
 
 def _about_run(alert: Alert, severity: str, translate: Catalogue) -> str:
     """Return the measured value, the limit of the first condition that holds, and the other facts."""
-    said = "".join(_each_of_run(fact.query, _in_words(fact.text, translate)) for fact in alert.facts)
+    facts = (FACTS[name] for name in alert.facts)
+    said = "".join(_each_of_run(fact.query, _in_words(translate(fact.text), translate)) for fact in facts)
     measured = alert.conditions[0].measured
-    if alert.style:
+    if alert.verb:
         values = (
-            "$value .Value"
-            if alert.style.startswith("%")
-            else f"($value|{alert.style}) (.Value|{alert.style})"
+            "$value .Value" if alert.verb.startswith("%") else f"($value|{alert.verb}) (.Value|{alert.verb})"
         )
         found = f"{{{{range printf .Labels.expr $r|query}}}}{{{{printf .Labels.text {values}}}}}{{{{end}}}}"
         measured = f"{{{{range query `{ASKED}{{rule='{alert.name}-{severity}'}}`}}}}{found}{{{{end}}}}"
@@ -197,8 +197,8 @@ def _in_words(text: str, translate: Catalogue) -> str:
 
 def compared(alert: Alert, measured: str, baseline: str, translate: Catalogue) -> str:
     """Return the value and the limit of a run in words, as a format of ``printf`` for both."""
-    verb = alert.style if alert.style.startswith("%") else "%s"
-    words = [text.replace("%", "%%") for text in (measured, alert.unit, baseline)]
+    verb = alert.verb if alert.verb.startswith("%") else "%s"
+    words = [text.replace("%", "%%") for text in (measured, alert.shown_unit, baseline)]
     return _with_limit(translate, words[0], verb, f"{verb}{words[1]}{words[2]}")
 
 
@@ -217,19 +217,19 @@ def _compared(
     """Return what was measured, and its limit."""
 
     def with_limit(measured: str, limit: str) -> str:
-        value = f"{_shown(alert, '$value')}{alert.unit}"
-        return _with_limit(translate, measured, value, limit) if alert.style else measured
+        value = f"{_shown(alert, '$value')}{alert.shown_unit}"
+        return _with_limit(translate, measured, value, limit) if alert.verb else measured
 
     if not comparison.recorded:
         baseline = in_brackets(translate, comparison.baseline)
-        limit = f"{_written(alert.style, comparison.limit)}{alert.unit}{baseline}"
+        limit = f"{_written(alert.verb, comparison.limit)}{alert.shown_unit}{baseline}"
         return with_limit(comparison.measured[0], limit)
     # A count is whole, its limit need not be.
-    of = "{{.Value}}" if alert.style == WHOLE else _shown(alert, ".Value")
-    basis = "{{.Labels.basis}}" if alert.unit or any(each.baseline for each in alert.conditions) else ""
+    of = "{{.Value}}" if alert.verb == WHOLE else _shown(alert, ".Value")
+    basis = "{{.Labels.basis}}" if alert.shown_unit or any(each.baseline for each in alert.conditions) else ""
     labels = subject.unique or subject.identity
     asked = f"{PASSED}{{rule='{alert.name}-{severity}',{_matchers(labels)}}}"
-    without = "{{$value}}" if alert.style else translate(" or ").join(comparison.measured)
+    without = "{{$value}}" if alert.verb else translate(" or ").join(comparison.measured)
     found = with_limit("{{.Labels.measured}}", f"{of}{basis}")
     return f"{_range(asked, _arguments(labels))}{found}{{{{else}}}}{without}{{{{end}}}}"
 
@@ -271,9 +271,9 @@ def _range(expression: str, arguments: str) -> str:
 
 def _shown(alert: Alert, value: str) -> str:
     """Return a value in a template, as the alert writes its numbers."""
-    if not alert.style:
+    if not alert.verb:
         return ""
-    style = f'printf "{alert.style}" {value}' if alert.style.startswith("%") else f"{value}|{alert.style}"
+    style = f'printf "{alert.verb}" {value}' if alert.verb.startswith("%") else f"{value}|{alert.verb}"
     return f"{{{{{style}}}}}"
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwatch.alerts.incidents import PAIRS, Pair
-from stepwatch.alerts.stack import BridgeDown, NotificationFailures
 from stepwatch.config import Config
 from stepwatch.config.receivers import Matcher, Receiver, to_matcher
 from stepwatch.schema.scalars import to_re2
@@ -78,7 +77,7 @@ def spares(config: Config) -> list[Settings]:
 def _failures(config: Config) -> Iterator[tuple[dict[str, str], list[Matcher], tuple[Receiver, ...]]]:
     """Yield each alert that says that receivers are not notified: labels, what fits it, and who these are."""
     own = {"topic": "stack", **config.external_labels}
-    lost, down = config.alerts.of(NotificationFailures), config.alerts.of(BridgeDown)
+    lost, down = config.alerts.block("NotificationFailures"), config.alerts.block("BridgeDown")
     if lost.enabled and lost.severity in _SEVERITIES:
         name = type(lost).__name__
         named = Matcher("alertname", "=", name)

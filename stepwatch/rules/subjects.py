@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from stepwatch.alerts.model import identity
-from stepwatch.alerts.model.alert import Alert
-from stepwatch.alerts.model.identity import Labels
+from stepwatch.alerts import identity
+from stepwatch.alerts.alert import Alert
+from stepwatch.alerts.identity import Labels
 
 
 class View(NamedTuple):
@@ -89,6 +89,12 @@ SUBJECTS = {
 
 The model of a GPU is queried by its UUID: another card may have been in its place before.
 """
+
+
+SHOWN_STATE = "rl_run_shown_state"
+"""The state of a run as people see it, as its place in ``SHOWN_STATES``; for dashboards."""
+
+SHOWN_STATES = ("failed", "vanished", "stopped", "stalled", "finished", "running")
 
 
 class Page(NamedTuple):

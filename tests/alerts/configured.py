@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from exporter.runs import cli
-from stepwatch.alerts.catalogue import BLOCKS, TABLE
+from stepwatch.alerts.table import BLOCKS, TABLE
 from stepwatch.config.deployment import InContainers
 from stepwatch.config.models import Config
 from stepwatch.rules import alerting

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from stepwatch.alerts.catalogue import TABLE
+from stepwatch.alerts.table import TABLE
 from stepwatch.config.deployment import InContainers
 from stepwatch.languages import ENGLISH, LANGUAGES
 from stepwatch.rules import alerting

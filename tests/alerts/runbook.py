@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from stepwatch.alerts.catalogue import TABLE
+from stepwatch.alerts.table import TABLE
 from stepwatch.alerts.incidents import PAIRS
-from stepwatch.alerts.model.alert import NOTHING, Alert, Codes, Condition, Explanation
+from stepwatch.alerts.alert import NOTHING, Alert, Codes, Condition, Explanation
 from stepwatch.alerts.model.expression import Scope, is_number
 from stepwatch.config import Config
 from stepwatch.config.reference import keys

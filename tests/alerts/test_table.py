@@ -11,7 +11,7 @@ import pytest
 import yaml
 from pydantic.fields import FieldInfo
 
-from stepwatch.alerts.model.alert import EVIDENCE, Alert
+from stepwatch.alerts.alert import EVIDENCE, Alert
 from stepwatch.alerts.model.expression import Series
 from stepwatch.schema.scalars import Duration
 from stepwatch.schema.section import Block, Section

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from stepwatch.alerts.catalogue import TABLE
+from stepwatch.alerts.table import TABLE
 from stepwatch.config import load
 from stepwatch.config.hours import Hours
 from stepwatch.config.receiver_kinds import KINDS

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stepwatch.alerts.catalogue import BLOCKS
+from stepwatch.alerts.table import BLOCKS
 from tests.grafana.conftest import Dashboards, Json
 from tests.grafana.queries import View, bare, panels_of
 from tests.real import prometheus

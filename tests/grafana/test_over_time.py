@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwatch.alerts.catalogue import TABLE
+from stepwatch.alerts.table import TABLE
 from stepwatch.rules.messages import TEXT_INFO, Entry, entries
 from stepwatch.system.environment import CHECKOUT
 from tests.grafana.conftest import Dashboards, Json

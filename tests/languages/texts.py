@@ -11,7 +11,7 @@ from babel.messages.extract import extract
 from babel.messages.pofile import read_po, write_po
 from jinja2.ext import extract_from_ast
 
-from stepwatch.alerts.catalogue import TABLE
+from stepwatch.alerts.table import TABLE
 from stepwatch.config.deployment import InContainers
 from stepwatch.languages import ENGLISH, LANGUAGES, Catalogue, file
 from stepwatch.render import generator, templates

@@ -10,7 +10,7 @@ import pytest
 from exporter.runs.model.history import DRAWN, SMOOTHED
 from exporter.runs.overview.models import RunId
 from exporter.runs.overview.panels import Limit, Panels, of_run
-from stepwatch.alerts.catalogue import TABLE
+from stepwatch.alerts.table import TABLE
 from stepwatch.config.deployment import OnThisMachine
 from stepwatch.config.loading import load_changed
 from stepwatch.render.generator import render_all
