@@ -85,8 +85,13 @@ class Compared(Section):
 
 
 class Condition(Compared):
-    """One condition on which an alert fires: a value is beyond its limit, in the same unit."""
+    """One condition on which an alert fires: a value is beyond its limit, in the same unit.
 
+    ``label`` tells it from others in ``rl_limit``: unless an entry says one, what the limit follows from,
+    with what is measured where that is alike.
+    """
+
+    label: str = ""
     measured: str
     value: Text
     baseline: str = Field("", alias="from")
@@ -97,10 +102,13 @@ class Condition(Compared):
     line: Compared | None = None
     legend: str = ""
 
-    @cached_property
+    @property
     def expression(self) -> str:
         """The value, where the alert fires."""
-        held = promql.compared(self.value, self.operator, self.limit)
+        return self.where(promql.compared(self.value, self.operator, self.limit))
+
+    def where(self, held: str) -> str:
+        """Return a comparison of value and limit with what else must hold."""
         if self.given:
             held = promql.joined("and", held, self.given)
         return promql.joined("unless", held, self.unless) if self.unless else held
@@ -229,10 +237,16 @@ class Alert(Section):
         return self._source
 
     def placed(self, block: type[Block], source: str) -> Alert:
-        """Return the same in its block and file."""
-        copy = self.model_copy()
+        """Return the same in its block and file, with labels for its conditions."""
+        copy = self.model_copy(update={"conditions": tuple(self._labelled())})
         copy._block, copy._source = block, source  # noqa: SLF001  (its own)
         return copy
+
+    def _labelled(self) -> Iterator[Condition]:
+        for each in self.conditions:
+            alike = sum(other.baseline == each.baseline for other in self.conditions) > 1
+            label = f"{each.measured.rstrip(':')}, " * alike + (each.baseline or "fixed")
+            yield each.model_copy(update={"label": each.label or label.replace("`", "")})
 
     @property
     def name(self) -> str:

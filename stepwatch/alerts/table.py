@@ -74,8 +74,9 @@ class Entry(Section):
                 _field(self.wait, default=Duration.parse(self.wait.default), alias="for"),
             )
         base = Block if all(each.subject == "run" for each in alerts) else _Infrastructure
-        model: type[Block] = create_model(name, __base__=base, __doc__=self.about, **fields)  # type: ignore[assignment]
-        model.names = {each.severity: each.name for each in alerts if each.severity and each.own_name}
+        made: Any = create_model(name, __base__=base, __doc__=self.about, **fields)
+        made.names = {each.severity: each.name for each in alerts if each.severity and each.own_name}
+        model: type[Block] = made
         return model
 
 

@@ -71,8 +71,11 @@ def catalogue(config: Config) -> Catalogue:
             alerts = config.alerts.model_copy(update={name: variant.limits})
             own = config.model_copy(update={"alerts": alerts, "overrides": ()})
             for found in in_force(own, (alert,)):
+                whole = found.guarded(*found.conditions, inline=True)
                 conditions = tuple(
-                    Condition(found.guarded(each), found.promql(each.value), found.promql(each.limit))
+                    Condition(
+                        found.guarded(each, inline=True), found.promql(each.value), found.promql(each.limit)
+                    )
                     for each in found.conditions
                 )
                 judged.append(
@@ -80,9 +83,9 @@ def catalogue(config: Config) -> Catalogue:
                         alert.name,
                         found.severity,
                         alert.topic,
-                        found.expression,
+                        whole,
                         conditions,
-                        promql.metrics(found.expression),
+                        promql.metrics(whole),
                         variant.only,
                         variant.without,
                     )

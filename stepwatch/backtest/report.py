@@ -171,11 +171,11 @@ class Panels:
     @property
     def metrics(self) -> frozenset[str]:
         """What must be loaded to draw them."""
-        return metrics(self._document, lines(self.config, TABLE))
+        return metrics(self._document, lines(self.config, TABLE, inline=True))
 
     def of_run(self, run: str) -> tuple[Panel, ...]:
         """Return the panels with the limits of a run."""
-        return panels(self._document, lines(self.config.of_run(run), TABLE))
+        return panels(self._document, lines(self.config.of_run(run), TABLE, inline=True))
 
 
 def charts(

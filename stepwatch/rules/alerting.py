@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from textwrap import indent
@@ -26,8 +26,8 @@ from stepwatch.rules.subjects import SUBJECTS
 from stepwatch.schema.scalars import Duration
 
 _FINISHED = promql.expand("state(finished)", str)
-_MATCHER = "\0"
-"""A placeholder for the matcher of a run while the text around it becomes a format; no PromQL holds it."""
+_OF_RUN = "%[1]s"
+"""Selects the run of a message, as a verb of ``printf``."""
 
 
 @dataclass(frozen=True)
@@ -52,30 +52,47 @@ class InForce:
             if each.unset not in replaced and all(map(self.limits.known, each.keys))
         )
 
-    def unguarded(self, condition: Condition) -> str:
-        """Return where a condition holds, whatever the guards of the alert say."""
-        held = condition.expression
+    @property
+    def records(self) -> bool:
+        """Whether its limits are series: those about runs that have a value."""
+        return self.alert.subject == "run" and bool(self.alert.verb)
+
+    def series(self, condition: Condition, matcher: str = "") -> str:
+        """Return the selector of a condition's limit."""
+        labels = f'alert="{self.alert.name}",severity="{self.severity}",condition="{condition.label}"'
+        return f"{messages.LIMIT}{{{','.join(filter(None, (labels, matcher)))}}}"
+
+    def limit_rule(self, condition: Condition) -> dict[str, Any]:
+        """Return the rule that records a condition's limit, for each run that the alert is on for."""
+        limit = self.promql(condition.limit)
+        if is_number(limit):
+            limit = f"{limit} + 0 * {promql.bracketed(self.promql(condition.value), promql.SUM)}"
+        labels = {"alert": self.alert.name, "severity": self.severity, "condition": condition.label}
+        labels |= {"signal": condition.signal} if condition.signal else {}
+        return {"record": messages.LIMIT, "expr": self.switched(limit), "labels": labels}
+
+    def held(self, condition: Condition, *, inline: bool = False) -> str:
+        """Return where a condition holds, whatever the alert's guards say; ``inline``: without series."""
+        if inline or not self.records:
+            held = self.promql(condition.expression)
+        else:
+            operator = f"{condition.operator} on ({written(RUN)})"
+            compared = promql.compared(self.promql(condition.value), operator, self.series(condition))
+            held = self.promql(condition.where(compared))
         if condition.unset in self.limits.overridden:
             # An override may take the limit away: NaN.
-            held = joined("unless", held, f"${condition.unset} >= 0")
-        return self.promql(held)
+            held = joined("unless", held, self.promql(f"${condition.unset} >= 0"))
+        return held
 
-    def guarded(self, condition: Condition) -> str:
-        """Return where a condition makes the alert fire."""
-        return self._guarded(self.unguarded(condition))
-
-    @property
-    def expression(self) -> str:
-        """Where the alert fires: the measured value of the first condition that holds."""
-        return self._guarded(joined("or", *map(self.unguarded, self.conditions)))
-
-    def _guarded(self, held: str) -> str:
-        alert = self.alert
+    def guarded(self, *conditions: Condition, inline: bool = False) -> str:
+        """Return where one of the conditions makes the alert fire: the value of the first one that holds."""
+        alert, held = self.alert, joined("or", *(self.held(each, inline=inline) for each in conditions))
         if alert.given:
             held = joined("and", held, self.promql(alert.given))
         if alert.unless:
             held = joined("unless", held, self.promql(alert.unless))
-        held = self.switched(held)
+        if inline or not self.records:
+            held = self.switched(held)
         return joined("unless", held, _FINISHED) if alert.about_what == "run" else held
 
     def switched(self, expression: str) -> str:
@@ -94,40 +111,37 @@ class InForce:
         return expression
 
     @property
-    def recorded_limit(self) -> str:
-        """The PromQL of the limit that was passed, labelled by the words of its condition."""
-        return self._passed("", self.guarded)
-
-    @property
-    def limit_of_run(self) -> str:
-        """The same about a run for which the alert fires, as a format that its matcher completes."""
-        found = self._passed(_MATCHER, self.unguarded)
-        return found.replace("%", "%%").replace(_MATCHER, "%[1]s")
-
-    def _passed(self, matcher: str, holds: Callable[[Condition], str]) -> str:
-        passed = []
+    def passed(self) -> str:
+        """The PromQL of the limit of the first condition that holds, labelled by the words of that."""
+        found = []
         for condition in self.conditions:
-            limit = promql.of(self.promql(condition.limit), matcher)
-            held = promql.bracketed(promql.of(holds(condition), matcher))
+            limit, held = self.promql(condition.limit), promql.bracketed(self.guarded(condition))
             value = f"{limit} + 0 * {held}" if is_number(limit) else f"{limit}\nand {held}"
-            measured = self._with_limits(condition.measured)
-            translate = catalogue(self.limits.config.language)
-            baseline = messages.in_brackets(translate, condition.baseline)
-            if self.alert.subject == "run":
-                texts = {"text": messages.compared(self.alert, measured, baseline, translate)}
-            else:
-                texts = {"measured": measured, "basis": f"{self.alert.shown_unit}{baseline}"}
+            baseline = messages.in_brackets(catalogue(self.limits.config.language), condition.baseline)
+            texts = {
+                "condition": self._with_limits(condition.measured),
+                "basis": f"{self.alert.shown_unit}{baseline}",
+            }
             for label, text in texts.items():
                 value = f'label_replace(\n{indent(value, "  ")},\n  "{label}", "{text}", "", ""\n)'
-            passed.append(value)
-        return f"\nor on ({written(SUBJECTS[self.alert.subject].identity)}) ".join(passed)
+            found.append(value)
+        return f"\nor on ({written(SUBJECTS[self.alert.subject].identity)}) ".join(found)
 
     @property
     def comparison(self) -> messages.Comparison:
         """What its message says of what it compares."""
         measured = tuple(dict.fromkeys(self._with_limits(each.measured) for each in self.conditions))
         if self.alert.subject == "run":
-            return messages.Comparison(measured, recorded=bool(self.alert.verb))
+            links = tuple(
+                messages.Link(
+                    promql.of(self.held(each), _OF_RUN),
+                    self.series(each, _OF_RUN),
+                    self._with_limits(each.measured),
+                    each.baseline,
+                )
+                for each in self.conditions
+            )
+            return messages.Comparison(measured, recorded=self.records, links=links)
         limits = {(self.promql(each.limit), each.baseline) for each in self.conditions}
         limit, baseline = limits.pop()
         if limits or len(measured) > 1 or not is_number(limit):
@@ -205,15 +219,14 @@ def _firing(interval: Duration) -> str:
 
 def _rules(found: InForce, config: Config, deployment: Deployment) -> Iterator[dict[str, Any]]:
     alert, wait, comparison = found.alert, found.wait, found.comparison
-    rule = f"{alert.name}-{found.severity}"
-    if comparison.recorded and alert.subject == "run":
-        labels = {"rule": rule, "expr": found.limit_of_run}
-        yield {"record": messages.ASKED, "expr": "vector(1)", "labels": labels}
+    if found.records:
+        yield from map(found.limit_rule, found.conditions)
     elif comparison.recorded:
-        yield {"record": messages.PASSED, "expr": found.recorded_limit, "labels": {"rule": rule}}
+        labels = {"alert": alert.name, "severity": found.severity}
+        yield {"record": messages.LIMIT, "expr": found.passed, "labels": labels}
     yield {
         "alert": alert.name,
-        "expr": found.expression,
+        "expr": found.guarded(*found.conditions),
         **({"for": wait} if wait else {}),
         **({"keep_firing_for": str(config.notify.keep_firing_for)} if alert.keep else {}),
         "labels": {"severity": found.severity, "topic": alert.topic},

@@ -33,6 +33,10 @@ def on_show(config: Config, variable: str) -> str:
     return f"{CLUSTER},{chosen(variable)}" if config.several_clusters else chosen(variable)
 
 
+LIMIT = "$limit"
+"""In the line of a condition: the limit of the condition itself."""
+
+
 @dataclass(frozen=True)
 class Line:
     """A limit in the panel of its signal.
@@ -55,13 +59,16 @@ class Line:
     metrics: frozenset[str]
 
 
-def lines(config: Config, table: tuple[Alert, ...]) -> tuple[Line, ...]:
-    """Return the lines of the alerts that are on for any run, in the order of the table."""
+def lines(config: Config, table: tuple[Alert, ...], *, inline: bool = False) -> tuple[Line, ...]:
+    """Return the lines of the alerts that are on for any run, in the order of the table.
+
+    ``inline``: where no rules record limits.
+    """
     found: dict[tuple[str, str, str], tuple[Line, str]] = {}
     for alert in in_force(config, table):
         for condition in alert.conditions:
             if condition.signal:
-                line = _line(config, alert, condition)
+                line = _line(config, alert, condition, inline=inline)
                 key = line.alert, line.signal, line.promql
                 if key not in found or (line.alone and not found[key][0].alone):
                     found[key] = line, condition.legend or condition.baseline
@@ -85,17 +92,17 @@ def subjects(table: tuple[Alert, ...]) -> dict[str, frozenset[str]]:
     return found
 
 
-def _line(config: Config, found: InForce, condition: Condition) -> Line:
+def _line(config: Config, found: InForce, condition: Condition, *, inline: bool) -> Line:
     alert, subject = found.alert, SUBJECTS[found.alert.subject]
-    about_run = alert.subject == "run"
     side = "high" if condition.drawn.operator.startswith(">") else "low"
-    limit = text = found.promql(condition.drawn.limit)
-    if not promql.metrics(promql.expand(condition.drawn.limit, lambda _: "1")):
-        # A number has no time; its line is as long as the curve of the signal.
-        measured = promql.signals(found.promql(condition.value))
-        curve = f"by_run({f'rl_{condition.signal}' if condition.signal in measured else 'rl_step'})"
-        limit = f"{limit} + 0 * {found.promql(curve if about_run else 'by_gpu(gpu_up)')}"
-    drawn = promql.of(found.switched(limit), on_show(config, subject.view.variable))
+    drawn, text = condition.drawn.limit, found.promql(condition.drawn.limit.replace(LIMIT, condition.limit))
+    recorded = found.records and not inline
+    if recorded and (condition.line is None or LIMIT in drawn):
+        limit = found.promql(drawn.replace(LIMIT, "\0") if condition.line else "\0")
+        limit = limit.replace("\0", found.promql(f"by_run({found.series(condition)})"))
+    else:
+        limit = found.switched(_as_curve(found, condition, text))
+    limit = promql.of(limit, on_show(config, subject.view.variable))
     whole = "\n".join((condition.expression, alert.given, alert.unless))
     read = promql.signals(promql.expand(whole, lambda _: "1"))
     return Line(
@@ -106,7 +113,17 @@ def _line(config: Config, found: InForce, condition: Condition) -> Line:
         side,
         read <= {condition.signal},
         subject.view.dashboard,
-        drawn if about_run else f"{'min' if side == 'high' else 'max'}{promql.bracketed(drawn)}",
+        limit if alert.subject == "run" else f"{'min' if side == 'high' else 'max'}{promql.bracketed(limit)}",
         float(text) if promql.is_number(text) else None,
-        promql.metrics(drawn),
+        promql.metrics(limit),
     )
+
+
+def _as_curve(found: InForce, condition: Condition, limit: str) -> str:
+    """Return a limit with a value at each time of its signal's curve: a number alone has no time."""
+    if promql.metrics(promql.expand(condition.drawn.limit, lambda _: "1")):
+        return limit
+    measured = promql.signals(found.promql(condition.value))
+    curve = f"rl_{condition.signal}" if condition.signal in measured else "rl_step"
+    everywhere = f"by_run({curve})" if found.alert.subject == "run" else "by_gpu(gpu_up)"
+    return f"{limit} + 0 * {found.promql(everywhere)}"

@@ -2,8 +2,8 @@
 
 A description of anything but a run has the subject, the measured value, its limit, and for how long. A limit
 that is one number for every condition is written as text; otherwise the description queries the recorded
-limit of the condition that held (``PASSED``) or, for a run, the PromQL of that limit (``ASKED``), which it
-then evaluates for that run. The meaning of a driver's code is recorded as well (``CODE_INFO``): templates
+limit of the condition that held (``LIMIT``). For a run it finds that condition first: each but the last is
+evaluated for the run. The meaning of a driver's code is recorded as well (``CODE_INFO``): templates
 stay short enough to read on Prometheus' own pages, and only texts depend on a recording rule. What to do
 first is a separate annotation, ``action``.
 """
@@ -26,13 +26,11 @@ from stepwatch.rules.subjects import RUN, SUBJECTS, Subject, View
 from stepwatch.schema.failures import CLASSES
 from stepwatch.schema.scalars import Duration
 
-PASSED = "rl_limit_passed"
-"""The limit of the first condition that holds, with what was measured and its baseline (label ``basis``)."""
+LIMIT = "rl_limit"
+"""The limit of an alert, by ``alert``, ``severity`` and ``condition``.
 
-ASKED = "limit_info"
-"""The same for rules about runs, as PromQL that a message evaluates for one run; always 1.
-
-Recorded for every run at every evaluation, the limits would cost twice what the rules themselves do.
+About runs: what the alert compares with, for each run and condition. About all else: the limit of the first
+condition that holds, while it does; ``condition`` says what is measured, ``basis`` its unit and baseline.
 """
 
 CODE_INFO = "alert_code_info"
@@ -55,6 +53,15 @@ FAILURES = tuple(each.text for each in CLASSES.values())
 """The causes of a run's end, besides those of `_in_words`."""
 
 
+class Link(NamedTuple):
+    """A condition of an alert on runs: where it holds, its limit (for the run ``%[1]s``), and its words."""
+
+    held: str
+    limit: str
+    measured: str
+    baseline: str
+
+
 class Comparison(NamedTuple):
     """The words of each condition; the limit and what it follows from, unless they are ``recorded``."""
 
@@ -62,6 +69,7 @@ class Comparison(NamedTuple):
     recorded: bool
     limit: float = 0
     baseline: str = ""
+    links: tuple[Link, ...] = ()
 
 
 def message(
@@ -71,7 +79,7 @@ def message(
     subject, translate = SUBJECTS[alert.subject], catalogue(config.language)
     action = alert.action.replace("{gpu}", f"{{{{{_GPU}}}}}")
     if alert.subject == "run":
-        description = _about_run(alert, severity, translate)
+        description = _about_run(alert, comparison, translate)
         if config.several_clusters:
             # Of a run that an agent reads: the logs and processes that `action` speaks of are there.
             read_on = "group by (node) (last_over_time(rl_run_state{node!='',%s}[10m]))"
@@ -157,17 +165,17 @@ _RUN_START = "1000*max(rl_run_start_timestamp_seconds{%s})"
 _RUN = '{{$r:=printf "run=%q,cluster=%q" $labels.run $labels.cluster}}'
 
 
-def _about_run(alert: Alert, severity: str, translate: Catalogue) -> str:
+def _about_run(alert: Alert, comparison: Comparison, translate: Catalogue) -> str:
     """Return the measured value, the limit of the first condition that holds, and the other facts."""
     facts = (FACTS[name] for name in alert.facts)
     said = "".join(_each_of_run(fact.query, _in_words(translate(fact.text), translate)) for fact in facts)
-    measured = alert.conditions[0].measured
-    if alert.verb:
-        values = (
-            "$value .Value" if alert.verb.startswith("%") else f"($value|{alert.verb}) (.Value|{alert.verb})"
-        )
-        found = f"{{{{range printf .Labels.expr $r|query}}}}{{{{printf .Labels.text {values}}}}}{{{{end}}}}"
-        measured = f"{{{{range query `{ASKED}{{rule='{alert.name}-{severity}'}}`}}}}{found}{{{{end}}}}"
+    measured = comparison.measured[0]
+    if comparison.recorded:
+        *links, last = comparison.links
+        measured = _link(alert, last, translate)
+        for link in reversed(links):
+            held = f"{{{{with printf `{_on_a_line(link.held)}` $r|query}}}}"
+            measured = f"{held}{_link(alert, link, translate)}{{{{else}}}}{measured}{{{{end}}}}"
     if alert.others:
         fires = translate("; {{.Labels.name}} fires")
         said += _each_of_run(f"{FIRING}{{name!='{alert.name}',%s}}", fires)
@@ -195,11 +203,17 @@ def _in_words(text: str, translate: Catalogue) -> str:
     return text.replace("{{.Labels.cause}}", f"{{{{.Labels.cause{chain}}}}}")
 
 
-def compared(alert: Alert, measured: str, baseline: str, translate: Catalogue) -> str:
-    """Return the value and the limit of a run in words, as a format of ``printf`` for both."""
-    verb = alert.verb if alert.verb.startswith("%") else "%s"
-    words = [text.replace("%", "%%") for text in (measured, alert.shown_unit, baseline)]
-    return _with_limit(translate, words[0], verb, f"{verb}{words[1]}{words[2]}")
+def _link(alert: Alert, link: Link, translate: Catalogue) -> str:
+    """Return what a condition measured, and its limit."""
+    limit = f"{{{{range printf `{link.limit}` $r|query}}}}{_shown(alert, '.Value')}{{{{end}}}}"
+    baseline = in_brackets(translate, link.baseline)
+    return _with_limit(
+        translate, link.measured, _shown(alert, "$value"), f"{limit}{alert.shown_unit}{baseline}"
+    )
+
+
+def _on_a_line(promql: str) -> str:
+    return re.sub(r"\s+", " ", promql).replace("( ", "(").replace(" )", ")")
 
 
 def in_brackets(translate: Catalogue, baseline: str) -> str:
@@ -228,9 +242,9 @@ def _compared(
     of = "{{.Value}}" if alert.verb == WHOLE else _shown(alert, ".Value")
     basis = "{{.Labels.basis}}" if alert.shown_unit or any(each.baseline for each in alert.conditions) else ""
     labels = subject.unique or subject.identity
-    asked = f"{PASSED}{{rule='{alert.name}-{severity}',{_matchers(labels)}}}"
+    asked = f"{LIMIT}{{alert='{alert.name}',severity='{severity}',{_matchers(labels)}}}"
     without = "{{$value}}" if alert.verb else translate(" or ").join(comparison.measured)
-    found = with_limit("{{.Labels.measured}}", f"{of}{basis}")
+    found = with_limit("{{.Labels.condition}}", f"{of}{basis}")
     return f"{_range(asked, _arguments(labels))}{found}{{{{else}}}}{without}{{{{end}}}}"
 
 
