@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -74,9 +74,9 @@ class Entry(Section):
                 _field(self.wait, default=Duration.parse(self.wait.default), alias="for"),
             )
         base = Block if all(each.subject == "run" for each in alerts) else _Infrastructure
-        made: Any = create_model(name, __base__=base, __doc__=self.about, **fields)
-        made.names = {each.severity: each.name for each in alerts if each.severity and each.own_name}
-        model: type[Block] = made
+        make: Callable[..., type[Block]] = create_model
+        model = make(name, __base__=base, __doc__=self.about, **fields)
+        model.names = {each.severity: each.name for each in alerts if each.severity and each.own_name}
         return model
 
 
