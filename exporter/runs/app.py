@@ -121,7 +121,9 @@ def _settings(options: Namespace, registry: Registry) -> Settings:
         state_folder=options.state_dir,
         forget_after=options.forget_after,
         silence=Silence(options.silence, options.silence_intervals),
-        options=Options(options.hold, options.signals, RawRule(options.raw_allow, options.raw_limit)),
+        options=Options(
+            options.hold, options.signals, RawRule(options.raw_allow, options.raw_limit), options.own
+        ),
         overrides=options.overrides,
         targets=(*options.pages, *options.mlflow),
         registered=registry.trainers,

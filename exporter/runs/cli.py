@@ -19,6 +19,7 @@ from exporter.runs.remote.web import is_usable
 from exporter.runs.serve.metrics import Override, Overrides
 from exporter.runs.signals import NAMES
 from exporter.runs.signals.key import KeyFault, Keys, keys_of
+from exporter.runs.stats.catalogue import Own
 from exporter.secret_shapes import masked, masked_url
 
 T = TypeVar("T")
@@ -77,6 +78,14 @@ def hub(value: object) -> Mapping[str, Any]:
     if found and not (is_usable(str(found.get("url"))) and (found.get("token_file") or "username" in found)):
         raise ArgumentTypeError("It lacks url, or token_file or username. Expected them as in config.yaml.")
     return found
+
+
+def own(value: object) -> Own:
+    """Check what alerts of users' own look at."""
+    try:
+        return Own.read(_json(value, dict, "a table with statistics, keys and drawn"))
+    except ValueError as problem:
+        raise ArgumentTypeError(f"{value!r}: {problem}. Expected it as generate.py writes it.") from problem
 
 
 def networks(value: object) -> Allowed:
@@ -141,6 +150,7 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     add("hold", positive, 15.0, "seconds for which extremes are kept: three scrape intervals")
     add("forget-after", positive, 43200.0, "seconds after which a silent or ended run is removed")
     add("signals", signals, {}, 'more keys by signal, as JSON: {"reward": ["my/score"]}')
+    add("own", own, Own(), "what alerts of your own look at, as JSON")
     add("raw-allow", patterns, ("*",), "keys that may be exported under the trainer's names, as JSON")
     add("overrides", overrides, Overrides(), "limits that some runs have, as JSON")
     add("raw-limit", number, 40, "maximum number of these keys per run")

@@ -174,7 +174,7 @@ class Limit(Section):
     """A limit of config.yaml: its default, and why it is that."""
 
     default: Any
-    why: str
+    why: str = ""
     evidence: Literal["", "runs", "simulated", "computed", "documented", "reported", "judged"] = ""
     type: str = ""
     falling: bool = False
@@ -203,6 +203,7 @@ class Alert(Section):
             block says it instead, where there is one.
         keep: Whether it goes on firing for `notify.keep_firing_for`.
         codes: Its texts by a code of the driver.
+        runbook: The address of a page about it, where that is not an entry of the runbook.
     """
 
     severity: Severity | None = None
@@ -223,6 +224,7 @@ class Alert(Section):
     wait: str = ""
     keep: bool = True
     codes: Codes | None = None
+    runbook: str = ""
     _block: type[Block] = PrivateAttr(default=Block)
     _source: str = PrivateAttr(default="")
 

@@ -19,7 +19,7 @@ Limits = Callable[[str], str]
 
 _LIMIT = re.compile(r"(\[)?\$([a-z_]\w*(?:\.\w+)*)")
 _CALL = re.compile(r"\b([a-z]\w*)\(")
-_METRIC = re.compile(r"\b((?:rl|gpu)_\w+)(?:\{([^}]*)\})?")
+_METRIC = re.compile(r"\b((?:rl|gpu)_\w+)(?:\{((?:\"[^\"]*\"|[^}])*)\})?")
 _QUOTED = re.compile(r'"[^"]*"')
 _JOINED_BEFORE, _JOINED_AFTER = (
     re.compile(r"(?:^|[(,]|\b(?:and|or|unless))$"),
@@ -69,7 +69,7 @@ def signals(text: str) -> frozenset[str]:
     """Return the signals whose statistics PromQL reads, and other metrics by their names without ``rl_``."""
     return frozenset(
         signal[1]
-        if (signal := re.search(r'signal="(\w+)"', found[2] or ""))
+        if (signal := re.search(r'(?:signal|key)="([^"]*)"', found[2] or ""))
         else found[1].removeprefix("rl_")
         for found in _METRIC.finditer(text)
     )
@@ -165,7 +165,7 @@ def _macros() -> Mapping[str, Callable[..., str]]:
     )
     by = {f"by_{name}": _by(text) for name, text in labels.items()}
     own = {name: macro for name, macro in module.items() if not name.startswith("_")}
-    return {**by, **own, "largest": largest, "smallest": smallest, "one_of": one_of}
+    return {**by, **own, "largest": largest, "smallest": smallest, "one_of": one_of, "raw": raw}
 
 
 def _by(labels: str) -> Callable[[str], str]:
@@ -205,6 +205,11 @@ def _among(vectors: Sequence[str], beyond: str) -> str:
                 held += f" {beyond}{'=' * (other > index)} {bracketed(rival, COMPARISON)}"
         alternatives.append(held)
     return bracketed("\nor ".join(alternatives))
+
+
+def raw(key: str) -> str:
+    """Return the name of a raw key as statistics have it: ``raw("env/score")``."""
+    return key.strip('"')
 
 
 def one_of(operand: str, listed: str = "") -> str:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import yaml
-from pydantic import Field, create_model
+from pydantic import Field, ValidationError, create_model
 
 from stepwatch.alerts import promql
 from stepwatch.alerts.alert import EVIDENCE, Alert, Explanation, Fact, Limit
 from stepwatch.schema import scalars
+from stepwatch.schema.errors import KeyPath
 from stepwatch.schema.scalars import Duration, Size
 from stepwatch.schema.section import Block, Level, Section
 
@@ -115,14 +119,40 @@ def read(path: Path) -> Iterator[Alert]:
     """Yield the alerts of a file of entries."""
     document = yaml.load(path.read_text(encoding="utf-8"), LOADER)  # noqa: S506  (it is the safe one)
     usual, codes = document.pop("usual", {}), document.pop("codes", {})
-    own = {field.alias or name for name, field in Entry.model_fields.items()}
     for name, entry in document.items():
-        several = entry.pop("alerts", None)
-        block = Entry.model_validate({key: value for key, value in entry.items() if key in own})
-        rest = [{key: value for key, value in entry.items() if key not in own}]
-        alerts = [_alert({**usual, **each}, codes) for each in several or rest]
-        model = block.model(name, alerts)
-        yield from (each.placed(model, path.stem) for each in alerts)
+        yield from alerts(name, entry, path.stem, usual, codes)
+
+
+class EntryError(Exception):
+    """Raised for a part of an entry, at a path within it, that is none."""
+
+    def __init__(self, at: KeyPath, error: ValidationError) -> None:
+        super().__init__(str(error))
+        self.at, self.error = at, error
+
+
+def alerts(
+    name: str,
+    entry: Mapping[str, Any],
+    source: str,
+    usual: Mapping[str, Any] = MappingProxyType({}),
+    codes: Mapping[str, Any] = MappingProxyType({}),
+) -> list[Alert]:
+    """Return the alerts of an entry: of its list ``alerts``, or the one in it. Raises EntryError."""
+    of_block = {field.alias or key for key, field in Entry.model_fields.items()}
+    several = entry.get("alerts")
+    rest = {key: value for key, value in entry.items() if key not in {*of_block, "alerts"}}
+    found = []
+    at: KeyPath = ()
+    try:
+        block = Entry.model_validate({key: value for key, value in entry.items() if key in of_block})
+        for index, each in enumerate(several or [rest]):
+            at = ("alerts", index) if several else ()
+            found.append(_alert({**usual, **each}, codes))
+    except ValidationError as error:
+        raise EntryError(at, error) from error
+    model = block.model(name, found)
+    return [each.placed(model, source) for each in found]
 
 
 def _alert(entry: Mapping[str, Any], codes: Mapping[str, Any]) -> Alert:
@@ -149,16 +179,39 @@ def _qualified(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value if key == "limits" else qualify(value) for key, value in entry.items()}
 
 
+@dataclass(frozen=True)
+class Table:
+    """Alerts by the group of Prometheus that evaluates their rules, which has a file of that name."""
+
+    groups: Mapping[str, tuple[Alert, ...]]
+
+    @cached_property
+    def alerts(self) -> tuple[Alert, ...]:
+        """All of them, in the order of documents and of config.yaml."""
+        return tuple(alert for alerts in self.groups.values() for alert in alerts)
+
+    @cached_property
+    def blocks(self) -> Mapping[str, type[Block]]:
+        """The limits of each alert, or pair of alerts, by their key below ``alerts``."""
+        return {alert.block.__name__: alert.block for alert in self.alerts}
+
+    @property
+    def own(self) -> tuple[Alert, ...]:
+        """Those of users' own."""
+        return self.groups.get(OWN, ())
+
+
+OWN = "own"
+"""The group of the alerts of users' own, below alerts.d."""
+
 GROUPS: Mapping[str, tuple[Alert, ...]] = {
     group: tuple(alert for topic in topics for alert in read(HERE / f"{topic}.yaml"))
     for group, topics in _TOPICS.items()
 }
 """By the group of Prometheus that evaluates their rules, which has a file of that name."""
 
-TABLE: tuple[Alert, ...] = tuple(alert for alerts in GROUPS.values() for alert in alerts)
-
-BLOCKS: Mapping[str, type[Block]] = {alert.block.__name__: alert.block for alert in TABLE}
-"""The limits of each alert, or pair of alerts, by their key below ``alerts``."""
+BUILT_IN = Table(GROUPS)
+TABLE, BLOCKS = BUILT_IN.alerts, BUILT_IN.blocks
 
 FACTS: Mapping[str, Fact] = {
     name: Fact(**fact)

@@ -13,6 +13,7 @@ from exporter.runs.model.run import Options
 from exporter.runs.overview.charts import Chart
 from exporter.runs.signals.key import keys_of
 from exporter.runs.signals.unmapped import RawRule
+from exporter.runs.stats.catalogue import Own
 from stepwatch.backtest.judge import Catalogue, Judged, Results, catalogue, judge, metrics
 from stepwatch.backtest.replay import (
     SAMPLES,
@@ -29,6 +30,7 @@ from stepwatch.backtest.report import DOCUMENT, PAGE, Panels, Report, charts, ma
 from stepwatch.backtest.suggestions import Suggestion, Trial, limits
 from stepwatch.config import Config
 from stepwatch.config.loading import load_changed
+from stepwatch.config.own_alerts import looked_at
 from stepwatch.rules.routing import inhibitions
 from stepwatch.system import programs
 from stepwatch.system.terminal import Say
@@ -114,7 +116,8 @@ def prepared(
     wanted = metrics(rules.rules).union(also)
     with tempfile.TemporaryDirectory(prefix="stepwatch-backtest-") as scratch:
         found = find(paths, config.runs.path)
-        options = Options(keys=keys_of(config.signals), raw=RawRule(limit=0))
+        own = Own.read(looked_at(config.table.own))
+        options = Options(keys=keys_of(config.signals), raw=RawRule(limit=0), own=own)
         with progress("reading", len(found.found)) as tick:
             logs = [*found.missing, *replay(found, wanted, options, Path(scratch), jobs=jobs, tick=tick)]
         samples = sorted(Path(scratch).glob(f"*{SAMPLES}"))

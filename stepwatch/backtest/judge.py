@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from stepwatch.alerts import promql
-from stepwatch.alerts.table import GROUPS
 from stepwatch.backtest.replay import NO_RUN, START, Prometheus, Replayed, Tick, Unjudged, side_by_side
 from stepwatch.config import Config
 from stepwatch.rules.alerting import in_force
@@ -61,7 +60,7 @@ class Catalogue:
 
 def catalogue(config: Config) -> Catalogue:
     """Return the rules of a configuration."""
-    table = tuple(alert for _, alerts in sorted(GROUPS.items()) for alert in alerts)
+    table = tuple(alert for _, alerts in sorted(config.table.groups.items()) for alert in alerts)
     judged = []
     for alert in table:
         if not alert.from_records:

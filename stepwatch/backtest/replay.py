@@ -26,9 +26,9 @@ from exporter.runs.logs.find import Found
 from exporter.runs.logs.names import printable, run_names
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.model.run_set import RunSet
-from exporter.runs.serve.metrics import LABELS, latest, progress, statistics
+from exporter.runs.serve.metrics import labels_of, latest, progress, statistics
 from exporter.runs.signals.record import Event, Record
-from exporter.runs.stats.catalogue import JUDGED
+from exporter.runs.stats.catalogue import JUDGED, STATISTICS
 from stepwatch.operate import logfiles
 from stepwatch.schema.errors import Refused
 from stepwatch.system import http_client, processes
@@ -304,8 +304,8 @@ class _Writer:
         self._out = out
         self._written: dict[str, tuple[float, int]] = {}
         self._series = {
-            statistic: f"{statistic.metric}{{{self._label}{labels}}}"
-            for statistic, labels in LABELS.items()
+            statistic: f"{statistic.metric}{{{self._label}{labels_of(statistic)}}}"
+            for statistic in (*STATISTICS, *run.options.own.statistics)
             if statistic.metric in metrics
         }
 
@@ -317,6 +317,9 @@ class _Writer:
             for metric, value in (*progress(self.run), *latest(self.run))
             if metric in self._metrics
         }
+        if run_keys := self.run.options.own.keys:
+            raw = self.run.raw.values()
+            served |= {f'rl_raw{{{self._label},key="{key}"}}': raw[key] for key in run_keys if key in raw}
         served |= {self._series[each]: value for each, value in statistics(self.run) if each in self._series}
         for series, value in served.items():
             before, since = self._written.get(series, (None, 0))

@@ -23,7 +23,6 @@ from exporter.runs.overview.charts import (
 )
 from exporter.runs.overview.models import RunId
 from exporter.runs.overview.panels import Panel, of_run
-from stepwatch.alerts.table import TABLE
 from stepwatch.backtest import suggestions
 from stepwatch.backtest.judge import Alert, Judged, Results
 from stepwatch.backtest.replay import START, Prometheus, Replayed, Tick, Unjudged, side_by_side
@@ -171,22 +170,31 @@ class Panels:
     @property
     def metrics(self) -> frozenset[str]:
         """What must be loaded to draw them."""
-        return metrics(self._document, lines(self.config, TABLE, inline=True))
+        return metrics(self._document, lines(self.config, self.config.table.alerts, inline=True))
 
     def of_run(self, run: str) -> tuple[Panel, ...]:
         """Return the panels with the limits of a run."""
-        return panels(self._document, lines(self.config.of_run(run), TABLE, inline=True))
+        return panels(self._document, lines(self.config.of_run(run), self.config.table.alerts, inline=True))
 
 
 def charts(
     prometheus: Prometheus, panels: Panels, runs: Sequence[tuple[Replayed, Judged]], tick: Tick
 ) -> list[tuple[Chart, ...]]:
     """Return the charts of each run, drawn from what a Prometheus holds; ``tick`` is called after each."""
-    return list(side_by_side(lambda run: _charts(prometheus, panels.of_run(run[0].run), *run), runs, tick))
+    about = subjects(panels.config.table.alerts)
+
+    def drawn(run: tuple[Replayed, Judged]) -> tuple[Chart, ...]:
+        return _charts(prometheus, panels.of_run(run[0].run), about, *run)
+
+    return list(side_by_side(drawn, runs, tick))
 
 
 def _charts(
-    prometheus: Prometheus, panels: Iterable[Panel], run: Replayed, judged: Judged
+    prometheus: Prometheus,
+    panels: Iterable[Panel],
+    about: Mapping[str, frozenset[str]],
+    run: Replayed,
+    judged: Judged,
 ) -> tuple[Chart, ...]:
     """Yield panels with a curve; those with a shaded alert (in its signals' panels, or all) come first."""
     if not run.steps:
@@ -197,7 +205,6 @@ def _charts(
         if curves := _curves(prometheus, run, wanted):
             drawn.append((panel, curves))
     shown = frozenset().union(*(panel.signals for panel, _ in drawn))
-    about = subjects(TABLE)
     found = [
         Chart(
             panel.title,

@@ -12,8 +12,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from exporter import secret_shapes
-from stepwatch.config import reference
-from stepwatch.config.models import DEMO, Config
+from stepwatch.alerts.table import BUILT_IN
+from stepwatch.config import own_alerts, reference
+from stepwatch.config.models import DEMO, Config, with_table
 from stepwatch.config.yaml_document import UNREADABLE, Document, parse
 from stepwatch.schema.errors import NOTHING, ConfigError, Fault, KeyPath, Problem, SecretFault, named, refusal
 
@@ -27,14 +28,14 @@ _UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0
 
 def load(path: Path) -> Config:
     """Return the configuration of a file, its paths absolute. Raises ConfigError with all problems."""
-    document = written(path)
+    document, model = written(path), model_of(path)
     leaked = tuple(_leaks(document))
     try:
-        config = validated(document.values, path)
+        config = validated(document.values, path, model)
     except ValidationError as error:
         located = [
             Problem(document.line(fault.at), fault)
-            for fault in reference.faults(error, Config)
+            for fault in reference.faults(error, model)
             if fault.value is not UNREADABLE
         ]
         # What a key says of a secret in it beats what is said of any secret, and that beats all else.
@@ -52,7 +53,7 @@ def load(path: Path) -> Config:
 def load_changed(path: Path, changes: Iterable[str]) -> Config:
     """Return the configuration of a file with some values changed, each written ``key.key=value``."""
     load(path)
-    values = written(path).values
+    values, model = written(path).values, model_of(path)
     for text in changes:
         key, equals, value = text.partition("=")
         if not equals or not all(key.split(".")):
@@ -67,9 +68,9 @@ def load_changed(path: Path, changes: Iterable[str]) -> Config:
             raise ConfigError(f"{SET} {key}", document.problems)
         values = with_value(values, tuple(key.strip().split(".")), document.values)
     try:
-        return validated(values, path)
+        return validated(values, path, model)
     except ValidationError as error:
-        problems = [Problem(None, fault) for fault in reference.faults(error, Config)]
+        problems = [Problem(None, fault) for fault in reference.faults(error, model)]
         raise ConfigError(SET, problems) from error
 
 
@@ -83,10 +84,16 @@ def written(path: Path) -> Document:
     return document
 
 
-def validated(values: dict[str, Any], path: Path) -> Config:
+def model_of(path: Path) -> type[Config]:
+    """Return the model of a configuration, with the alerts of users' own beside it. Raises ConfigError."""
+    table = own_alerts.table((file, written(file)) for file in own_alerts.files(path))
+    return Config if table is BUILT_IN else with_table(table)
+
+
+def validated(values: dict[str, Any], path: Path, model: type[Config] = Config) -> Config:
     """Return the configuration that a file's values are, with the demo's overrides after its own."""
     # The section is named although it may be missing: its default path is relative, too.
-    config = Config.model_validate({"runs": {}, **values}, context={"folder": path.absolute().parent})
+    config = model.model_validate({"runs": {}, **values}, context={"folder": path.absolute().parent})
     return config.model_copy(update={"overrides": (*config.overrides, *DEMO)})
 
 

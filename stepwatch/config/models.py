@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import Field, ValidationError, create_model, model_validator
@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, create_model, model_validator
 from demo import OVERRIDES
 from exporter.bridge.audit import STOP
 from exporter.runs.signals.key import keys_of
-from stepwatch.alerts.table import BLOCKS
+from stepwatch.alerts.table import BLOCKS, BUILT_IN, Table
 from stepwatch.config import cluster, reference
 from stepwatch.config.actions import Actions
 from stepwatch.config.cluster import Agents, Hub, NodeName
@@ -56,7 +56,8 @@ class _Blocks(Section):
     @classmethod
     def also_known_as(cls) -> dict[str, str]:
         """Return the block of each alert whose name is not that of its block."""
-        return {name: key for key, block in BLOCKS.items() for name in block.names.values()}
+        blocks = ((key, field.annotation) for key, field in cls.model_fields.items())
+        return {name: key for key, block in blocks if block for name in block.names.values()}
 
     def block(self, name: str) -> Any:
         """Return the block of that name, whose keys the table defines; AttributeError if there is none."""
@@ -114,6 +115,9 @@ DEFAULT_TIMEOUT = Duration.parse("10s")
 
 class Config(Section):
     """config.yaml."""
+
+    table: ClassVar[Table] = BUILT_IN
+    """The alerts whose limits it has."""
 
     role: MachineRole = default(
         "all",
@@ -492,3 +496,16 @@ def _override_faults(config: Config) -> Iterator[Fault]:
                 override.over(name, block)
             except ValidationError as error:
                 yield from (fault.below(at) for fault in reference.faults(error, type(block)))
+
+
+def with_table(table: Table) -> type[Config]:
+    """Return the model of a configuration that has the limits of more alerts, those of users' own."""
+    fields: dict[str, Any] = {
+        name: (block, block()) for name, block in table.blocks.items() if name not in BLOCKS
+    }
+    make: Callable[..., Any] = create_model
+    alerts = make("Alerts", __base__=Alerts, **fields)
+    described = Field(alerts(), description=Config.model_fields["alerts"].description)
+    model: type[Config] = make("Config", __base__=Config, alerts=(alerts, described))
+    model.table = table
+    return model

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from exporter.runs.logs.names import nearest
 from exporter.runs.serve.endpoints import unknown
 from stepwatch.alerts.alert import Alert as Entry
-from stepwatch.alerts.table import TABLE
 from stepwatch.config import Config, load
 from stepwatch.config.models import DEMO
 from stepwatch.config.reference import scalar
@@ -80,7 +79,7 @@ def alerts(config: Path, run: str | None, form: str, say: Say) -> int:
 
 def effective(config: Config, run: str | None, file: str) -> Iterator[Alert]:
     """Yield each alert with its limits in effect; ``file`` names the configuration."""
-    for alert in TABLE:
+    for alert in config.table.alerts:
         name = alert.block.__name__
         block = config.alerts.block(name)
         if run is not None and not block.about_runs:

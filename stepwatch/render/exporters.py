@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from stepwatch.alerts.table import BLOCKS, TABLE
-from stepwatch.config import Config, cluster
+from stepwatch.config import Config, cluster, own_alerts
 from stepwatch.config.deployment import HOST_PROC, Deployment
 from stepwatch.languages import catalogue
 from stepwatch.rules.alerting import waits
@@ -53,6 +52,7 @@ def runs(config: Config, deployment: Deployment) -> Settings:
         "poll": intervals.runs.seconds,
         "signals": config.signals,
         "overrides": served_overrides(config),
+        "own": own_alerts.looked_at(config.table.own),
         "raw_allow": config.runs.raw.allow,
         "raw_limit": config.runs.raw.limit,
         "pages": [
@@ -148,7 +148,7 @@ def _alerting(config: Config, deployment: Deployment) -> Settings:
 
 def evidence(config: Config, deployment: Deployment) -> Settings:
     """Return where the archive of evidence looks, and the limits in force."""
-    limits = {name: flat(config.alerts.block(name)) for name in BLOCKS}
+    limits = {name: flat(config.alerts.block(name)) for name in config.table.blocks}
     return {
         **{part: f"http://{deployment.address(part)}" for part in ("exporter", "prometheus", "alertmanager")},
         "password_file": deployment.password_file or None,
@@ -193,7 +193,9 @@ def _bridge(config: Config, deployment: Deployment) -> Settings:
         "exporter_link": config.link("exporter"),
         "alertmanager_link": config.link("alertmanager"),
         "grafana_link": config.link("grafana") if has_grafana(config, deployment) else "",
-        "waits": {name: wait.seconds for wait, names in waits(config, TABLE).items() for name in names},
+        "waits": {
+            name: wait.seconds for wait, names in waits(config, config.table.alerts).items() for name in names
+        },
         **({"labels": config.external_labels} if config.external_labels else {}),
         **({"texts": texts} if texts else {}),
     }

@@ -15,8 +15,8 @@ from exporter.gpu.backend import CLOCK_EVENTS
 from exporter.installation import INSTALLED, adapt
 from stepwatch.alerts import incidents
 from stepwatch.alerts.identity import REAL_DISKS
-from stepwatch.alerts.table import TABLE
-from stepwatch.config import Config, cluster, load
+from stepwatch.alerts.table import OWN
+from stepwatch.config import Config, cluster, load, own_alerts
 from stepwatch.config.cluster import is_loopback
 from stepwatch.config.deployment import (
     SECRETS,
@@ -31,7 +31,7 @@ from stepwatch.languages import catalogue
 from stepwatch.render import check, exporters, output, panels, receivers
 from stepwatch.render.dashboard import BASELINE, Json
 from stepwatch.render.layout import CONFIG
-from stepwatch.render.templates import SERVICES, block, own_dashboards, render, template
+from stepwatch.render.templates import SERVICES, RenderError, block, own_dashboards, render, template
 from stepwatch.rules import alerting, lines, messages, routing, subjects
 from stepwatch.schema.errors import Refused
 from stepwatch.system.environment import CHECKOUT, RESOURCES
@@ -40,6 +40,8 @@ Place = Callable[[Config], Deployment]
 
 ALL_SERVICES = (*SERVICES, "exporter")
 _RECEIVER = PurePosixPath("prometheus/generated/receiver.yml")
+RULES_FOLDER = "rules.d"
+"""Beside config.yaml: users' own files of Prometheus rules."""
 _AGENT_TARGETS = ("runs", "gpu", "node", "prometheus")
 
 
@@ -67,15 +69,24 @@ def generate(config: Path, out: Path, *, templates: Path = RESOURCES, place: Pla
     settings = load(config)
     context = _context(settings, place)
     receivers.require_known(settings, config, context["deployment"])
-    files = _rendered(templates, context, own=config.parent / "dashboards")
+    files = _rendered(templates, context, own=config.parent)
     with output.locked(out), output.staged(out, files) as staging:
         changes = output.compare(out, files)
         try:
             checks = check.check(staging.rendered(), agent=settings.is_agent)
         except check.CheckError as error:
-            raise receivers.refused_blocks(settings, config, context["deployment"]) or error from None
+            blocks = receivers.refused_blocks(settings, config, context["deployment"])
+            raise blocks or _in_users_words(error, settings, files) from None
         output.replace(out, staging, changes)
     return Outcome(settings, len(files), changes, checks, remark(settings, context["deployment"]))
+
+
+def _in_users_words(error: check.CheckError, config: Config, files: Mapping[PurePosixPath, bytes]) -> Refused:
+    """Return the refusal of rules with the places of users' files in place of the generated ones."""
+    words = str(error).replace(f"{alerting.FOLDER}/{RULES_FOLDER}-", f"{RULES_FOLDER}/")
+    if config.table.own:
+        words = own_alerts.located(words, files[alerting.FOLDER / f"{OWN}.yml"], config.table.own)
+    return Refused(words)
 
 
 def stale(config: Path, out: Path, *, templates: Path = RESOURCES) -> output.Changes:
@@ -85,7 +96,7 @@ def stale(config: Path, out: Path, *, templates: Path = RESOURCES) -> output.Cha
 
 def rendered(config: Path, templates: Path, place: Place) -> dict[PurePosixPath, bytes]:
     """Return what `generate` would write, by path below its target folder. Raises ``Refused``."""
-    return _rendered(templates, _context(load(config), place), own=config.parent / "dashboards")
+    return _rendered(templates, _context(load(config), place), own=config.parent)
 
 
 def render_all(
@@ -107,7 +118,7 @@ def _rendered(
     *,
     own: Path | None = None,
 ) -> dict[PurePosixPath, bytes]:
-    """Return every file of the services: of templates, the table of alerts, and the user's own dashboards."""
+    """Return every file of the services; with the dashboards and rules of users in the folder ``own``."""
     files = render(templates, context, services)
     if "prometheus" in services:
         files |= alerting.files(context["config"], context["deployment"], context["runbook"])
@@ -121,7 +132,21 @@ def _rendered(
         files = {path: adapt(content.decode()).encode() for path, content in files.items()}
     if own is None or context["config"].is_agent:
         return files
-    return {**files, **own_dashboards(own, files)}
+    return {**files, **own_dashboards(own / "dashboards", files), **own_rules(own / RULES_FOLDER)}
+
+
+def own_rules(folder: Path) -> dict[PurePosixPath, bytes]:
+    """Return users' files of Prometheus rules, as they are. Raises ``RenderError`` for an unreadable one."""
+    try:
+        return {
+            alerting.FOLDER / f"{RULES_FOLDER}-{path.name}": path.read_bytes()
+            for path in sorted(folder.glob("[!_.]*.yml"))
+        }
+    except OSError as error:
+        raise RenderError(
+            f"{error.filename}: cannot be read ({error.strerror}). Expected: a file of Prometheus rules. "
+            "Fix: check its permissions."
+        ) from error
 
 
 def _for_agent(path: PurePosixPath) -> bool:
@@ -142,16 +167,16 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "deployment": deployment,
         "local_targets": local_targets(deployment),
         "translate": catalogue(config.language),
-        "lines": lines.lines(config, TABLE),
-        "dashboard_lines": lines.lines(config, alerting.translated(TABLE, config)),
-        "subjects": lines.subjects(TABLE),
+        "lines": lines.lines(config, config.table.alerts),
+        "dashboard_lines": lines.lines(config, alerting.translated(config.table.alerts, config)),
+        "subjects": lines.subjects(config.table.alerts),
         "notices": panels.notices(config, runbook),
         "on_show": partial(lines.on_show, config),
         "about": ABOUT,
-        "pages": [*subjects.pages(TABLE)],
-        "about_nodes": subjects.shown_on("stepwatch-nodes", TABLE),
+        "pages": [*subjects.pages(config.table.alerts)],
+        "about_nodes": subjects.shown_on("stepwatch-nodes", config.table.alerts),
         "onset_time": ONSET,
-        "waits": alerting.waits(config, TABLE),
+        "waits": alerting.waits(config, config.table.alerts),
         "onset_step": ONSET_STEP,
         "text_info": messages.TEXT_INFO,
         "shown_state": subjects.SHOWN_STATE,
@@ -159,9 +184,10 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "clock_events": [name for name in CLOCK_EVENTS.values() if name != "idle"],
         "baseline_mark": BASELINE,
         "real_disks": REAL_DISKS,
+        "own_signals": own_alerts.drawn(config.table.own),
         "messages": messages,
         "incidents": incidents,
-        "codes": {each.codes.table: each.codes.texts for each in TABLE if each.codes},
+        "codes": {each.codes.table: each.codes.texts for each in config.table.alerts if each.codes},
         "routing": routing,
         "block": block,
         "notifying": partial(receivers.notifying, deployment),

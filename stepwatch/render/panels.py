@@ -10,7 +10,6 @@ from typing import Any
 
 from exporter.runs.overview.panels import Limit, Panel, Query
 from exporter.runs.overview.panels import Line as Curve
-from stepwatch.alerts.table import TABLE
 from stepwatch.config.models import Config
 from stepwatch.render.dashboard import Json, in_cell, shown
 from stepwatch.rules.lines import Line
@@ -72,7 +71,7 @@ def file(found: Sequence[Panel], about: Mapping[str, frozenset[str]], notices: M
 
 def notices(config: Config, book: Mapping[str, Entry]) -> dict[str, Any]:
     """Return what the light page says beside alerts."""
-    others = (alert.name for alert in TABLE if alert.subject != "run")
+    others = (alert.name for alert in config.table.alerts if alert.subject != "run")
     return {
         # On an agent no alerts are shown.
         "receivers": bool(config.receivers) or config.is_agent,

@@ -15,7 +15,7 @@ from stepwatch.alerts import promql
 from stepwatch.alerts.alert import Alert, Condition
 from stepwatch.alerts.identity import RUN, written
 from stepwatch.alerts.promql import is_number, joined
-from stepwatch.alerts.table import GROUPS, HERE, LOADER, TABLE
+from stepwatch.alerts.table import HERE, LOADER, OWN
 from stepwatch.config.deployment import Deployment
 from stepwatch.config.models import Config
 from stepwatch.languages import ENGLISH, Catalogue, catalogue
@@ -198,7 +198,7 @@ def rules(config: Config, deployment: Deployment, table: tuple[Alert, ...]) -> l
     """Return the rules of a table, as a rule file has them, with messages in the language of config.yaml."""
     said = translated(table, config)
     found = [rule for each in in_force(config, said) for rule in _rules(each, config, deployment)]
-    if any(alert.subject == "run" and alert.others for alert in table):
+    if any(alert.subject == "run" and alert.others for alert in table if alert not in config.table.own):
         found.append({"record": messages.FIRING, "expr": _firing(config.intervals.rules)})
     return found
 
@@ -279,13 +279,13 @@ and for what never changes."""
 
 def files(config: Config, deployment: Deployment, book: Mapping[str, Entry]) -> dict[PurePosixPath, bytes]:
     """Return the content of every rule file by its path below the target folder."""
-    said = translated(TABLE, config)
+    said = translated(config.table.alerts, config)
     usual = str(config.intervals.stack_rules)
     fast = str(config.intervals.rules)
-    intervals = {"rl": fast, "shown": fast, "host": _SLOW, "texts": _SLOW}
+    intervals = {"rl": fast, OWN: fast, "shown": fast, "host": _SLOW, "texts": _SLOW}
     translate = catalogue(config.language)
     groups = {
-        **{name: rules(config, deployment, alerts) for name, alerts in GROUPS.items()},
+        **{name: rules(config, deployment, alerts) for name, alerts in config.table.groups.items()},
         "texts": [*code_rules(said), *text_rules(said, book, translate)],
     }
     for name, found in recorded().items():

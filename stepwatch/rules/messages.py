@@ -104,7 +104,7 @@ def message(
         "summary": alert.summary,
         "description": description,
         "action": action,
-        "runbook_url": runbook_url(config, alert.name),
+        "runbook_url": _runbook_of(config, alert),
         "dashboard_url": dashboard_url(config, deployment, alert.subject),
         "silence_url": f"{{{{$c := ``}}}}{cluster}{form}{{{{{printed} | {_IN_A_URL}}}}}",
     }
@@ -113,6 +113,11 @@ def message(
 def runbook_url(config: Config, alert: str) -> str:
     """Return the address of the runbook's entry on an alert."""
     return f"{config.links.runbook}#{alert.lower()}"
+
+
+def _runbook_of(config: Config, alert: Alert) -> str:
+    own = alert in config.table.own
+    return alert.runbook or (config.links.runbook if own else runbook_url(config, alert.name))
 
 
 def has_grafana(config: Config, deployment: Deployment) -> bool:

@@ -199,10 +199,10 @@ class HistorySnapshot(NamedTuple):
 class History:
     """Curves, smoothed curves, and the last steps. A mark changes nothing in them."""
 
-    __slots__ = ("_adders", "_curves", "_detail", "_means", "_restarts", "_rows")
+    __slots__ = ("_adders", "_curves", "_detail", "_drawn", "_means", "_restarts", "_rows")
 
-    def __init__(self, detail: Detail) -> None:
-        self._detail = detail
+    def __init__(self, detail: Detail, own: frozenset[str] = frozenset()) -> None:
+        self._detail, self._drawn = detail, DRAWN | own if own else DRAWN
         self._curves: dict[str, Extremes] = {}
         self._adders: dict[str, Callable[[int, float], None]] = {}
         self._means: dict[str, Extremes] = {}
@@ -220,7 +220,7 @@ class History:
         for signal, value in new.items():
             if add := self._adders.get(signal):
                 add(step, value)
-            elif signal in DRAWN and (value or is_measured(signal, statistics)):
+            elif signal in self._drawn and (value or is_measured(signal, statistics)):
                 curve = self._curves[signal] = Extremes(self._detail)
                 self._adders[signal] = curve.add
                 curve.add(step, value)

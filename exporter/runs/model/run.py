@@ -27,7 +27,7 @@ from exporter.runs.signals.reading import Reading
 from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, Servers, TotalSteps
 from exporter.runs.signals.truncation import Truncation
 from exporter.runs.signals.unmapped import Candidate, RawKeys, RawRule, candidates
-from exporter.runs.stats.catalogue import Hold, Statistic
+from exporter.runs.stats.catalogue import Hold, Own, Statistic
 from exporter.runs.stats.statistics import Held, SignalStatistics, by_signal, rebaselined
 
 MOST_SERVER_LINES = 100  # of one start: each kind of model may have servers of its own
@@ -43,12 +43,14 @@ class Options:
 
     ``hold``: for how many seconds extremes are held. ``keys``: more keys by signal, the first first.
     ``raw``: which numbers are shown that no signal uses. ``detail``: how fine curves are.
+    ``own``: what alerts of users' own look at.
     ``recorder`` is called with each record, whatever it counts as.
     """
 
     hold: float = 15.0
     keys: Keys = field(default_factory=dict)
     raw: RawRule = field(default_factory=RawRule)
+    own: Own = field(default_factory=Own)
     detail: Detail = field(default_factory=Detail)
     recorder: Recorder | None = None
 
@@ -175,7 +177,7 @@ class Run:
         self.source = source
         self.options = options
         self.reading = Reading(framework, options.keys)
-        self.raw = RawKeys(options.raw, self.reading)
+        self.raw = RawKeys(options.raw, self.reading, options.own.keys)
         self.ended: Ended | None = None
         self.response_limit: int | None = None
         self.watched = False
@@ -193,12 +195,12 @@ class Run:
         self.progress = Progress()
         self.owners = SignalSources()
         self._truncation = Truncation()
-        self.statistics: dict[str, SignalStatistics] = by_signal()
+        self.statistics: dict[str, SignalStatistics] = by_signal(self.options.own.statistics)
         self.latest: dict[str, float] = {}
         self.parts: dict[tuple[str, str], float] = {}
         self.held: dict[Statistic, Held] = {}
         self.trace = Fingerprint()
-        self.history = History(self.options.detail)
+        self.history = History(self.options.detail, self.options.own.drawn)
         self._candidates: tuple[object, tuple[Candidate, ...]] = None, ()
         self.records = 0
         self.lost: int | None = None
@@ -232,7 +234,7 @@ class Run:
         advanced = record.step > self.progress.step
         stream = self.progress.take(record)
         if self.marks.passed(before, self.place):
-            self.statistics = rebaselined(self.statistics)
+            self.statistics = rebaselined(self.statistics, self.options.own.statistics)
             self.held.clear()
             self.progress.since, self.progress.seen = None, 0  # patience starts at 0
         found = self.reading.signals(record.values)
@@ -306,6 +308,7 @@ class Run:
         self.parts.update(self.reading.parts(record.values))
         self.raw.note(record.values)
         self.trace.note(record.step, new)
+        new |= self._own(record, stream)
         moved = [signal for signal in new if signal in self.statistics]
         for signal in moved:
             self.statistics[signal].add(new[signal], record.step)
@@ -313,6 +316,16 @@ class Run:
         if clock.live:
             for signal in moved:  # a statistic may span two signals: all have moved by now
                 self._hold(self.statistics[signal], clock.steady)
+
+    def _own(self, record: Record, stream: Stream) -> dict[str, float]:
+        """Return the values of the raw keys that alerts of users' own look at, each once a step."""
+        found = {
+            key: float(value)
+            for key in self.options.own.keys
+            if isinstance(value := record.values.get(key), int | float) and key not in stream.counted
+        }
+        stream.counted.update(found)
+        return found
 
     def candidates(self) -> tuple[Candidate, ...]:
         """Signals that the run lacks, with the keys that may carry them, for anyone who watches it."""

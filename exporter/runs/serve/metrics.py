@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from exporter.http.exposition import Family, Sample, escape, header, lines, number
@@ -17,7 +18,6 @@ from exporter.runs.stats.catalogue import (
     RUN_FAMILIES,
     STATES,
     STATISTIC_HELP,
-    STATISTICS,
     Hold,
     Statistic,
 )
@@ -34,11 +34,13 @@ FAMILIES: tuple[Family, ...] = (
 """Every metric about runs, in the order in which they are written."""
 
 _HEADERS = {family.name: header(family) for family in FAMILIES}
-LABELS = {
-    statistic: "".join(f',{name}="{value}"' for name, value in statistic.labels.items())
-    for statistic in STATISTICS
-}
-"""What stands behind the run's name between the braces."""
+
+
+@cache
+def labels_of(statistic: Statistic) -> str:
+    """Return what stands behind the run's name between the braces."""
+    return "".join(f',{name}="{escape(value)}"' for name, value in statistic.labels.items())
+
 
 Chunks = dict[str, str]  # lines of one run by metric name
 MOST_KNOWN = 1024  # runs whose samples are remembered: a run is rendered at each of its steps
@@ -129,7 +131,7 @@ def _render(view: View, now: float, overrides: Overrides) -> tuple[Chunks, float
         held = run.held.get(statistic)
         value = held.value(now, present) if held else present
         expiry = min(expiry, held.expires()) if held else expiry
-        line = f"{statistic.metric}{{{label}{LABELS[statistic]}}} {number(value)}\n"
+        line = f"{statistic.metric}{{{label}{labels_of(statistic)}}} {number(value)}\n"
         chunks[statistic.metric] = chunks.get(statistic.metric, "") + line
     room = MOST_SERIES + run.raw.more_than_usual - sum(chunk.count("\n") for chunk in chunks.values())
     chunks |= {family: lines(family, label, samples) for family, samples in _others(run, room)}

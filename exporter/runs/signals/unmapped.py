@@ -110,11 +110,14 @@ class RawRule:
 
 
 class RawKeys:
-    """A run's last values under keys of no signal; ``kinds`` counts the sets of keys that came."""
+    """A run's last values under keys of no signal, and of those that are ``always`` shown.
 
-    def __init__(self, rule: RawRule, reading: Reading) -> None:
+    ``kinds`` counts the sets of keys that came.
+    """
+
+    def __init__(self, rule: RawRule, reading: Reading, always: tuple[str, ...] = ()) -> None:
         self.kinds = 0
-        self._rule, self._reading = rule, reading
+        self._rule, self._reading, self._always = rule, reading, always
         self._records: dict[tuple[str, ...], Mapping[str, Any]] = {}
         self._shown: dict[str, None] = {}
         self._refused: set[str] = set()
@@ -138,10 +141,18 @@ class RawKeys:
     def values(self, room: float = math.inf) -> dict[str, float]:
         """Value by key: of all that is allowed, what came first, up to the limit and where there is room."""
         latest, most = self.unmapped(), min(self._rule.limit, room)
+        always = {
+            key: float(value)
+            for values in self._records.values()
+            for key in self._always
+            if isinstance(value := values.get(key), int | float)
+        }
         while len(self._shown) > most:
             self._refuse(self._shown.popitem()[0])
-        chosen: dict[str, float] = {}
+        chosen = always
         for key, value in latest.items():
+            if key in always:
+                continue
             if key not in self._shown:
                 if key in self._refused or len(key) > LONGEST:
                     continue

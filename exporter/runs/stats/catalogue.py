@@ -6,8 +6,9 @@ stays below 250 series. A test derives the same list from the rendered rules and
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from exporter.http.exposition import Family
 
@@ -54,6 +55,28 @@ class Statistic(NamedTuple):
         """The labels beside ``run``, in the order in which they are written."""
         found = {"signal": self.signal, "alpha": self.alpha, "steps": self.steps and str(self.steps)}
         return {name: value for name, value in found.items() if value}
+
+
+class Own(NamedTuple):
+    """What alerts of users' own look at: statistics beside the listed ones, raw keys, and what is drawn."""
+
+    statistics: tuple[Statistic, ...] = ()
+    keys: tuple[str, ...] = ()
+    drawn: frozenset[str] = frozenset()
+
+    @classmethod
+    def read(cls, found: Mapping[str, Any]) -> Own:
+        """Return what JSON describes. Raises ValueError."""
+        try:
+            statistics = tuple(
+                Statistic(each["name"], each["signal"], Hold(each["hold"]), each["steps"], each["alpha"])
+                for each in found["statistics"]
+            )
+            if unknown := [each.name for each in statistics if each.name not in STATISTIC_HELP]:
+                raise ValueError(f"unknown statistic {unknown[0]}")
+            return cls(statistics, tuple(found["keys"]), frozenset(found["drawn"]))
+        except (LookupError, TypeError) as problem:
+            raise ValueError(f"{problem!r}") from problem
 
 
 H, L = Hold.HIGH, Hold.LOW

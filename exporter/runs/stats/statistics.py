@@ -54,7 +54,6 @@ SMOOTH, SLOW = "0.1", "0.05"
 """Weights of a new value: in the mean that people see beside a noisy curve, in that of peak and patience."""
 MOST = 4  # how many times the mean one value may count for: a quarter of the values may be spikes
 LEAST_VALUES = 10
-WEIGHTS = {each.alpha: float(each.alpha) for each in STATISTICS if each.alpha} | {SMOOTH: 0.1, SLOW: 0.05}
 NOISE_FROM, BEST_FROM, PATIENCE_FROM = 6, 3, 5
 PATIENCE_NOISES = 0.16
 _NONE = array("d")  # the values of all signals that have none
@@ -216,7 +215,7 @@ class SignalStatistics:
         self._count += 1
         share = 1 / self._count
         for alpha, mean in self._means.items():
-            weight = WEIGHTS[alpha]
+            weight = float(alpha)
             self._means[alpha] = mean + (weight if weight > share else share) * (value - mean)
 
     def _add_to_start(self, value: float, _step: int) -> None:
@@ -343,18 +342,20 @@ def is_measured(signal: str, statistics: Mapping[str, SignalStatistics]) -> bool
     return signal not in ZERO_MEANS_NOT_MEASURED or statistics[signal].measured
 
 
-def rebaselined(old: Mapping[str, SignalStatistics]) -> dict[str, SignalStatistics]:
+def rebaselined(
+    old: Mapping[str, SignalStatistics], own: Iterable[Statistic] = ()
+) -> dict[str, SignalStatistics]:
     """Fresh statistics that keep the count of nonfinite values: a counter never falls."""
-    fresh = by_signal()
+    fresh = by_signal(own)
     for signal, statistics in fresh.items():
         statistics.nonfinite = old[signal].nonfinite
     return fresh
 
 
-def by_signal() -> dict[str, SignalStatistics]:
-    """Fresh statistics of every signal that has any."""
+def by_signal(own: Iterable[Statistic] = ()) -> dict[str, SignalStatistics]:
+    """Fresh statistics of every signal that has any; ``own`` are more than the listed ones."""
     wanted: dict[str, list[Statistic]] = {}
-    for statistic in STATISTICS:
+    for statistic in (*STATISTICS, *own):
         wanted.setdefault(statistic.signal, []).append(statistic)
     floor = SignalStatistics(wanted.pop("reward_min", ()))
     made = {"reward_min": floor}

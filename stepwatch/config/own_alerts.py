@@ -1,0 +1,213 @@
+"""Alerts of users' own: entries in ``alerts.d/*.yaml`` beside config.yaml, as those of stepwatch/alerts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jinja2
+import yaml
+
+from exporter.runs.signals import NAMES, SIGNALS
+from exporter.runs.stats.catalogue import STATISTIC_HELP, STATISTICS, Hold, Statistic
+from exporter.runs.stats.statistics import WINDOW
+from stepwatch.alerts import promql
+from stepwatch.alerts.alert import Alert
+from stepwatch.alerts.table import BUILT_IN, OWN, Entry, EntryError, Table, alerts
+from stepwatch.config import reference
+from stepwatch.config.yaml_document import Document
+from stepwatch.schema.errors import NOTHING, ConfigError, Fault, Problem
+from stepwatch.schema.scalars import instead, one_of
+
+FOLDER = "alerts.d"
+UNITS = ("", "s", "B", *dict.fromkeys(signal.unit for signal in SIGNALS), "versions")
+"""Units of limits: those of signals."""
+
+_GRAFANA_UNITS = {"s": "s", "seconds": "s", "B": "bytes", "bytes": "bytes", "0 to 1": "percentunit"}
+
+_RAW = re.compile(r'\braw\("([^"\\]*)"\)')
+_STATISTIC = re.compile(r'\brl_(\w+)\{signal="([^"]*)"(?:,alpha="([^"]*)")?(?:,steps="([^"]*)")?\}')
+
+
+def files(config: Path) -> list[Path]:
+    """Return the files of users' alerts beside a configuration."""
+    return sorted(path for path in (config.absolute().parent / FOLDER).glob("*.y*ml") if path.is_file())
+
+
+def table(documents: Iterator[tuple[Path, Document]]) -> Table:
+    """Return the table with the alerts of these files. Raises ConfigError with all problems of one."""
+    own: list[Alert] = []
+    for path, document in documents:
+        problems = list(document.problems)
+        for name, entry in document.values.items():
+            found, faults = _read(name, entry, f"{FOLDER}/{path.name}:{document.line((name,))}", own)
+            own += found
+            problems += [Problem(document.line((name, *each.at)), each.below((name,))) for each in faults]
+        if problems:
+            raise ConfigError(str(path), problems)
+    return Table({**BUILT_IN.groups, OWN: tuple(own)}) if own else BUILT_IN
+
+
+def _read(name: str, entry: Any, source: str, before: list[Alert]) -> tuple[list[Alert], list[Fault]]:
+    """Return the alerts of an entry, and what is wrong with it."""
+    if not isinstance(entry, dict):
+        says = "is not a mapping"
+        return [], [Fault(says, expected="an alert", fix="write its keys below it", value=entry)]
+    try:
+        found = alerts(name, entry, source)
+    except EntryError as error:
+        model = Entry if error.error.title == Entry.__name__ else Alert
+        return [], [fault.below(error.at) for fault in reference.faults(error.error, model)]
+    return found, [*_taken(name, found, before), *(fault for alert in found for fault in _wrong(alert))]
+
+
+def _taken(name: str, found: list[Alert], before: list[Alert]) -> Iterator[Fault]:
+    """Yield a fault if another alert has its name."""
+    taken = {alert.name for alert in (*BUILT_IN.alerts, *before)} | set(BUILT_IN.blocks)
+    for each in dict.fromkeys((name, *(alert.name for alert in found))):
+        if each in taken:
+            yield Fault(
+                f"{each} is another alert's name",
+                expected="a name of its own",
+                fix="rename it; limits of built-in alerts are changed under alerts in config.yaml",
+                value=NOTHING,
+            )
+
+
+def _wrong(alert: Alert) -> Iterator[Fault]:
+    """Yield what is wrong with the texts of an alert; promtool judges the PromQL itself."""
+    if alert.severity is None and "severity" not in alert.block.model_fields:
+        says, expected = "is missing", "critical, warning or info"
+        yield Fault(says, expected=expected, fix="add it", at=("severity",), value=NOTHING)
+    if alert.unit not in UNITS:
+        yield Fault(
+            "is not a unit of a signal",
+            expected=one_of(UNITS[1:]),
+            fix=instead(alert.unit, UNITS[1:]),
+            at=("unit",),
+            value=alert.unit,
+        )
+    known = {key.path for key in reference.keys(alert.block)}
+    for text in _texts(alert):
+        for key in sorted(promql.keys(text) - known - {"limit"}):
+            yield Fault(
+                f"names the limit ${key}, which it does not have",
+                expected=one_of([f"${each}" for each in sorted(known)]) if known else "a limit below limits",
+                fix="add it to limits, with a default",
+                value=text,
+            )
+            return
+        yield from _wrong_signals(text)
+
+
+def _texts(alert: Alert) -> Iterator[str]:
+    yield from filter(None, (alert.given, alert.unless))
+    for each in alert.conditions:
+        yield from filter(None, (each.value, each.limit, each.given, each.unless))
+        if each.line:
+            yield each.line.limit
+
+
+def _wrong_signals(text: str) -> Iterator[Fault]:
+    try:
+        expanded = promql.expand(text, lambda _: "1")
+    except (jinja2.TemplateError, TypeError, ValueError) as error:
+        yield Fault(
+            f"cannot be expanded ({error})",
+            expected="macros as docs/alerts.md lists them, such as min_over(kl, 3)",
+            fix="correct the call",
+            value=text,
+        )
+        return
+    raw = set(_RAW.findall(text))
+    for name, signal, alpha, steps in _STATISTIC.findall(expanded):
+        if signal not in raw and signal not in NAMES:
+            yield Fault(
+                f"reads {signal}, which is no signal",
+                expected='a signal of docs/metrics.md, or a key of the trainer as raw("env/score")',
+                fix=instead(signal, NAMES),
+                value=text,
+            )
+        if name not in STATISTIC_HELP:
+            continue
+        if steps and not (steps.isdigit() and 1 <= int(steps) <= WINDOW):
+            yield Fault(
+                f"looks at {steps} steps", expected=f"1 to {WINDOW} steps", fix="write a number", value=text
+            )
+        if alpha and not _is_share(alpha):
+            yield Fault(
+                f"smooths by {alpha}", expected="a share of 0 to 1, such as 0.1", fix="write one", value=text
+            )
+
+
+def _is_share(text: str) -> bool:
+    try:
+        return 0 < float(text) <= 1
+    except ValueError:
+        return False
+
+
+class Drawn(NamedTuple):
+    """A panel of the dashboard Training: a signal of users' alerts, its unit, and the metric that has it."""
+
+    signal: str
+    unit: str
+    metric: str
+    labels: Mapping[str, str]
+    alerts: str
+
+
+def drawn(own: tuple[Alert, ...]) -> list[Drawn]:
+    """Return the panels of users' alerts, one for each signal that they name."""
+    found: dict[str, list[Alert]] = {}
+    for alert in own:
+        for each in alert.conditions:
+            if each.signal and alert not in found.setdefault(each.signal, []):
+                found[each.signal].append(alert)
+    return [
+        Drawn(
+            signal,
+            _GRAFANA_UNITS.get(alerts[0].unit, "short"),
+            *((f"rl_{signal}", {}) if signal in NAMES else ("rl_raw", {"key": signal})),
+            ", ".join(dict.fromkeys(alert.name for alert in alerts)),
+        )
+        for signal, alerts in found.items()
+    ]
+
+
+def looked_at(own: tuple[Alert, ...]) -> dict[str, Any]:
+    """Return what the run exporter is to serve for alerts of users' own, as JSON."""
+    listed = {each._replace(hold=Hold.NONE, at_least=None) for each in STATISTICS}
+    statistics: dict[Statistic, Hold] = {}
+    keys: dict[str, None] = {}
+    drawn: dict[str, None] = {}
+    for alert in own:
+        values = {each.value: Hold.HIGH if each.operator[0] == ">" else Hold.LOW for each in alert.conditions}
+        for text in _texts(alert):
+            keys |= dict.fromkeys(_RAW.findall(text))
+            for name, signal, alpha, steps in _STATISTIC.findall(promql.expand(text, lambda _: "1")):
+                found = Statistic(name, signal, steps=int(steps) if steps else None, alpha=alpha or None)
+                if name in STATISTIC_HELP and found not in listed:
+                    hold = values.get(text, Hold.NONE) if steps else Hold.NONE
+                    statistics[found] = hold if hold is not Hold.NONE else statistics.get(found, hold)
+        drawn |= dict.fromkeys(each.signal for each in alert.conditions if each.signal)
+    return {
+        "statistics": [{**each._asdict(), "hold": hold.value} for each, hold in statistics.items()],
+        "keys": list(keys),
+        "drawn": list(drawn),
+    }
+
+
+def located(words: str, rules: bytes, own: tuple[Alert, ...]) -> str:
+    """Return what promtool says, with the places of users' alerts in place of those of their rules."""
+    found: list[dict[str, Any]] = yaml.safe_load(rules)["groups"][0]["rules"]
+    sources = {alert.name: alert.source for alert in own}
+
+    def place(match: re.Match[str]) -> str:
+        rule = found[int(match[1]) - 1]
+        name = rule.get("alert") or rule.get("labels", {}).get("alert", "")
+        return f"{sources.get(name, FOLDER)}: {name}: {match[2]}"
+
+    return re.sub(rf'\S*rules/{OWN}\.yml: \S+ group "{OWN}", rule (\d+), "\w+": (.*)', place, words)
