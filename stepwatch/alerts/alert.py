@@ -73,15 +73,20 @@ class Compared(Section):
         return self
 
     @cached_property
+    def relation(self) -> str:
+        """Which of these keys it has."""
+        return next(name for name in OPERATORS if getattr(self, name) is not None)
+
+    @property
     def operator(self) -> str:
         """The operator of PromQL between value and limit."""
-        return next(sign for name, sign in OPERATORS.items() if getattr(self, name) is not None)
+        return OPERATORS[self.relation]
 
-    @cached_property
+    @property
     def limit(self) -> str:
         """What the value is compared with."""
-        limits: Iterator[str | None] = (getattr(self, name) for name in OPERATORS)
-        return next(limit for limit in limits if limit is not None)
+        limit: str = getattr(self, self.relation)
+        return limit
 
 
 class Condition(Compared):

@@ -18,7 +18,7 @@ from stepwatch.alerts.alert import Alert
 from stepwatch.alerts.table import BUILT_IN, OWN, Entry, EntryError, Table, alerts
 from stepwatch.config import reference
 from stepwatch.config.yaml_document import Document
-from stepwatch.schema.errors import NOTHING, ConfigError, Fault, Problem
+from stepwatch.schema.errors import NOTHING, ConfigError, Fault, KeyPath, Problem
 from stepwatch.schema.scalars import instead, one_of
 
 FOLDER = "alerts.d"
@@ -89,25 +89,29 @@ def _wrong(alert: Alert) -> Iterator[Fault]:
             at=("unit",),
             value=alert.unit,
         )
-    known = {key.path for key in reference.keys(alert.block)}
-    for text in _texts(alert):
+    known = {key.path for key in reference.keys(alert.block)} - {"enabled", "severity", "for"}
+    for at, text in _texts(alert):
         for key in sorted(promql.keys(text) - known - {"limit"}):
             yield Fault(
                 f"names the limit ${key}, which it does not have",
                 expected=one_of([f"${each}" for each in sorted(known)]) if known else "a limit below limits",
                 fix="add it to limits, with a default",
+                at=at,
                 value=text,
             )
-            return
-        yield from _wrong_signals(text)
+        yield from (fault.below(at) for fault in _wrong_signals(text))
 
 
-def _texts(alert: Alert) -> Iterator[str]:
-    yield from filter(None, (alert.given, alert.unless))
-    for each in alert.conditions:
-        yield from filter(None, (each.value, each.limit, each.given, each.unless))
+def _texts(alert: Alert) -> Iterator[tuple[KeyPath, str]]:
+    """Yield each PromQL text of an alert, and where it stands in the entry."""
+    texts: dict[KeyPath, str] = {("given",): alert.given, ("unless",): alert.unless}
+    for index, each in enumerate(alert.conditions):
+        at = ("conditions", index)
+        texts |= {(*at, name): getattr(each, name) for name in ("value", "given", "unless")}
+        texts[(*at, each.relation)] = each.limit
         if each.line:
-            yield each.line.limit
+            texts[(*at, "line")] = each.line.limit
+    yield from ((at, text) for at, text in texts.items() if text)
 
 
 def _wrong_signals(text: str) -> Iterator[Fault]:
@@ -185,7 +189,7 @@ def looked_at(own: tuple[Alert, ...]) -> dict[str, Any]:
     drawn: dict[str, None] = {}
     for alert in own:
         values = {each.value: Hold.HIGH if each.operator[0] == ">" else Hold.LOW for each in alert.conditions}
-        for text in _texts(alert):
+        for _, text in _texts(alert):
             keys |= dict.fromkeys(_RAW.findall(text))
             for name, signal, alpha, steps in _STATISTIC.findall(promql.expand(text, lambda _: "1")):
                 found = Statistic(name, signal, steps=int(steps) if steps else None, alpha=alpha or None)
@@ -201,7 +205,7 @@ def looked_at(own: tuple[Alert, ...]) -> dict[str, Any]:
 
 
 def located(words: str, rules: bytes, own: tuple[Alert, ...]) -> str:
-    """Return what promtool says, with the places of users' alerts in place of those of their rules."""
+    """Return what promtool says of users' alerts, by their places in place of those of the rules."""
     found: list[dict[str, Any]] = yaml.safe_load(rules)["groups"][0]["rules"]
     sources = {alert.name: alert.source for alert in own}
 

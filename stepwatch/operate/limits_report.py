@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from exporter.runs.logs.names import nearest
 from exporter.runs.serve.endpoints import unknown
 from stepwatch.alerts.alert import Alert as Entry
-from stepwatch.config import Config, load
+from stepwatch.config import Config, load, own_alerts
 from stepwatch.config.models import DEMO
 from stepwatch.config.reference import scalar
 from stepwatch.schema.errors import KeyPath, spell
@@ -26,16 +26,25 @@ HEADINGS = ("alert", "severity", "limit", "value", "unit", "from")
 
 
 def unmatched(config: Config) -> list[str]:
-    """A remark on each override that matches no run; none while not all runs are known."""
+    """A remark on each override that matches no run, and each raw key that no run logs.
+
+    None while not all runs are known.
+    """
     page = http_client.read(f"http://{config.address('exporter')}/metrics") or ""
     known = health_report.read_runs(page)
     if not known or http_client.metric(page, "stepwatch_unread_bytes"):
         return []
-    return [
+    overrides = [
         f"overrides[{number}].runs: {override.runs} matches no known run. Similar names: "
         f"{', '.join(nearest(override.runs, known))}."
         for number, override in enumerate(config.overrides)
         if override not in DEMO and not any(fits(override.runs, name) for name in known)
+    ]
+    logged = health_report.raw_keys(page)
+    return overrides + [
+        f"{own_alerts.FOLDER}: no known run logs {key}. Similar keys: {', '.join(nearest(key, logged)) or 'none'}."
+        for key in own_alerts.looked_at(config.table.own)["keys"]
+        if key not in logged
     ]
 
 

@@ -82,11 +82,13 @@ def generate(config: Path, out: Path, *, templates: Path = RESOURCES, place: Pla
 
 
 def _in_users_words(error: check.CheckError, config: Config, files: Mapping[PurePosixPath, bytes]) -> Refused:
-    """Return the refusal of rules with the places of users' files in place of the generated ones."""
+    """Return the refusal of rules, of users' files by their places: as it is where none is of them."""
     words = str(error).replace(f"{alerting.FOLDER}/{RULES_FOLDER}-", f"{RULES_FOLDER}/")
     if config.table.own:
         words = own_alerts.located(words, files[alerting.FOLDER / f"{OWN}.yml"], config.table.own)
-    return Refused(words)
+    first, *lines = words.splitlines()
+    theirs = [line for line in lines if line.startswith((own_alerts.FOLDER, RULES_FOLDER))]
+    return Refused("\n".join((first, *dict.fromkeys(theirs)))) if theirs else error
 
 
 def stale(config: Path, out: Path, *, templates: Path = RESOURCES) -> output.Changes:

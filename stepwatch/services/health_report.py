@@ -289,6 +289,12 @@ def known_runs(exporter: str) -> dict[str, set[str]] | None:
     return found
 
 
+def raw_keys(page: str) -> set[str]:
+    """The keys without a signal that an exporter shows, from its metrics page."""
+    found = re.findall(r'^rl_raw\{run="(?:[^"\\]|\\.)*",key="((?:[^"\\]|\\.)*)"', page, re.MULTILINE)
+    return set(map(_unescaped, found))
+
+
 def read_runs(page: str) -> list[str]:
     """The names of all runs that an exporter reads, from its metrics page."""
     return list(map(_unescaped, re.findall(r'^rl_run_info\{run="((?:[^"\\]|\\.)*)"', page, re.MULTILINE)))
