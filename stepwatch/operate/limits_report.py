@@ -42,7 +42,8 @@ def unmatched(config: Config) -> list[str]:
     ]
     logged = health_report.raw_keys(page)
     return overrides + [
-        f"{own_alerts.FOLDER}: no known run logs {key}. Similar keys: {', '.join(nearest(key, logged)) or 'none'}."
+        f"{own_alerts.FOLDER}: no known run logs {key}. Similar keys: "
+        f"{', '.join(nearest(key, logged)) or 'none'}."
         for key in own_alerts.looked_at(config.table.own)["keys"]
         if key not in logged
     ]
