@@ -280,6 +280,7 @@ and for what never changes."""
 def files(config: Config, deployment: Deployment, book: Mapping[str, Entry]) -> dict[PurePosixPath, bytes]:
     """Return the content of every rule file by its path below the target folder."""
     said = translated(config.table.alerts, config)
+    book = {**{each.name: Entry(each.block.__doc__ or "", "", "") for each in config.table.own}, **book}
     usual = str(config.intervals.stack_rules)
     fast = str(config.intervals.rules)
     intervals = {"rl": fast, OWN: fast, "shown": fast, "host": _SLOW, "texts": _SLOW}
