@@ -338,10 +338,13 @@ def _run(options: argparse.Namespace) -> int:
 
 def _print_config(options: argparse.Namespace) -> int:
     from stepwatch.alerts.table import key
-    from stepwatch.config import Config, reference
+    from stepwatch.config import reference
+    from stepwatch.config.loading import model_of
+    from stepwatch.render import layout
 
-    named = options.explain
-    _say((reference.defaults(Config) if named is None else reference.explain(Config, key(named))).rstrip())
+    named, model = options.explain, model_of(layout.config())
+    found = reference.defaults(model) if named is None else reference.explain(model, key(named, model.table))
+    _say(found.rstrip())
     return 0
 
 

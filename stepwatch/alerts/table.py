@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import yaml
-from pydantic import Field, ValidationError, create_model
+from pydantic import BeforeValidator, Field, ValidationError, create_model
 
 from stepwatch.alerts import promql
 from stepwatch.alerts.alert import EVIDENCE, Alert, Explanation, Fact, Limit
@@ -43,9 +43,17 @@ _TYPES: Mapping[str, Any] = {
     "recoveries": tuple[scalars.RecoveryAction, ...],
 }
 _SEVERITIES = {
+    "info": "Shown on dashboards only.",
     "warning": "Does not page: if a run is affected, another alert pages.",
     "critical": "Pages: runs fail, hang, compute wrong results, or are not monitored.",
 }
+
+
+def _severity(value: Any) -> Any:
+    """Return a severity with its usual reason. Raises Fault for a word that is none."""
+    if isinstance(value, dict) or value is None:
+        return value
+    return {"default": scalars.choice(*_SEVERITIES)(value), "why": _SEVERITIES[value]}
 
 
 class Entry(Section):
@@ -53,7 +61,7 @@ class Entry(Section):
 
     about: str
     enabled: Limit | None = None
-    severity: str | Limit | None = None
+    severity: Annotated[Limit | None, BeforeValidator(_severity)] = None
     wait: Limit | None = Field(None, alias="for")
     limits: dict[str, Limit] = Field(default_factory=dict)
 
@@ -62,11 +70,8 @@ class Entry(Section):
         fields: dict[str, Any] = {}
         if self.enabled:
             fields["enabled"] = (scalars.Switch, _field(self.enabled))
-        if self.severity is not None:
-            said = self.severity
-            if isinstance(said, str):
-                said = Limit(default=said, why=_SEVERITIES[said])
-            fields["severity"] = (scalars.Severity, _field(said))
+        if self.severity:
+            fields["severity"] = (scalars.Severity, _field(self.severity))
         for each in alerts:
             if each.limits and each.severity:
                 level = _level(f"{name}{each.severity.title()}", each)
@@ -220,8 +225,8 @@ FACTS: Mapping[str, Fact] = {
 """What messages about runs say behind the limit, by name."""
 
 
-def key(name: str) -> str:
+def key(name: str, table: Table = BUILT_IN) -> str:
     """Return the key of config.yaml that a key may be meant for: ``KLHigh`` is a part of ``alerts.KL``."""
     first, dot, rest = name.removeprefix("alerts.").partition(".")
-    blocks = {alert.name: alert.block.__name__ for alert in TABLE} | {block: block for block in BLOCKS}
+    blocks = {each.name: each.block.__name__ for each in table.alerts} | {each: each for each in table.blocks}
     return f"alerts.{blocks[first]}{dot}{rest}" if first in blocks else name

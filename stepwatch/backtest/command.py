@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from exporter.runs.overview.charts import Chart
 from exporter.runs.signals.key import keys_of
 from exporter.runs.signals.unmapped import RawRule
 from exporter.runs.stats.catalogue import Own
+from stepwatch.alerts.table import OWN
 from stepwatch.backtest.judge import Catalogue, Judged, Results, catalogue, judge, metrics
 from stepwatch.backtest.replay import (
     SAMPLES,
@@ -29,9 +31,13 @@ from stepwatch.backtest.replay import (
 from stepwatch.backtest.report import DOCUMENT, PAGE, Panels, Report, charts, make, page, write
 from stepwatch.backtest.suggestions import Suggestion, Trial, limits
 from stepwatch.config import Config
+from stepwatch.config.deployment import InContainers
 from stepwatch.config.loading import load_changed
-from stepwatch.config.own_alerts import looked_at
+from stepwatch.config.own_alerts import FOLDER, located, looked_at
+from stepwatch.rules.alerting import FOLDER as RULES_FOLDER
+from stepwatch.rules.alerting import files
 from stepwatch.rules.routing import inhibitions
+from stepwatch.schema.errors import Refused
 from stepwatch.system import programs
 from stepwatch.system.terminal import Say
 
@@ -56,7 +62,7 @@ def backtest(options: argparse.Namespace, config: Path, say: Say) -> int:
     if options.report:
         write(options.report, {PAGE: html, DOCUMENT: f"{report.json()}\n"})
     if options.format == "table":
-        for line in report.lines():
+        for line in (*report.lines(), *loaded.unlogged):
             say(line)
     else:
         say(html if options.format == "html" else report.json())
@@ -78,6 +84,16 @@ class Backtest:
     def runs(self) -> list[Replayed]:
         """The runs that can be judged."""
         return _replayed(self.logs)
+
+    @property
+    def unlogged(self) -> list[str]:
+        """A line for each raw key of users' alerts that no run logs."""
+        logged = {key for run in self.runs for key in run.keys}
+        return [
+            f"No run here logs {key}, which alerts below {FOLDER} look at."
+            for key in looked_at(self.config.table.own)["keys"]
+            if self.runs and key not in logged
+        ]
 
     def results(self, progress: Progress) -> Results:
         """Return which alert would have fired for which run, in the order of the logs."""
@@ -115,6 +131,8 @@ def prepared(
     )
     wanted = metrics(rules.rules).union(also)
     with tempfile.TemporaryDirectory(prefix="stepwatch-backtest-") as scratch:
+        if config.table.own:
+            _check_own(config, promtool.path, Path(scratch) / "own.yml")
         found = find(paths, config.runs.path)
         own = Own.read(looked_at(config.table.own))
         options = Options(keys=keys_of(config.signals), raw=RawRule(limit=0), own=own)
@@ -124,6 +142,17 @@ def prepared(
         records = {run.run: len(run.steps) for run in _replayed(logs)}
         with loaded(prometheus, promtool, samples, records) as holding:
             yield Backtest(config, holding, logs, rules)
+
+
+def _check_own(config: Config, promtool: Path, file: Path) -> None:
+    """Have promtool judge the rules of users' alerts. Raises Refused with their places."""
+    rules = files(config, InContainers(), {})[RULES_FOLDER / f"{OWN}.yml"]
+    file.write_bytes(rules)
+    done = subprocess.run([promtool, "check", "rules", file], capture_output=True, text=True, check=False)
+    if done.returncode:
+        words = located(done.stdout + done.stderr, rules, config.table.own)
+        lines = (line for line in words.splitlines() if line.startswith(FOLDER))
+        raise Refused("\n".join(dict.fromkeys(lines)))
 
 
 def _replayed(logs: Sequence[Replays]) -> list[Replayed]:

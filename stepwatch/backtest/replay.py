@@ -193,13 +193,17 @@ GONE = math.nan
 
 
 class Replayed(NamedTuple):
-    """A run that was written: the ``steps`` of its records, and its ``signals`` that rules look at."""
+    """A run that was written: the ``steps`` of its records, and what of it rules look at.
+
+    That is its ``signals``, and the raw ``keys`` of users' alerts.
+    """
 
     run: str
     files: tuple[str, ...]
     format: str
     steps: tuple[int, ...]
     signals: tuple[str, ...]
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -288,6 +292,7 @@ def write(
             writer.run.source,
             tuple(writer.steps),
             tuple(signal for signal in writer.run.latest if signal in JUDGED),
+            tuple(writer.run.raw.values().keys() & {*options.own.keys}),
         )
         for writer in writers.values()
     )

@@ -70,7 +70,8 @@ class Report:
         if not judged:
             return
         yield ""
-        yield f"Not replayed, because logs lack the data: {', '.join(self.results.left_out)}."
+        count = len(self.results.left_out)
+        yield f"Not replayed, because logs lack the data: {count} alerts, listed by --format json."
         if self.suggestions is None:
             return
         yield ""

@@ -9,23 +9,36 @@ from typing import Any, NamedTuple
 
 import jinja2
 import yaml
+from pydantic import ValidationError
 
-from exporter.runs.signals import NAMES, SIGNALS
-from exporter.runs.stats.catalogue import STATISTIC_HELP, STATISTICS, Hold, Statistic
+from exporter.runs.signals import NAMES, PART_SIGNALS, SIGNALS
+from exporter.runs.stats.catalogue import RUN_FAMILIES, STATISTIC_HELP, STATISTICS, Hold, Statistic
 from exporter.runs.stats.statistics import WINDOW
-from stepwatch.alerts import promql
+from stepwatch.alerts import identity, promql
 from stepwatch.alerts.alert import Alert
 from stepwatch.alerts.table import BUILT_IN, OWN, Entry, EntryError, Table, alerts
 from stepwatch.config import reference
 from stepwatch.config.yaml_document import Document
 from stepwatch.schema.errors import NOTHING, ConfigError, Fault, KeyPath, Problem
 from stepwatch.schema.scalars import instead, one_of
+from stepwatch.schema.section import Section
 
 FOLDER = "alerts.d"
 UNITS = ("", "s", "B", *dict.fromkeys(signal.unit for signal in SIGNALS), "versions")
 """Units of limits: those of signals."""
 
 _GRAFANA_UNITS = {"s": "s", "seconds": "s", "B": "bytes", "bytes": "bytes", "0 to 1": "percentunit"}
+
+_BY_RUN = identity.written(identity.RUN)
+_METRICS = frozenset(
+    (
+        *(family.name for family in RUN_FAMILIES),
+        *(f"rl_{name}" for name in (*NAMES, *STATISTIC_HELP, *(part.name for part in PART_SIGNALS))),
+        *("rl_raw", "rl_raw_keys_refused_total"),
+        *("rl_run_gpu", "rl_gpu_clock_ratio", "rl_run_power_watts", "rl_alert_onset_step", "rl_firing"),
+    )
+)
+"""Those of the run exporter, and what Prometheus records of runs."""
 
 _RAW = re.compile(r'\braw\("([^"\\]*)"\)')
 _STATISTIC = re.compile(r'\brl_(\w+)\{signal="([^"]*)"(?:,alpha="([^"]*)")?(?:,steps="([^"]*)")?\}')
@@ -89,7 +102,34 @@ def _wrong(alert: Alert) -> Iterator[Fault]:
             at=("unit",),
             value=alert.unit,
         )
+    yield from _wrong_defaults(alert)
     known = {key.path for key in reference.keys(alert.block)} - {"enabled", "severity", "for"}
+    raw = {key for _, text in _texts(alert) for key in _RAW.findall(text)}
+    used = promql.keys(*(text for _, text in _texts(alert)))
+    for name in sorted(
+        key
+        for key in known - used
+        if "." not in key and not isinstance(alert.block.model_fields[key].default, Section)
+    ):
+        says, fix = "is in no condition", f"write ${name} where it counts, or delete it"
+        yield Fault(says, expected=f"${name} in a condition", fix=fix, at=("limits", name), value=NOTHING)
+    for index, each in enumerate(alert.conditions):
+        if each.signal and each.signal not in raw and each.signal not in NAMES:
+            yield Fault(
+                "is no signal",
+                expected="a signal of docs/metrics.md, or a raw key of the condition",
+                fix=instead(each.signal, [*raw, *NAMES]),
+                at=("conditions", index, "signal"),
+                value=each.signal,
+            )
+        if alert.subject == "run" and not promql.unknown_calls(each.value) and not _by_run(each.value):
+            yield Fault(
+                "has no value for each run",
+                expected="a value by run, such as by_run(rl_epoch)",
+                fix="use by_run(...), or name another subject",
+                at=("conditions", index, "value"),
+                value=each.value,
+            )
     for at, text in _texts(alert):
         for key in sorted(promql.keys(text) - known - {"limit"}):
             yield Fault(
@@ -100,6 +140,29 @@ def _wrong(alert: Alert) -> Iterator[Fault]:
                 value=text,
             )
         yield from (fault.below(at) for fault in _wrong_signals(text))
+
+
+def _by_run(text: str) -> bool:
+    """Whether PromQL has a value for each run; what cannot be expanded is reported elsewhere."""
+    try:
+        return _BY_RUN in promql.expand(text, lambda _: "1")
+    except (jinja2.TemplateError, TypeError, ValueError):
+        return True
+
+
+def _wrong_defaults(alert: Alert) -> Iterator[Fault]:
+    """Yield the limits whose default is not of their type, such as a ratio above 1."""
+    try:
+        alert.block.model_validate(alert.block().plain())
+    except ValidationError as error:
+        for fault in reference.faults(error, alert.block):
+            yield Fault(
+                fault.says,
+                expected=fault.expected,
+                fix=fault.fix,
+                at=("limits", *fault.at[-1:], "default"),
+                value=fault.value,
+            )
 
 
 def _texts(alert: Alert) -> Iterator[tuple[KeyPath, str]]:
@@ -115,6 +178,14 @@ def _texts(alert: Alert) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _wrong_signals(text: str) -> Iterator[Fault]:
+    for name in promql.unknown_calls(text):
+        yield Fault(
+            f"calls {name}, which is neither a macro nor a function of PromQL",
+            expected="macros as docs/alerts.md lists them, such as min_over(kl, 3)",
+            fix=instead(name, promql.macro_names()),
+            value=text,
+        )
+        return
     try:
         expanded = promql.expand(text, lambda _: "1")
     except (jinja2.TemplateError, TypeError, ValueError) as error:
@@ -126,7 +197,13 @@ def _wrong_signals(text: str) -> Iterator[Fault]:
         )
         return
     raw = set(_RAW.findall(text))
+    for name in sorted(promql.metrics(expanded) - _METRICS):
+        if name.startswith("rl_"):
+            expected, fix = "a metric of docs/metrics.md", instead(name, _METRICS)
+            yield Fault(f"reads {name}, which is no metric", expected=expected, fix=fix, value=text)
     for name, signal, alpha, steps in _STATISTIC.findall(expanded):
+        if name not in STATISTIC_HELP:
+            continue
         if signal not in raw and signal not in NAMES:
             yield Fault(
                 f"reads {signal}, which is no signal",
@@ -134,8 +211,6 @@ def _wrong_signals(text: str) -> Iterator[Fault]:
                 fix=instead(signal, NAMES),
                 value=text,
             )
-        if name not in STATISTIC_HELP:
-            continue
         if steps and not (steps.isdigit() and 1 <= int(steps) <= WINDOW):
             yield Fault(
                 f"looks at {steps} steps", expected=f"1 to {WINDOW} steps", fix="write a number", value=text
@@ -214,4 +289,4 @@ def located(words: str, rules: bytes, own: tuple[Alert, ...]) -> str:
         name = rule.get("alert") or rule.get("labels", {}).get("alert", "")
         return f"{sources.get(name, FOLDER)}: {name}: {match[2]}"
 
-    return re.sub(rf'\S*rules/{OWN}\.yml: \S+ group "{OWN}", rule (\d+), "\w+": (.*)', place, words)
+    return re.sub(rf'\S*{OWN}\.yml: \S+ group "{OWN}", rule (\d+), "\w+": (.*)', place, words)

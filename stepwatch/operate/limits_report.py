@@ -83,7 +83,7 @@ def alerts(config: Path, run: str | None, form: str, say: Say) -> int:
     for line in table([HEADINGS, *(row for alert in found for row in _rows(alert))]):
         say(line)
     runbook = settings.links.runbook
-    say(f"\nEach alert has a heading in {runbook if '://' in runbook else RESOURCES / runbook}")
+    say(f"\nEach built-in alert has a heading in {runbook if '://' in runbook else RESOURCES / runbook}")
     return 0
 
 

@@ -116,8 +116,7 @@ def runbook_url(config: Config, alert: str) -> str:
 
 
 def _runbook_of(config: Config, alert: Alert) -> str:
-    own = alert in config.table.own
-    return alert.runbook or (config.links.runbook if own else runbook_url(config, alert.name))
+    return alert.runbook or ("" if alert in config.table.own else runbook_url(config, alert.name))
 
 
 def has_grafana(config: Config, deployment: Deployment) -> bool:
