@@ -36,17 +36,17 @@ FUNCTIONS = frozenset(
     re.findall(
         r"\w+",
         """
-        abs absent absent_over_time acos acosh and asin asinh atan atanh avg avg_over_time bool bottomk by ceil
-        changes clamp clamp_max clamp_min cos cosh count count_over_time count_values day_of_month day_of_week
-        day_of_year days_in_month deg delta deriv double_exponential_smoothing exp first_over_time floor group
-        group_left group_right histogram_avg histogram_count histogram_fraction histogram_quantile
-        histogram_stddev histogram_stdvar histogram_sum holt_winters hour idelta ignoring increase info irate
-        label_join label_replace last_over_time limit_ratio limitk ln log10 log2 mad_over_time max max_over_time
-        min min_over_time minute month on or pi predict_linear present_over_time quantile quantile_over_time rad
-        rate resets round scalar sgn sin sinh sort sort_by_label sort_by_label_desc sort_desc sqrt stddev
-        stddev_over_time stdvar stdvar_over_time sum sum_over_time tan tanh time timestamp topk
-        ts_of_first_over_time ts_of_last_over_time ts_of_max_over_time ts_of_min_over_time unless vector without
-        year
+        abs absent absent_over_time acos acosh and asin asinh atan atanh avg avg_over_time bool bottomk by
+        ceil changes clamp clamp_max clamp_min cos cosh count count_over_time count_values day_of_month
+        day_of_week day_of_year days_in_month deg delta deriv double_exponential_smoothing exp
+        first_over_time floor group group_left group_right histogram_avg histogram_count
+        histogram_fraction histogram_quantile histogram_stddev histogram_stdvar histogram_sum holt_winters
+        hour idelta ignoring increase info irate label_join label_replace last_over_time limit_ratio
+        limitk ln log10 log2 mad_over_time max max_over_time min min_over_time minute month on or pi
+        predict_linear present_over_time quantile quantile_over_time rad rate resets round scalar sgn sin
+        sinh sort sort_by_label sort_by_label_desc sort_desc sqrt stddev stddev_over_time stdvar
+        stdvar_over_time sum sum_over_time tan tanh time timestamp topk ts_of_first_over_time
+        ts_of_last_over_time ts_of_max_over_time ts_of_min_over_time unless vector without year
         """,
     )
 )

@@ -73,7 +73,8 @@ def _read(name: str, entry: Any, source: str, before: list[Alert]) -> tuple[list
     except EntryError as error:
         model = Entry if error.error.title == Entry.__name__ else Alert
         return [], [fault.below(error.at) for fault in reference.faults(error.error, model)]
-    return found, [*_taken(name, found, before), *(fault for alert in found for fault in _wrong(alert))]
+    wrong = (fault for alert in found for fault in _wrong(alert))
+    return found, [*_taken(name, found, before), *_wrong_limits(found), *wrong]
 
 
 def _taken(name: str, found: list[Alert], before: list[Alert]) -> Iterator[Fault]:
@@ -102,17 +103,8 @@ def _wrong(alert: Alert) -> Iterator[Fault]:
             at=("unit",),
             value=alert.unit,
         )
-    yield from _wrong_defaults(alert)
     known = {key.path for key in reference.keys(alert.block)} - {"enabled", "severity", "for"}
     raw = {key for _, text in _texts(alert) for key in _RAW.findall(text)}
-    used = promql.keys(*(text for _, text in _texts(alert)))
-    for name in sorted(
-        key
-        for key in known - used
-        if "." not in key and not isinstance(alert.block.model_fields[key].default, Section)
-    ):
-        says, fix = "is in no condition", f"write ${name} where it counts, or delete it"
-        yield Fault(says, expected=f"${name} in a condition", fix=fix, at=("limits", name), value=NOTHING)
     for index, each in enumerate(alert.conditions):
         if each.signal and each.signal not in raw and each.signal not in NAMES:
             yield Fault(
@@ -150,19 +142,20 @@ def _by_run(text: str) -> bool:
         return True
 
 
-def _wrong_defaults(alert: Alert) -> Iterator[Fault]:
-    """Yield the limits whose default is not of their type, such as a ratio above 1."""
+def _wrong_limits(alerts: list[Alert]) -> Iterator[Fault]:
+    """Yield the limits of a block that no condition has, or whose default is not of their type."""
+    block = alerts[0].block
+    used = promql.keys(*(text for alert in alerts for _, text in _texts(alert)))
+    for name in sorted(block.model_fields.keys() - used - {"enabled", "severity", "for_"}):
+        if not isinstance(block.model_fields[name].default, Section):
+            says, fix = "is in no condition", f"write ${name} where it counts, or delete it"
+            yield Fault(says, expected=f"${name} in a condition", fix=fix, at=("limits", name), value=NOTHING)
     try:
-        alert.block.model_validate(alert.block().plain())
+        block.model_validate(block().plain())
     except ValidationError as error:
-        for fault in reference.faults(error, alert.block):
-            yield Fault(
-                fault.says,
-                expected=fault.expected,
-                fix=fault.fix,
-                at=("limits", *fault.at[-1:], "default"),
-                value=fault.value,
-            )
+        for fault in reference.faults(error, block):
+            at = ("limits", *fault.at[-1:], "default")
+            yield Fault(fault.says, expected=fault.expected, fix=fault.fix, at=at, value=fault.value)
 
 
 def _texts(alert: Alert) -> Iterator[tuple[KeyPath, str]]:
