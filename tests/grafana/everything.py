@@ -10,7 +10,7 @@ from exporter.gpu.backend import Event, Extras
 from exporter.gpu.demo import Demo
 from exporter.runs.signals import SIGNALS
 from exporter.runs.stats.catalogue import RUN_FAMILIES, STATES, STATISTICS
-from stepwatch.alerts.model.runs import POWER, RECORDED, SHOWN_STATE, SHOWN_STATES
+from stepwatch.rules.subjects import SHOWN_STATE, SHOWN_STATES
 from stepwatch.rules.messages import TEXT_INFO
 from tests.gpu.box import Box
 from tests.grafana import scraped as pages
@@ -241,10 +241,10 @@ def _recorded(at: int, box: _Gpus) -> Iterator[tuple[str, Mapping[str, str], flo
     for run, gpus in USED.items():
         if run == OVER and at > START + RAN:
             continue
-        yield POWER, {"run": run}, 300 * len(gpus)
+        yield "rl_run_power_watts", {"run": run}, 300 * len(gpus)
         for gpu in gpus:
             known = {"instance": BOX, "gpu": str(gpu), "uuid": box.uuids[gpu], "by": "process"}
-            yield RECORDED, {"run": run, **known}, 1
+            yield "rl_run_gpu", {"run": run, **known}, 1
     for texts in TEXTS:
         yield TEXT_INFO, {name: text.replace("\n", " ").replace('"', "'") for name, text in texts.items()}, 1
     for alert in FIRING:

@@ -11,7 +11,7 @@ import pytest
 from exporter.gpu.families import FRONT_FAMILIES, GPU_FAMILIES
 from exporter.runs.signals import SIGNALS
 from exporter.runs.stats.catalogue import RUN_FAMILIES, STATISTICS
-from stepwatch.alerts.model.runs import SHOWN_STATES
+from stepwatch.rules.subjects import SHOWN_STATES
 from tests.grafana.conftest import Dashboards, Json
 from tests.grafana.queries import dashboard_queries, panels_of, selectors
 from tests.rules.served import COUNTER, FOREIGN, METRICS

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from exporter.http.exposition import escape
-from stepwatch.alerts.model.runs import SHOWN_STATE
+from stepwatch.rules.subjects import SHOWN_STATE
 from stepwatch.render.dashboard import CURVE_COLOURS, assemble
 from stepwatch.rules.lines import Line
 from stepwatch.system import http_client

@@ -7,20 +7,31 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from stepwatch.rules.messages import LIMIT
+
 JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Mutant:
-    """A rule that is wrong, and what was changed in it."""
+    """A rule that is wrong itself or in a ``limit`` with which it compares, and what was changed in it."""
 
     what: str
     rule: JsonObject
+    limit: JsonObject | None = None
+
+    def named(self, name: str) -> list[JsonObject]:
+        """The rule by another name, and the wrong limit under that."""
+        if not self.limit:
+            return [{**self.rule, "alert": name}]
+        labels = ",".join(f'{key}="{self.limit["labels"][key]}"' for key in ("alert", "severity", "condition"))
+        expr = self.rule["expr"].replace(f"{LIMIT}{{{labels}}}", f"{name}{{{labels}}}")
+        return [{**self.limit, "record": name}, {**self.rule, "alert": name, "expr": expr}]
 
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
-_PASSED_OVER = rf'\{{(?:{_QUOTED}|[^"}}])*\}}|{_QUOTED}'
-"""Label matchers and texts."""
+_PASSED_OVER = rf'\{{(?:{_QUOTED}|[^"}}])*\}}|{_QUOTED}| \+ 0 \* '
+"""Label matchers, texts, and what gives a number the labels of a series."""
 
 _TOKEN = re.compile(
     rf"{_PASSED_OVER}"
@@ -54,17 +65,30 @@ _INSTEAD = {
 _FACTORS = (0.5, 1.01, 2)
 
 
-def of(rule: JsonObject) -> Iterator[Mutant]:
+def of(*limits: JsonObject, rule: JsonObject) -> Iterator[Mutant]:
     """Each comparison, word, number and time changed, and each condition, exception and time left out."""
-    expression = rule["expr"]
-    for found in _TOKEN.finditer(expression):
-        for instead in _instead(found):
-            yield _changed(rule, found.start(), found.end(), instead)
-        if found.lastgroup == "set":
-            yield _changed(rule, found.start(), _operand_end(found), "")
+    for what, expression in _changes(rule["expr"]):
+        yield Mutant(what, {**rule, "expr": expression})
+    for limit in limits:
+        for what, expression in _changes(limit["expr"]):
+            yield Mutant(f"limit {what}", rule, {**limit, "expr": expression})
     for key in sorted(rule.keys() & {"for", "keep_firing_for"}):
         yield Mutant(f"without {key}", {name: value for name, value in rule.items() if name != key})
         yield Mutant(f"twice as long {key}", {**rule, key: _twice(rule[key])})
+
+
+def _changes(expression: str) -> Iterator[tuple[str, str]]:
+    """Yield what is changed, and the whole with it."""
+    for found in _TOKEN.finditer(expression):
+        changes = [(found.end(), instead) for instead in _instead(found)]
+        if found.lastgroup == "set":
+            changes.append((_operand_end(found), ""))
+        for end, instead in changes:
+            before = expression[: found.start()].rsplit("\n", maxsplit=1)[-1].strip()[-50:]
+            after = expression[end:].split("\n", maxsplit=1)[0].strip()[:50]
+            old = " ".join(expression[found.start() : end].split())[:70]
+            what = f"{before} [{old}] {after} -> {instead.strip()}"
+            yield what, expression[: found.start()] + instead + expression[end:]
 
 
 def _instead(found: re.Match[str]) -> tuple[str, ...]:
@@ -94,15 +118,6 @@ def _operand_end(word: re.Match[str]) -> int:
             return found.start()
         depth += {"(": 1, ")": -1}.get(text, 0)
     return len(word.string)
-
-
-def _changed(rule: JsonObject, start: int, end: int, instead: str) -> Mutant:
-    expression = rule["expr"]
-    before = expression[:start].rsplit("\n", maxsplit=1)[-1].strip()[-50:]
-    after = expression[end:].split("\n", maxsplit=1)[0].strip()[:50]
-    old = " ".join(expression[start:end].split())[:70]
-    what = f"{before} [{old}] {after} -> {instead.strip()}"
-    return Mutant(what, {**rule, "expr": expression[:start] + instead + expression[end:]})
 
 
 def _twice(duration: str) -> str:

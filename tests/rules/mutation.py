@@ -9,7 +9,7 @@ from typing import Any
 from zlib import crc32
 
 from tests import real
-from tests.rules import mutants, promtool, proofs
+from tests.rules import mutants, promtool, proofs, rendered
 from tests.rules.equivalents import EQUIVALENTS
 from tests.rules.mutants import Mutant
 from tests.rules.promtool import Group
@@ -27,7 +27,7 @@ def faults(rule: JsonObject, every: int = 1) -> list[str]:
     """
     name, groups = proofs.named(rule), list(proofs.groups(rule))
     reasons = EQUIVALENTS.get(name, {})
-    wrong = list(mutants.of(rule))[crc32(name.encode()) % every :: every]
+    wrong = list(mutants.of(*rendered.whole(rule)[:-1], rule=rule))[crc32(name.encode()) % every :: every]
     if every > 1:  # an excused one passes all cases, however long they take
         wrong = [each for each in wrong if not any(part in each.what for part in reasons)]
     if not groups:
@@ -48,11 +48,13 @@ def faults(rule: JsonObject, every: int = 1) -> list[str]:
 
 def _unnoticed(rule: JsonObject, wrong: list[Mutant], groups: Iterable[Group]) -> list[Mutant] | None:
     """The mutants with which all groups are as expected; None if they are not even with the rule itself."""
-    alive = {RIGHT: rule, **{f"m{number}": mutant.rule for number, mutant in enumerate(wrong)}}
+    alive = {RIGHT: Mutant("", rule), **{f"m{number}": mutant for number, mutant in enumerate(wrong)}}
+    limits = rendered.whole(rule)[:-1]
     tool = real.prometheus("3.13").tool
     with tempfile.TemporaryDirectory() as folder:
         for group in groups:
-            noticed = promtool.noticed(tool, Path(folder), rule["alert"], alive, group)
+            rules = {word: each.named(word) for word, each in alive.items()}
+            noticed = promtool.noticed(tool, Path(folder), rule["alert"], limits, rules, group)
             alive = {word: each for word, each in alive.items() if word not in noticed}
             if alive.keys() <= {RIGHT}:
                 break

@@ -133,16 +133,23 @@ _FAILED_RULE = re.compile(r"^\s*rule: (\w+), time:", re.MULTILINE)
 _UNEXPECTED = re.compile(r"^\s*(?:alertname: |expr: .*alertname=\\\")(\w+)", re.MULTILINE)
 
 
-def noticed(tool: Path, folder: Path, alert: str, rules: Mapping[str, JsonObject], group: Group) -> set[str]:
+def noticed(
+    tool: Path,
+    folder: Path,
+    alert: str,
+    limits: Sequence[JsonObject],
+    rules: Mapping[str, Sequence[JsonObject]],
+    group: Group,
+) -> set[str]:
     """Those of the rules, each put in the place of an alert's, with which the group is not as expected.
 
-    ``rules`` are by any word, which is the alert's name for the time being: so one process loads the
-    series once for all of them. A rule that fails ends a test for all, which then is begun without it.
+    ``rules`` are by any word, which is their name for the time being: so one process loads the series once
+    for all of them, behind the limits. A rule that fails ends a test for all, which then is begun without it.
     """
     failed: set[str] = set()
     while left := [word for word in rules if word not in failed]:
-        named = [{**rules[word], "alert": word} for word in left]
-        _, said = run(tool, write(folder, "several", silently(named), [group.of_each(alert, left)]))
+        every = silently([*limits, *(rule for word in left for rule in rules[word])])
+        _, said = run(tool, write(folder, "several", every, [group.of_each(alert, left)]))
         if not (broken := set(_FAILED_RULE.findall(said))):
             return failed | set(_UNEXPECTED.findall(said))
         failed |= broken

@@ -20,7 +20,7 @@ from tests.rules.series import EXPORTER, OTHER_EXPORTER
 def test_fires_as_its_cases_say(name: str, promtool: Path, tmp_path: Path) -> None:
     rule, every = proofs.rules()[name], attrgetter("interval")
     files = [
-        unit.write(tmp_path, f"every-{interval}", unit.silently([rule]), groups)
+        unit.write(tmp_path, f"every-{interval}", unit.silently(rendered.whole(rule)), groups)
         for interval, groups in groupby(sorted(proofs.groups(rule), key=every), every)
     ]
     unit.check(promtool, *files)
@@ -31,7 +31,7 @@ def test_fires_once_for_a_run_that_two_exporters_see(rule: Rule, promtool: Path,
     expected = rendered.rule(rule.alert, rule.severity)
     cases = variations.limits(rule)
     group = variations.still("two exporters", rule, expected, cases, (EXPORTER, OTHER_EXPORTER))
-    unit.check(promtool, unit.write(tmp_path, "rule", unit.silently([expected]), [group]))
+    unit.check(promtool, unit.write(tmp_path, "rule", unit.silently(rendered.whole(expected)), [group]))
 
 
 def test_where_there_are_no_engines_no_ray_and_no_machines_nothing_fires(
