@@ -13,8 +13,8 @@ import pytest
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from stepwatch.alerts.table import BLOCKS, TABLE
 from stepwatch.alerts.alert import Alert
+from stepwatch.alerts.table import BLOCKS, TABLE
 from stepwatch.config import Config
 from stepwatch.config.deployment import InContainers
 from stepwatch.config.reference import scalar

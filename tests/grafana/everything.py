@@ -10,8 +10,8 @@ from exporter.gpu.backend import Event, Extras
 from exporter.gpu.demo import Demo
 from exporter.runs.signals import SIGNALS
 from exporter.runs.stats.catalogue import RUN_FAMILIES, STATES, STATISTICS
-from stepwatch.rules.subjects import SHOWN_STATE, SHOWN_STATES
 from stepwatch.rules.messages import TEXT_INFO
+from stepwatch.rules.subjects import SHOWN_STATE, SHOWN_STATES
 from tests.gpu.box import Box
 from tests.grafana import scraped as pages
 from tests.grafana.queries import View

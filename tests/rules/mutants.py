@@ -24,7 +24,9 @@ class Mutant:
         """The rule by another name, and the wrong limit under that."""
         if not self.limit:
             return [{**self.rule, "alert": name}]
-        labels = ",".join(f'{key}="{self.limit["labels"][key]}"' for key in ("alert", "severity", "condition"))
+        labels = ",".join(
+            f'{key}="{self.limit["labels"][key]}"' for key in ("alert", "severity", "condition")
+        )
         expr = self.rule["expr"].replace(f"{LIMIT}{{{labels}}}", f"{name}{{{labels}}}")
         return [{**self.limit, "record": name}, {**self.rule, "alert": name, "expr": expr}]
 
