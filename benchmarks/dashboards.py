@@ -16,10 +16,10 @@ from promql_parser import MatchOp, VectorSelector
 
 from benchmarks import logs
 from benchmarks.measure import ROOT, RunExporter, get, quantiles, seconds, table
-from stepwatch.rules.subjects import SHOWN_STATE
 from stepwatch.config.deployment import InContainers
 from stepwatch.config.models import Config
 from stepwatch.render.generator import render_all
+from stepwatch.rules.subjects import SHOWN_STATE
 from tests.grafana.queries import Json, View, ask, panels_of
 from tests.grafana.scraped import SCRAPED, SERVERS
 from tests.grafana.stored import scraped, serving, store

@@ -22,6 +22,7 @@ from stepwatch.render.generator import render_all
 from stepwatch.render.panels import FILE
 from stepwatch.rules import lines
 from stepwatch.rules.alerting import rules
+from stepwatch.rules.messages import LIMIT
 from stepwatch.schema.scalars import Duration, Size
 from stepwatch.schema.section import Section
 from stepwatch.system.environment import CHECKOUT
@@ -110,11 +111,11 @@ DEFAULTS = {
 
 
 def fires(config: Config) -> dict[str, list[Any]]:
-    """When each alert fires."""
+    """When each alert fires, and the limits with which it compares."""
     found: dict[str, list[Any]] = {}
     for rule in rules(config, InContainers(), TABLE):
-        if "alert" in rule:
-            found.setdefault(rule["alert"], []).append((rule["expr"], rule.get("for")))
+        name = rule.get("alert") or rule.get("labels", {}).get("alert")
+        found.setdefault(name, []).append((rule["expr"], rule.get("for")))
     return found
 
 
@@ -169,15 +170,6 @@ def test_lines_of_a_signal_differ_in_name_or_severity() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_an_override_that_switches_an_alert_off_takes_its_line_from_those_runs() -> None:
-    off = Config.model_validate({"overrides": [{"runs": "calm/*", "alerts": {"KL": {"enabled": False}}}]})
-    (line,) = [each for each in lines.lines(off, TABLE) if each.name == "KLHigh"]
-
-    assert 'unless max by (cluster, run) (rl_limit_override{limit="KL.enabled"' in line.promql
-    assert line.promql.endswith("!= 1")
-    assert not [each for each in lines.lines(off.of_run("calm/a"), TABLE) if each.alert == "KLHigh"]
-
-
 @pytest.mark.parametrize(
     ("key", "value", "drawn"),
     [
@@ -199,9 +191,15 @@ def _drawn(config: Config) -> dict[str, set[str]]:
     found = {"page": {limit["promql"] for panel in page for limit in panel["limits"]}}
     for path, text in files.items():
         if path.parent == PurePosixPath("grafana/generated/dashboards"):
-            panels = panels_of(json.loads(text))
             found[path.stem] = {
-                json.dumps([each["targets"], each["fieldConfig"]["defaults"]["thresholds"]])
-                for each in panels
+                json.dumps([each["targets"], each["fieldConfig"]["defaults"]["thresholds"]]).replace("\\", "")
+                for each in panels_of(json.loads(text))
             }
+    for rule in rules(config, InContainers(), TABLE):
+        if rule.get("record") == LIMIT and "condition" in rule["labels"]:  # is drawn where it is asked for
+            known = ",".join(
+                f'{label}="{rule["labels"][label]}"' for label in ("alert", "severity", "condition")
+            )
+            for drawn in found.values():
+                drawn |= {f"{known}: {rule['expr']}" for text in list(drawn) if known in text}
     return found

@@ -50,13 +50,15 @@ def _check(
         phases = values if isinstance(values, tuple) else (Phase(0, values),)
         whole = tuple(phase._replace(values={**phase.values, **served}) for phase in phases)
         series |= variations.samples(run, whole, [*HEALTHY, *served], until=look)
-    rules = [rule for rule in configured.rules(settings) if "alert" in rule]
-    labels = {(rule["alert"], rule["labels"]["severity"]): rule["labels"] for rule in rules}
+    rules = configured.of(settings, *(name for name, _ in fired))
+    labels = {
+        (rule["alert"], rule["labels"]["severity"]): rule["labels"] for rule in rules if "alert" in rule
+    }
     expected: dict[str, list[dict[str, str]]] = {name: [] for name, _ in fired}
     for (name, severity), of in fired.items():
         expected[name] += [{"run": run, **labels[name, severity]} for run in of]
     group = Group("overrides", series, [Moment(look, expected)])
-    unit.check(promtool, unit.write(folder, "overrides", unit.silently(rules), [group]))
+    unit.check(promtool, unit.write(folder, "overrides", rules, [group]))
 
 
 HIGH: Values = {h.KL_MIN: 64, h.KL_START: 64}
@@ -89,7 +91,7 @@ def test_an_alert_that_an_override_switches_off_is_off_for_its_runs_alone(
             series |= variations.samples(run, (phase,), [*HEALTHY, *served], until=LOOK)
         fired = [{"run": "loud/own", **left["labels"]}]
         group = Group("off", series, [Moment(LOOK, {rule.alert: fired})])
-        files.append(unit.write(tmp_path, str(rule), unit.silently([left]), [group]))
+        files.append(unit.write(tmp_path, str(rule), unit.silently(rendered.whole(left, settings)), [group]))
     unit.check(promtool, *files)
 
 
@@ -196,13 +198,13 @@ def test_an_override_of_idle_gpus_is_for_its_runs_alone(promtool: Path, tmp_path
         "overrides": _own({"GPUIdleWhileRunning": {"below_ratio": 0.05}}),
     }
     config = configured.config(settings)
-    (rule,) = (rule for rule in configured.rules(settings) if rule.get("alert") == "GPUIdleWhileRunning")
+    *limits, rule = configured.of(settings, "GPUIdleWhileRunning")
     series = {
         name.replace(idle.RUN, run): values for run in (OWN, OTHER) for name, values in idle.IDLE.items()
     }
     series |= {limit.of(OWN): f"{value}+0x300" for limit, value in configured.served(config, OWN).items()}
     group = Group("idle", series, [Moment(602, {rule["alert"]: [{"run": OWN, **rule["labels"]}]})])
-    unit.check(promtool, unit.write(tmp_path, "idle", unit.silently([rule]), [group]))
+    unit.check(promtool, unit.write(tmp_path, "idle", [*limits, rule], [group]))
 
 
 def test_rules_are_as_large_for_two_hundred_overrides_as_for_one() -> None:

@@ -105,7 +105,7 @@ def _changes(expression: str) -> Iterator[tuple[str, str]]:
 
 
 def _compared(inside: str) -> list[str]:
-    """The operands of `largest` or `smallest`, if what is inside brackets is that: each is compared with all."""
+    """The operands of `largest` or `smallest`, if that is inside brackets: each is compared with all."""
     every = [_split(each, r"[<>]=?") for each in _split(inside, r"\bor\b")]
     operands = [each[0] for each in every]
     several = len(operands) > 1 and all(sorted(each) == sorted(operands) for each in every)

@@ -49,12 +49,11 @@ def faults(rule: JsonObject, every: int = 1) -> list[str]:
 def _unnoticed(rule: JsonObject, wrong: list[Mutant], groups: Iterable[Group]) -> list[Mutant] | None:
     """The mutants with which all groups are as expected; None if they are not even with the rule itself."""
     alive = {RIGHT: Mutant("", rule), **{f"m{number}": mutant for number, mutant in enumerate(wrong)}}
-    limits = rendered.whole(rule)[:-1]
     tool = real.prometheus("3.13").tool
     with tempfile.TemporaryDirectory() as folder:
         for group in groups:
             rules = {word: each.named(word) for word, each in alive.items()}
-            noticed = promtool.noticed(tool, Path(folder), rule["alert"], limits, rules, group)
+            noticed = promtool.noticed(tool, Path(folder), group, rules, rule)
             alive = {word: each for word, each in alive.items() if word not in noticed}
             if alive.keys() <= {RIGHT}:
                 break
