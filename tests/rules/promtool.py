@@ -145,7 +145,8 @@ def noticed(
     """Those of the rules, each put in the place of an alert's, with which the group is not as expected.
 
     ``rules`` are by any word, which is their name for the time being: so one process loads the series once
-    for all of them, behind the limits of the alert. A rule that fails ends a test for all, which then is begun without it.
+    for all of them, behind the limits of the alert. A rule that fails ends a test for all, which then is
+    begun without it.
     """
     failed: set[str] = set()
     while left := [word for word in rules if word not in failed]:
