@@ -38,6 +38,7 @@ STATISTIC_SERIES = {(each.metric, tuple(sorted(each.labels.items()))) for each i
 FOREIGN_TYPES = {name: metric.type for metrics in FOREIGN.values() for name, metric in metrics.items()}
 OTHER_METRICS = {
     *(
+        "rl_limit",
         "rl_alert_onset_step",
         "rl_alert_onset_timestamp_seconds",
         "rl_run_gpu",
