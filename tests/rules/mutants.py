@@ -97,11 +97,12 @@ def _changes(expression: str) -> Iterator[tuple[str, str]]:
         if found.lastgroup == "set":
             changes.append((_end(found, *_ENDS[found[0]]), ""))
         for last, instead in changes:
-            before = expression[: found.start()].rsplit("\n", maxsplit=1)[-1].strip()[-50:]
-            after = expression[last:].split("\n", maxsplit=1)[0].strip()[:50]
-            old = " ".join(expression[found.start() : last].split())[:70]
-            what = f"{before} [{old}] {after} -> {instead.strip()}"
-            yield what, expression[: found.start()] + instead + expression[last:]
+            cut = (expression[: found.start()], expression[found.start() : last], expression[last:])
+            before, old, after = (re.sub(r"(?<=\() | (?=\))", "", " ".join(each.split())) for each in cut)
+            yield (
+                f"{before[-60:]} [{old[:70]}] {after[:60]} -> {instead.strip()}",
+                expression[: found.start()] + instead + expression[last:],
+            )
 
 
 def _compared(inside: str) -> list[str]:
