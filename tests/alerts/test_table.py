@@ -53,6 +53,13 @@ def test_every_default_has_a_reason_and_every_limit_what_it_rests_on(block: str)
             assert [end for end in EVIDENCE.values() if reason.endswith(f". {end}")], key
 
 
+@pytest.mark.parametrize("block", BLOCKS)
+def test_every_limit_is_one_with_which_an_alert_compares(block: str) -> None:
+    alerts = [alert for alert in TABLE if alert.block is BLOCKS[block]]
+    used = {*(key for alert in alerts for key in (*alert.keys, *alert.switches)), "severity", "for_"}
+    assert {key for key, _ in _defaults(BLOCKS[block])} - used == set()
+
+
 @pytest.mark.parametrize("alert", TABLE, ids=lambda alert: f"{alert.name}-{alert.severity}")
 def test_a_summary_is_a_headline(alert: Alert) -> None:
     assert 0 < len(alert.summary) <= MOST_OF_A_SUMMARY
