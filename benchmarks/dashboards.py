@@ -11,19 +11,19 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+import promql_parser
 from promql_parser import MatchOp, VectorSelector
 
 from benchmarks import logs
 from benchmarks.measure import ROOT, RunExporter, get, quantiles, seconds, table
-from stepwatch.alerts.model.runs import CLOCK_RATIO, POWER, RECORDED, SHOWN_STATE
 from stepwatch.config.deployment import InContainers
 from stepwatch.config.models import Config
 from stepwatch.render.generator import render_all
+from stepwatch.rules.subjects import SHOWN_STATE
 from tests.grafana.queries import Json, View, ask, panels_of
 from tests.grafana.scraped import SCRAPED, SERVERS
 from tests.grafana.stored import scraped, serving, store
 from tests.real import PrometheusServer, Server, eventually, free_port
-from tests.rules.expressions import parse, selectors
 
 RUNS, SHOWN, SICK = 100, 8, 20
 """All runs; those that Compare shows; those of which two alerts fire for a third of each day."""
@@ -97,7 +97,12 @@ class Panel(NamedTuple):
 
     def selectors(self, expr: str) -> list[VectorSelector]:
         """Return what a query reads."""
-        return selectors(parse(self.view.expression(expr)))
+        found: list[VectorSelector] = []
+        promql_parser.walk(
+            promql_parser.parse(self.view.expression(expr)),
+            lambda each: found.append(each) if isinstance(each, VectorSelector) else None,
+        )
+        return found
 
 
 class Measured(NamedTuple):
@@ -227,11 +232,11 @@ def _recorded(gpus: Sequence[Labels]) -> Iterator[tuple[str, float]]:
         run = number * RUNS // len(gpus)
         used[run] += 1
         gpu = ",".join(f'{name}="{each[name]}"' for name in ("instance", "gpu", "uuid"))
-        yield f'{RECORDED}{{run="run-{run}",{gpu},by="process"}}', 1
-        yield f'{CLOCK_RATIO}{{run="run-{run}",{gpu},model="H100"}}', 0.9
+        yield f'rl_run_gpu{{run="run-{run}",{gpu},by="process"}}', 1
+        yield f'rl_gpu_clock_ratio{{run="run-{run}",{gpu},model="H100"}}', 0.9
     for run, count in used.items():
         if count:
-            yield f'{POWER}{{run="run-{run}"}}', 600 * count
+            yield f'rl_run_power_watts{{run="run-{run}"}}', 600 * count
     for number in range(SICK):
         for name, severity in (("KLHigh", "warning"), ("KLExplosion", "critical")):
             labels = f'alertname="{name}",severity="{severity}",topic="kl",run="run-{number}"'

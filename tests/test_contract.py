@@ -32,14 +32,15 @@ from exporter.runs.serve.views import View
 from exporter.runs.signals.key import keys_of
 from exporter.runs.signals.record import Record, TotalSteps
 from exporter.runs.stats.catalogue import MOST_SERIES, STATISTIC_HELP, STATISTICS, Hold
-from stepwatch.alerts.model.runs import CLOCK_RATIO, RECORDED
 from stepwatch.system import http_client
 from tests import real
 from tests.grafana.queries import dashboard_queries
 from tests.real import AlertmanagerServer, PrometheusServer
 from tests.real.tools import newest
 from tests.real.waiting import eventually
-from tests.rules import expressions, proofs, rendered, served, variations
+from tests.rules import catalogue, proofs, rendered, selectors, served, variations
+from tests.rules import healthy as h
+from tests.rules.cases import BELOW, EQUAL, UNTIL
 from tests.rules.healthy import STREAKS
 from tests.rules.rendered import CHECKOUT
 from tests.rules.series import Series
@@ -67,9 +68,9 @@ def _panel_queries() -> Iterator[str]:
 
 def _rule_queries() -> Iterator[str]:
     for rule in RULES.values():
-        yield rule["expr"]
+        yield from (each["expr"] for each in rendered.whole(rule))
         for annotation in rule["annotations"].values():
-            yield from expressions.asked(annotation)
+            yield from selectors.asked(annotation)
 
 
 def _statistics(selected: Series) -> list[Series]:
@@ -88,33 +89,36 @@ def test_exactly_the_statistics_that_rules_and_panels_ask_for_are_served() -> No
     used = {
         (found.metric, frozenset(found.labels))
         for query in [*_rule_queries(), *_panel_queries()]
-        for selected in map(expressions.series, expressions.selectors(expressions.parse(query)))
+        for selected in (each.series for each in selectors.selectors(query))
         if _is_statistic(selected)
         for found in _statistics(selected)
     }
     assert used == {(each.metric, frozenset(each.labels.items())) for each in STATISTICS}
 
 
+SPARING = {h.REWARD_MEAN, h.REWARD_STD, h.HIGHEST_MEDIAN}
+"""Statistics by which rules spare runs: an extreme that is held would spare a sick one."""
+
+
 def test_statistics_are_held_at_the_extreme_that_their_rules_look_for() -> None:
-    found: dict[Series, set[str]] = {}
-    for rule in rendered.rules("rl"):
-        for selected, held in expressions.compared(expressions.parse(rule["expr"])):
-            for each in _statistics(selected) if _is_statistic(selected) else ():
-                found.setdefault(each, set()).add(held)
-    for held in found.values():
-        if len(held) > 1:  # what one rule is excused by, and another compares, is held for that one
-            held.discard(Hold.NONE.value)
+    found: dict[Series, set[Hold]] = {}
+    for limit in (each for rule in catalogue.RULES for one in rule.conditions for each in one.limits):
+        held = Hold.LOW if limit.fires in (BELOW, UNTIL, EQUAL) else Hold.HIGH
+        found.setdefault(limit.series, set()).add(held)
+    # Little range at its best spares a run, none at all makes it sick.
+    found[h.REWARD_RANGE_10].remove(Hold.HIGH)
     listed = {Series(each.metric, tuple(each.labels.items())): each.hold for each in STATISTICS}
-    # one that only panels or messages ask for is compared with nothing
-    wanted = {series: found.get(series, {Hold.NONE.value}) for series in listed}
-    assert {series: {hold.value} for series, hold in listed.items()} == wanted
+    wanted = {
+        series: {Hold.NONE} if series in SPARING else found.get(series, {Hold.NONE}) for series in listed
+    }
+    assert {series: {hold} for series, hold in listed.items()} == wanted
 
 
 def test_every_metric_of_rules_and_panels_is_served_by_someone() -> None:
     used = {
         name
         for query in [*_rule_queries(), *_panel_queries()]
-        for selected in expressions.selectors(expressions.parse(query))
+        for selected in selectors.selectors(query)
         for name in served.asked(selected)
     }
     assert used - served.METRICS.keys() == set()
@@ -184,13 +188,6 @@ def test_an_alert_says_what_it_is_and_where_to_look(rule: dict[str, Any]) -> Non
     for name in ("summary", "description", "runbook_url", "dashboard_url"):
         assert rule["annotations"][name]
     assert rule["annotations"]["runbook_url"].endswith(f"#{rule['alert'].lower()}")
-
-
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-def test_two_exporters_of_one_run_break_no_join(rule: dict[str, Any]) -> None:
-    alone = {each.name for each in expressions.bare(expressions.parse(rule["expr"]))}
-    # What Prometheus records itself is there once.
-    assert not {name for name in alone if name.startswith("rl_")} - {RECORDED, CLOCK_RATIO}
 
 
 def test_every_rule_has_cases() -> None:

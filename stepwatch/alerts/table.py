@@ -10,12 +10,12 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 import yaml
-from pydantic import BeforeValidator, Field, ValidationError, create_model
+from pydantic import BeforeValidator, Field, ValidationError, create_model, model_validator
 
 from stepwatch.alerts import promql
 from stepwatch.alerts.alert import EVIDENCE, Alert, Explanation, Fact, Limit
 from stepwatch.schema import scalars
-from stepwatch.schema.errors import KeyPath
+from stepwatch.schema.errors import Fault, Faults, KeyPath
 from stepwatch.schema.scalars import Duration, Size
 from stepwatch.schema.section import Block, Level, Section
 
@@ -93,6 +93,26 @@ class _Infrastructure(Block):
     """Limits that hold for all runs: no override can name them."""
 
     about_runs: ClassVar[bool] = False
+
+    @model_validator(mode="after")
+    def _one_list_each(self) -> _Infrastructure:
+        seen: dict[object, str] = {}
+        faults = []
+        for key, codes in self:
+            for index, code in enumerate(codes if isinstance(codes, tuple) else ()):
+                if code in seen:
+                    fault = Fault(
+                        f"is also in {seen[code]}",
+                        expected="each code once, in one of the two lists",
+                        fix="delete one of the two",
+                        at=(key, index),
+                        value=code,
+                    )
+                    faults.append(fault)
+                seen.setdefault(code, key)
+        if faults:
+            raise Faults(faults)
+        return self
 
 
 def _level(name: str, alert: Alert) -> type[Level]:

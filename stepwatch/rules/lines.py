@@ -69,7 +69,8 @@ def lines(config: Config, table: tuple[Alert, ...], *, inline: bool = False) -> 
         for condition in alert.conditions:
             if condition.signal:
                 line = _line(config, alert, condition, inline=inline)
-                key = line.alert, line.signal, line.promql
+                limit = alert.promql(condition.drawn.limit.replace(LIMIT, condition.limit))
+                key = line.alert, line.signal, alert.switched(limit)
                 if key not in found or (line.alone and not found[key][0].alone):
                     found[key] = line, condition.legend or condition.baseline
     several = Counter((line.alert, line.severity, line.signal) for line, _ in found.values())

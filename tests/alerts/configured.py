@@ -12,9 +12,10 @@ from stepwatch.config.deployment import InContainers
 from stepwatch.config.models import Config
 from stepwatch.rules import alerting
 from stepwatch.rules.limits import served_overrides
+from tests.rules import promtool
 from tests.rules.series import Series
 
-__all__ = ["BLOCKS", "TABLE", "config", "rules", "served"]
+__all__ = ["BLOCKS", "TABLE", "config", "of", "rules", "served"]
 
 
 def config(settings: Mapping[str, Any] | None = None) -> Config:
@@ -25,6 +26,12 @@ def config(settings: Mapping[str, Any] | None = None) -> Config:
 def rules(settings: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
     """The rules of the table for these settings, records and alerts."""
     return alerting.rules(config(settings), InContainers(), TABLE)
+
+
+def of(settings: Mapping[str, Any], *alerts: str) -> list[dict[str, Any]]:
+    """The rules of these alerts behind those of their limits, without messages."""
+    every = ((rule.get("alert") or rule.get("labels", {}).get("alert"), rule) for rule in rules(settings))
+    return promtool.silently(rule for name, rule in every if name in alerts)
 
 
 def served(configured: Config, run: str) -> dict[Series, float]:

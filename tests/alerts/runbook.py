@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from stepwatch.alerts.table import TABLE
+from stepwatch.alerts.alert import Alert, Codes, Condition, Explanation
 from stepwatch.alerts.incidents import PAIRS
-from stepwatch.alerts.alert import NOTHING, Alert, Codes, Condition, Explanation
-from stepwatch.alerts.model.expression import Scope, is_number
+from stepwatch.alerts.promql import is_number
+from stepwatch.alerts.table import TABLE
 from stepwatch.config import Config
 from stepwatch.config.reference import keys
 
@@ -90,7 +90,7 @@ class _Entries:
 
     def _rows(self, alert: Alert) -> Iterator[tuple[str, str, str]]:
         for each in alert.conditions:
-            operator = "" if alert.style == NOTHING else f"`{each.comparison.operator}`"
+            operator = f"`{each.operator}`" if alert.verb else ""
             yield self._measured(alert, each), operator, self._limit(alert, each)
         if guards := alert.keys.difference(*(each.keys for each in alert.conditions)):
             yield "in each case", "", self._keys(alert, guards)
@@ -101,14 +101,11 @@ class _Entries:
             yield "for", "", alert.wait
 
     def _measured(self, alert: Alert, condition: Condition) -> str:
-        measured = re.sub(
-            r"<(\w+)>", lambda found: self._default(alert, found[1]), condition.measured
-        ).format("N")
-        return measured.rstrip(",:").replace("|", "\\|")
+        measured = re.sub(r"\$(\w+)", lambda found: self._default(alert, found[1]), condition.measured)
+        return measured.format("N").rstrip(",:").replace("|", "\\|")
 
     def _limit(self, alert: Alert, condition: Condition) -> str:
-        text = condition.limit.promql(Scope())
-        number = text if is_number(text) and alert.style != NOTHING else ""
+        number = condition.limit if is_number(condition.limit) and alert.verb else ""
         said = "; ".join(filter(None, (number, self._keys(alert, condition.keys))))
         return f"{said} ({condition.baseline})".strip() if condition.baseline else said
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepwatch.alerts.model.runs import checkpoint_rules
+from stepwatch.rules import alerting
 from tests import real
 from tests.alerts.configured import BLOCKS, rules
 from tests.rules import healthy as h
@@ -27,7 +27,7 @@ AGO = -1000
 
 RULES = [
     *rules({"alerts": {**{name: {"enabled": True} for name in BLOCKS}, "KL": {"warning": {"above": 16}}}}),
-    *checkpoint_rules(),
+    *alerting.recorded()["shown"],
 ]
 
 

@@ -1,159 +1,65 @@
-"""A default has one home: what changes it changes every reader of it, and no other."""
+"""A limit has one home: what config.yaml says of it reaches every reader of it, and no other."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
-from zlib import crc32
 
 import pytest
-from pydantic import ValidationError
-from pydantic.fields import FieldInfo
 
 from stepwatch.alerts.table import BLOCKS, TABLE
-from stepwatch.alerts.alert import Alert
 from stepwatch.config import Config
 from stepwatch.config.deployment import InContainers
-from stepwatch.config.reference import scalar
 from stepwatch.render.generator import render_all
 from stepwatch.render.panels import FILE
 from stepwatch.rules import lines
 from stepwatch.rules.alerting import rules
-from stepwatch.schema.scalars import Duration, Size
-from stepwatch.schema.section import Section
+from stepwatch.rules.messages import LIMIT
 from stepwatch.system.environment import CHECKOUT
-from tests.alerts import runbook
-from tests.config import documentation
 from tests.grafana.queries import panels_of
 
-DASHBOARDS = PurePosixPath("grafana/generated/dashboards")
-
-
-@dataclass(frozen=True)
-class Default:
-    """A default below `alerts`: a number, a time, a size, a list of codes, or a limit that is off.
-
-    Attributes:
-        block: The block of the alert.
-        path: The keys within it, as the models name them.
-        field: Where it is written.
-    """
-
-    block: str
-    path: tuple[str, ...]
-    field: FieldInfo
-
-    @property
-    def key(self) -> str:
-        """The key within the block as config.yaml has it."""
-        return ".".join((*self.path[:-1], self.field.alias or self.path[-1]))
-
-    @property
-    def other(self) -> Any:
-        """Another value that the configuration accepts."""
-        for value in _others(self.field.default):
-            if value == self.field.default:
-                continue
-            try:
-                self.config(value)
-            except ValidationError:
-                continue
-            return value
-        raise AssertionError(f"{self.block}.{self.key}: no other value is accepted")
-
-    def config(self, value: Any) -> Config:
-        """Return the configuration with all alerts on, and this value."""
-        block: dict[str, Any] = {"enabled": True}
-        inside = block
-        for each in self.path[:-1]:
-            inside = inside.setdefault(each, {})
-        inside[self.key.rpartition(".")[2]] = value
-        return Config.model_validate({"alerts": {**ON, self.block: block}})
-
-    def readers(self) -> Iterator[Alert]:
-        """Yield the alerts that the default is for."""
-        for alert in TABLE:
-            waits = self.key == "for" and alert.conditions
-            if alert.block is BLOCKS[self.block] and (self.key in alert.keys or waits):
-                yield alert
-
-
-def _others(value: Any) -> Iterator[Any]:
-    match value:
-        case Duration():
-            yield from (Duration(2 * value.milliseconds), Duration(value.milliseconds // 2))
-        case Size():
-            yield Size.parse("3GB")
-        case tuple():
-            yield value[1:]
-        case None:
-            yield 0.5
-        case _:
-            yield from (value * 2, value / 2, value + 1, value * 1.05, value * 0.95, value + 0.5)
-
-
-def _defaults(block: str, section: type[Section], above: tuple[str, ...] = ()) -> Iterator[Default]:
-    for name, field in section.model_fields.items():
-        if isinstance(field.default, Section):
-            yield from _defaults(block, type(field.default), (*above, name))
-        elif not isinstance(field.default, bool | str):
-            yield Default(block, (*above, name), field)
-
-
 ON: Mapping[str, Any] = {name: {"enabled": True} for name in BLOCKS}
-DEFAULTS = {
-    f"{name}.{default.key}": default for name, block in BLOCKS.items() for default in _defaults(name, block)
-}
 
 
-def fires(config: Config) -> dict[str, list[Any]]:
-    """When each alert fires."""
+def _changed(key: str, value: object) -> Config:
+    """The configuration with all alerts on, and this value."""
+    block, *inside, last = key.split(".")
+    own: Any = {last: value}
+    for each in reversed(inside):
+        own = {each: own}
+    return Config.model_validate({"alerts": {**ON, block: {"enabled": True, **own}}})
+
+
+def _fires(config: Config) -> dict[str, list[Any]]:
+    """When each alert fires, and the limits with which it compares."""
     found: dict[str, list[Any]] = {}
     for rule in rules(config, InContainers(), TABLE):
-        if "alert" in rule:
-            found.setdefault(rule["alert"], []).append((rule["expr"], rule.get("for")))
+        name = rule.get("alert") or rule.get("labels", {}).get("alert")
+        found.setdefault(name, []).append((rule["expr"], rule.get("for")))
     return found
 
 
-def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:
+def _different(before: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:
     """The keys under which two mappings differ."""
     return {key for key in {*before, *now} if before.get(key) != now.get(key)}
 
 
-def entries(text: str) -> dict[str, str]:
-    """The entries of a runbook by alert."""
-    return {entry.partition("\n")[0]: entry for entry in text.split("\n### ")[1:]}
-
-
-BEFORE = fires(Config.model_validate({"alerts": ON}))
-SAMPLED = 4
-"""One default of so many is tried by `make test`; the others take a minute of a processor."""
-
-
-def _sampled(key: str) -> Any:
-    return key if crc32(key.encode()) % SAMPLED == 0 else pytest.param(key, marks=pytest.mark.world)
-
-
-@pytest.mark.parametrize("key", [_sampled(key) for key in DEFAULTS])
-def test_a_default_is_changed_in_one_place_for_rules_and_documents(
-    key: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    default = DEFAULTS[key]
-    value, about = default.other, list(default.readers())
-    names = {alert.name for alert in about}
-    assert names
-
-    assert changed(BEFORE, fires(default.config(value))) == names
-
-    monkeypatch.setattr(default.field, "default", value)
-    reference = documentation.PAGE.read_text()
-    rows = set(documentation.page(reference).splitlines()) - set(reference.splitlines())
-    assert [row.split("`")[1:4:2] for row in rows] == [[f"alerts.{key}", scalar(value)]]
-    text = runbook.PAGE.read_text()
-    assert changed(entries(text), entries(runbook.page(text))) == names
+@pytest.mark.parametrize(
+    ("key", "value", "alerts"),
+    [
+        ("KL.warning.stddevs", 4, {"KLHigh"}),
+        ("KL.critical.drop_ratio", 0.4, {"KLExplosion"}),
+        ("EntropyExplosion.warning.times_start", 3, {"EntropyExplosion"}),
+        ("GPUXid.critical", [79], {"GPUXid"}),
+        ("GPULost.for", "1m", {"GPULost"}),
+        ("DiskLow.enough", "3GB", {"DiskLow"}),
+    ],
+)
+def test_a_limit_changes_its_alert_and_no_other(key: str, value: object, alerts: set[str]) -> None:
+    before = Config.model_validate({"alerts": ON})
+    assert _different(_fires(before), _fires(_changed(key, value))) == alerts
 
 
 def test_lines_of_a_signal_differ_in_name_or_severity() -> None:
@@ -169,15 +75,6 @@ def test_lines_of_a_signal_differ_in_name_or_severity() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_an_override_that_switches_an_alert_off_takes_its_line_from_those_runs() -> None:
-    off = Config.model_validate({"overrides": [{"runs": "calm/*", "alerts": {"KL": {"enabled": False}}}]})
-    (line,) = [each for each in lines.lines(off, TABLE) if each.name == "KLHigh"]
-
-    assert 'unless max by (cluster, run) (rl_limit_override{limit="KL.enabled"' in line.promql
-    assert line.promql.endswith("!= 1")
-    assert not [each for each in lines.lines(off.of_run("calm/a"), TABLE) if each.alert == "KLHigh"]
-
-
 @pytest.mark.parametrize(
     ("key", "value", "drawn"),
     [
@@ -189,7 +86,7 @@ def test_an_override_that_switches_an_alert_off_takes_its_line_from_those_runs()
 )
 def test_a_limit_moves_its_line_wherever_it_is_drawn(key: str, value: object, drawn: set[str]) -> None:
     before = Config.model_validate({"alerts": ON})
-    assert changed(_drawn(before), _drawn(DEFAULTS[key].config(value))) == drawn
+    assert _different(_drawn(before), _drawn(_changed(key, value))) == drawn
 
 
 def _drawn(config: Config) -> dict[str, set[str]]:
@@ -199,9 +96,15 @@ def _drawn(config: Config) -> dict[str, set[str]]:
     found = {"page": {limit["promql"] for panel in page for limit in panel["limits"]}}
     for path, text in files.items():
         if path.parent == PurePosixPath("grafana/generated/dashboards"):
-            panels = panels_of(json.loads(text))
             found[path.stem] = {
-                json.dumps([each["targets"], each["fieldConfig"]["defaults"]["thresholds"]])
-                for each in panels
+                json.dumps([each["targets"], each["fieldConfig"]["defaults"]["thresholds"]]).replace("\\", "")
+                for each in panels_of(json.loads(text))
             }
+    for rule in rules(config, InContainers(), TABLE):
+        if rule.get("record") == LIMIT and "condition" in rule["labels"]:  # is drawn where it is asked for
+            known = ",".join(
+                f'{label}="{rule["labels"][label]}"' for label in ("alert", "severity", "condition")
+            )
+            for drawn in found.values():
+                drawn |= {f"{known}: {rule['expr']}" for text in list(drawn) if known in text}
     return found

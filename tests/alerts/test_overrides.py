@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -42,21 +43,25 @@ def _check(
     fired: Mapping[tuple[str, str], list[str]],
     *,
     look: float = LOOK,
+    asked: Mapping[str, float] = MappingProxyType({}),
 ) -> None:
-    """Each of these alerts, by name and severity, fires for just these runs."""
+    """Each of these alerts, by name and severity, fires for just these runs; ``asked``: values by PromQL."""
     config, series = configured.config(settings), dict[str, str]()
     for run, values in runs.items():
         served = configured.served(config, run)
         phases = values if isinstance(values, tuple) else (Phase(0, values),)
         whole = tuple(phase._replace(values={**phase.values, **served}) for phase in phases)
         series |= variations.samples(run, whole, [*HEALTHY, *served], until=look)
-    rules = [rule for rule in configured.rules(settings) if "alert" in rule]
-    labels = {(rule["alert"], rule["labels"]["severity"]): rule["labels"] for rule in rules}
+    rules = configured.of(settings, *(name for name, _ in fired))
+    labels = {
+        (rule["alert"], rule["labels"]["severity"]): rule["labels"] for rule in rules if "alert" in rule
+    }
     expected: dict[str, list[dict[str, str]]] = {name: [] for name, _ in fired}
     for (name, severity), of in fired.items():
         expected[name] += [{"run": run, **labels[name, severity]} for run in of]
-    group = Group("overrides", series, [Moment(look, expected)])
-    unit.check(promtool, unit.write(folder, "overrides", unit.silently(rules), [group]))
+    every = {(expression, look): value for expression, value in asked.items()}
+    group = Group("overrides", series, [Moment(look, expected)], every)
+    unit.check(promtool, unit.write(folder, "overrides", rules, [group]))
 
 
 HIGH: Values = {h.KL_MIN: 64, h.KL_START: 64}
@@ -74,6 +79,40 @@ def test_an_override_takes_a_limit_away_or_sets_one_that_is_null_for_all_others(
     _check(promtool, tmp_path, settings, {OWN: HIGH, OTHER: HIGH}, {("KLHigh", "warning"): fired})
 
 
+def _limit(run: str, condition: str) -> str:
+    return f'rl_limit{{alert="KLHigh",run="{run}",condition=~"{condition}"}}'
+
+
+FIXED = _limit(OWN, "fixed")
+
+
+@pytest.mark.parametrize(
+    ("base", "own", "fixed"),
+    [
+        (16, None, {f"sum({_limit(OTHER, 'fixed')})": 16, f"count({FIXED} != {FIXED})": 1}),
+        (None, 16, {f"sum(absent({_limit(OTHER, 'fixed')}))": 1, f"sum({FIXED})": 16}),
+    ],
+)
+def test_a_limit_is_absent_until_it_can_be_judged_and_nan_where_an_override_takes_it_away(
+    base: int | None, own: int | None, fixed: dict[str, float], promtool: Path, tmp_path: Path
+) -> None:
+    off = {"runs": "off/*", "alerts": {"KL": {"enabled": False}}}
+    settings = {
+        "alerts": {"KL": {"warning": {"above": base}}},
+        "overrides": [off, *_own({"KL": {"warning": {"above": own}}})],
+    }
+    high: Values = {h.KL_MIN: 2}
+    runs = {OWN: high, OTHER: high, "new": {**high, h.KL_NOISE: None}, "off/a": high}
+    values = {
+        **fixed,
+        f"sum({_limit(OTHER, 'from its start.*')})": 0.125 + 0.5,
+        # Not the smaller one of two of which the other is not known yet.
+        f"sum(absent({_limit('new', 'from its start.*')}))": 1,
+        f"sum(absent({_limit('off/a', '.*')}))": 1,
+    }
+    _check(promtool, tmp_path, settings, runs, {("KLHigh", "warning"): [OWN, OTHER]}, asked=values)
+
+
 def test_an_alert_that_an_override_switches_off_is_off_for_its_runs_alone(
     promtool: Path, tmp_path: Path
 ) -> None:
@@ -89,7 +128,7 @@ def test_an_alert_that_an_override_switches_off_is_off_for_its_runs_alone(
             series |= variations.samples(run, (phase,), [*HEALTHY, *served], until=LOOK)
         fired = [{"run": "loud/own", **left["labels"]}]
         group = Group("off", series, [Moment(LOOK, {rule.alert: fired})])
-        files.append(unit.write(tmp_path, str(rule), unit.silently([left]), [group]))
+        files.append(unit.write(tmp_path, str(rule), unit.silently(rendered.whole(left, settings)), [group]))
     unit.check(promtool, *files)
 
 
@@ -196,13 +235,13 @@ def test_an_override_of_idle_gpus_is_for_its_runs_alone(promtool: Path, tmp_path
         "overrides": _own({"GPUIdleWhileRunning": {"below_ratio": 0.05}}),
     }
     config = configured.config(settings)
-    (rule,) = (rule for rule in configured.rules(settings) if rule.get("alert") == "GPUIdleWhileRunning")
+    *limits, rule = configured.of(settings, "GPUIdleWhileRunning")
     series = {
         name.replace(idle.RUN, run): values for run in (OWN, OTHER) for name, values in idle.IDLE.items()
     }
     series |= {limit.of(OWN): f"{value}+0x300" for limit, value in configured.served(config, OWN).items()}
     group = Group("idle", series, [Moment(602, {rule["alert"]: [{"run": OWN, **rule["labels"]}]})])
-    unit.check(promtool, unit.write(tmp_path, "idle", unit.silently([rule]), [group]))
+    unit.check(promtool, unit.write(tmp_path, "idle", [*limits, rule], [group]))
 
 
 def test_rules_are_as_large_for_two_hundred_overrides_as_for_one() -> None:

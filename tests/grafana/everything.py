@@ -10,8 +10,8 @@ from exporter.gpu.backend import Event, Extras
 from exporter.gpu.demo import Demo
 from exporter.runs.signals import SIGNALS
 from exporter.runs.stats.catalogue import RUN_FAMILIES, STATES, STATISTICS
-from stepwatch.alerts.model.runs import POWER, RECORDED, SHOWN_STATE, SHOWN_STATES
-from stepwatch.rules.messages import TEXT_INFO
+from stepwatch.rules.messages import LIMIT, TEXT_INFO
+from stepwatch.rules.subjects import SHOWN_STATE, SHOWN_STATES
 from tests.gpu.box import Box
 from tests.grafana import scraped as pages
 from tests.grafana.queries import View
@@ -231,6 +231,7 @@ def _own_page(at: int) -> Iterator[str]:
 
 
 TEXTS = tuple(rule["labels"] for rule in recorded("texts") if rule["record"] == TEXT_INFO)
+LIMITS = tuple(rule["labels"] for rule in recorded("rl") if rule["record"] == LIMIT)
 
 
 def _recorded(at: int, box: _Gpus) -> Iterator[tuple[str, Mapping[str, str], float]]:
@@ -238,13 +239,14 @@ def _recorded(at: int, box: _Gpus) -> Iterator[tuple[str, Mapping[str, str], flo
     for run in (SICK, WELL, OVER):
         state = "finished" if run == OVER and at > START + RAN else "running"
         yield SHOWN_STATE, {"run": run}, SHOWN_STATES.index(state) + 1
+        yield from ((LIMIT, {"run": run, **labels}, 1) for labels in LIMITS)
     for run, gpus in USED.items():
         if run == OVER and at > START + RAN:
             continue
-        yield POWER, {"run": run}, 300 * len(gpus)
+        yield "rl_run_power_watts", {"run": run}, 300 * len(gpus)
         for gpu in gpus:
             known = {"instance": BOX, "gpu": str(gpu), "uuid": box.uuids[gpu], "by": "process"}
-            yield RECORDED, {"run": run, **known}, 1
+            yield "rl_run_gpu", {"run": run, **known}, 1
     for texts in TEXTS:
         yield TEXT_INFO, {name: text.replace("\n", " ").replace('"', "'") for name, text in texts.items()}, 1
     for alert in FIRING:

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-import promql_parser
-
 from stepwatch.schema.scalars import Duration
 from stepwatch.system import http_client
+from tests.rules import selectors as promql
 
 Json = dict[str, Any]
 
@@ -176,42 +175,18 @@ def _titled(template: str, labels: Mapping[str, str]) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda name: labels.get(name[1], ""), template)
 
 
-def parsed(expr: str) -> Any:
-    """Parse an expression; the parser unescapes backquoted strings too, which PromQL leaves as they are."""
-    return promql_parser.parse(re.sub("`[^`]*`", lambda found: found[0].replace("\\", r"\\"), expr))
-
-
 def selectors(expr: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Metric name and `=` matchers of every selector in an expression."""
-    yield from _selectors(parsed(expr))
+    for each in promql.selectors(expr):
+        labels = {label: value for label, sign, value in each.matchers if sign == "="}
+        if each.name:
+            yield each.name, labels
+        else:  # `{__name__=~"rl_(reward|kl)"}`
+            (pattern,) = (value for label, _, value in each.matchers if label == "__name__")
+            prefix, _, names = pattern.rstrip(")").partition("(")
+            yield from ((prefix + name, labels) for name in names.split("|"))
 
 
 def metrics_of(expr: str) -> set[str]:
     """Names of the metrics that an expression reads."""
     return {name for name, _ in selectors(expr)}
-
-
-def _selectors(node: Any) -> Iterator[tuple[str, dict[str, str]]]:
-    if isinstance(node, promql_parser.VectorSelector):
-        equal = promql_parser.MatchOp.Equal
-        labels = {each.name: each.value for each in node.matchers.matchers if each.op == equal}
-        for name in [node.name] if node.name else _alternatives(node):
-            yield name, labels
-    for child in _children(node):
-        yield from _selectors(child)
-
-
-def _alternatives(node: Any) -> Iterator[str]:
-    """The names of `{__name__=~"rl_(reward|kl)"}`."""
-    (pattern,) = (each.value for each in node.matchers.matchers if each.name == "__name__")
-    prefix, _, names = pattern.rstrip(")").partition("(")
-    for name in names.split("|"):
-        yield prefix + name
-
-
-def _children(node: Any) -> Iterator[Any]:
-    for name in ("expr", "lhs", "rhs", "param", "vector_selector"):
-        child = getattr(node, name, None)
-        if isinstance(child, promql_parser.Expr):
-            yield child
-    yield from getattr(node, "args", [])

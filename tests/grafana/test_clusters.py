@@ -13,7 +13,8 @@ import yaml
 
 from exporter.runs.signals import SIGNALS
 from exporter.runs.stats.catalogue import RUN_FAMILIES, STATISTICS
-from stepwatch.alerts.model.runs import SHOWN_STATE, SHOWN_STATES, onset_rules
+from stepwatch.rules import alerting
+from stepwatch.rules.subjects import SHOWN_STATE, SHOWN_STATES
 from tests.grafana.conftest import Dashboards, Json
 from tests.grafana.drawn import drawing
 from tests.grafana.queries import View, dashboard_queries
@@ -82,7 +83,7 @@ def rules() -> Json:
         "expr": "max by (cluster, run) (rl_reward) > 0",
         "labels": {"severity": "warning", "topic": "training"},
     }
-    return {"groups": [{"name": "rl", "rules": [alert, *onset_rules()]}]}
+    return {"groups": [{"name": "rl", "rules": [alert, *alerting.recorded()["rl"]]}]}
 
 
 @pytest.fixture(name="url", scope="module")

@@ -11,7 +11,7 @@ import pytest
 from exporter.gpu.families import FRONT_FAMILIES, GPU_FAMILIES
 from exporter.runs.signals import SIGNALS
 from exporter.runs.stats.catalogue import RUN_FAMILIES, STATISTICS
-from stepwatch.alerts.model.runs import SHOWN_STATES
+from stepwatch.rules.subjects import SHOWN_STATES
 from tests.grafana.conftest import Dashboards, Json
 from tests.grafana.queries import dashboard_queries, panels_of, selectors
 from tests.rules.served import COUNTER, FOREIGN, METRICS
@@ -38,6 +38,7 @@ STATISTIC_SERIES = {(each.metric, tuple(sorted(each.labels.items()))) for each i
 FOREIGN_TYPES = {name: metric.type for metrics in FOREIGN.values() for name, metric in metrics.items()}
 OTHER_METRICS = {
     *(
+        "rl_limit",
         "rl_alert_onset_step",
         "rl_alert_onset_timestamp_seconds",
         "rl_run_gpu",

@@ -14,7 +14,8 @@ import yaml
 from exporter.alert_labels import ABOUT, ONSET, ONSET_STEP
 from exporter.runs.overview.models import RunId
 from exporter.runs.overview.prometheus import Client
-from stepwatch.alerts.model.runs import SHOWN_STATE, SHOWN_STATES, onset_rules
+from stepwatch.rules import alerting
+from stepwatch.rules.subjects import SHOWN_STATE, SHOWN_STATES
 from tests.grafana.conftest import Json
 from tests.grafana.drawn import drawing
 from tests.grafana.queries import View, dashboard_queries
@@ -89,7 +90,7 @@ def rules() -> Json:
         }
         for name, topic, labels, about, _ in FIRING
     ]
-    return {"groups": [{"name": "rl", "rules": [*alerts, *onset_rules()]}]}
+    return {"groups": [{"name": "rl", "rules": [*alerts, *alerting.recorded()["rl"]]}]}
 
 
 @pytest.fixture(name="url", scope="module", params=["2.42", "3.13"])

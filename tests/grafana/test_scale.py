@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from exporter.http.exposition import escape
-from stepwatch.alerts.model.runs import SHOWN_STATE
 from stepwatch.render.dashboard import CURVE_COLOURS, assemble
 from stepwatch.rules.lines import Line
+from stepwatch.rules.subjects import SHOWN_STATE
 from stepwatch.system import http_client
 from tests import own_logs
 from tests.grafana.conftest import Json

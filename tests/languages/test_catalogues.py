@@ -15,7 +15,7 @@ from tests.languages.texts import collected, written
 
 OTHERS = [language for language in LANGUAGES if language != ENGLISH]
 
-_PLACE = re.compile(r"\{\{.*?\}\}|\{\w*\}|<\w+>")
+_PLACE = re.compile(r"\{\{.*?\}\}|\{\w*\}|<\w+>|\$[a-z_]+")
 _GO = re.compile(r"\{\{.*?\}\}")
 _COMMAND = re.compile(r"`[^`]+`")
 _HAN = "\u3400-\u9fff"

@@ -11,7 +11,7 @@ from babel.messages.extract import extract
 from babel.messages.pofile import read_po, write_po
 from jinja2.ext import extract_from_ast
 
-from stepwatch.alerts.table import TABLE
+from stepwatch.alerts.table import FACTS, TABLE
 from stepwatch.config.deployment import InContainers
 from stepwatch.languages import ENGLISH, LANGUAGES, Catalogue, file
 from stepwatch.render import generator, templates
@@ -52,8 +52,11 @@ def collected(root: Path = CHECKOUT) -> Origins:
     """Return the files of each English text: of alerts, dashboards, notifications and services."""
     recorder = Recorder({})
     for alert in TABLE:
-        recorder.file = f"{alert.block.__module__.replace('.', '/')}.py"
+        recorder.file = f"stepwatch/alerts/{alert.source}.yaml"
         alert.translated(recorder)
+    recorder.file = "stepwatch/alerts/facts.yaml"
+    for fact in FACTS.values():
+        recorder(fact.text)
     recorder.file = "docs/runbook.md"
     book = messages.entries(root / recorder.file)
     shown = [alert.name for alert in TABLE if alert.subject == "run" and alert.name in book]

@@ -8,7 +8,7 @@ _WHOLE = "counters rise by whole numbers"
 
 _XID = {
     "> [0]  -> 0.01": _WHOLE,
-    '"} [[1h]] ) -> [2h]': "what is older than an hour was there in the hour before",
+    '"} [[1h]] ) < on -> [2h]': "what is older than an hour was there in the hour before",
     "(sum_over_time(up [[1h]] )) -> [2h]": "the same",
 }
 
@@ -57,10 +57,13 @@ EQUIVALENTS: dict[str, Mapping[str, str]] = {
         "14400)) < [0]  -> 0.01": "nor so close to it",
     },
     "NVLinkErrors-warning": {"> [2]  -> 2.02": _WHOLE},
-    "NotificationFailures-critical": {"> [0]  -> 0.01": _WHOLE},
+    "NotificationFailures-critical": {
+        "> [0]  -> 0.01": _WHOLE,
+        "[last_over_time] (stepwatch_bridge_receiver_info[5m])) > 0 -> ": "always 1",
+    },
     "NodeLost-critical": {
         "[[1h]] )) > 120 -> [2h]": _REMEMBERED,
-        '(rl_run_state{state="running"} [[1h]] )) == 1) -> [2h]': _REMEMBERED,
+        '(rl_run_state{state="running"} [[1h]] )) == 1)) unless -> [2h]': _REMEMBERED,
         '[[1h]] )) == 1), "node", "$1", "instance", "(.+):[0-9]+") -> [2h]': _REMEMBERED,
         '(rl_run_gpu [[1h]] ), "node", "$1", "instance", "(.+):[0-9]+")) -> [2h]': _REMEMBERED,
         "(rl_run_gpu [[1h]] ) and on (cluster, run) (max by (cluster, run) (la -> [2h]": _REMEMBERED,
@@ -82,8 +85,8 @@ EQUIVALENTS: dict[str, Mapping[str, str]] = {
         "(sum_over_time(up [[1h]] )) -> [2h]": "the same",
     },
     "ResumedWithLoss-info": {
-        "(rl_resume_lost_steps) >= [1]  -> 0.5": "steps are whole",
-        "(min_over_time(rl_resumes_total[1h])) >= [1]  -> 0.5": _WHOLE,
+        "limit  [1] -> 0.5": "steps are whole",
+        "(min_over_time(rl_resumes_total[1h]))) >= [1] -> 0.5": _WHOLE,
     },
     "RemoteWriteFailing-warning": {
         "> bool [0] ) == 1 -> 0.01": _WHOLE,
@@ -93,9 +96,9 @@ EQUIVALENTS: dict[str, Mapping[str, str]] = {
     },
     "RuleFailures-critical": {"> [0]  -> 0.01": _WHOLE},
     "RunStopped-warning": {
-        '(rl_run_state{state="stopped"}[10m])) -> ': "the first condition decides",
-        '(rl_run_state{state="stopped"} [[10m]] )) -> [20m]': "the same",
-        '(rl_run_exit_info{requested="true"}[10m])) -> ': "always 1",
+        '[last_over_time] (rl_run_state{state="stopped"}[10m])) and -> ': "the first condition decides",
+        '(rl_run_state{state="stopped"} [[10m]] )) and -> [20m]': "the same",
+        '[last_over_time] (rl_run_exit_info{requested="true"}[10m])) -> ': "always 1",
         '(rl_run_exit_info{requested="true"} [[10m]] )) -> [20m]': "its state is forgotten as soon",
         "[last_over_time] (rl_run_writer_present[10m])) == 0 -> min": "if its writer came back, it runs",
         "(rl_run_writer_present [[10m]] )) == 0 -> [20m]": "its state is forgotten as soon",

@@ -7,15 +7,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from stepwatch.rules.messages import LIMIT
+
 JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Mutant:
-    """A rule that is wrong, and what was changed in it."""
+    """A rule that is wrong itself or in a ``limit`` with which it compares, and what was changed in it."""
 
     what: str
     rule: JsonObject
+    limit: JsonObject | None = None
+
+    def named(self, name: str) -> list[JsonObject]:
+        """The rule by another name, and the wrong limit under that."""
+        if not self.limit:
+            return [{**self.rule, "alert": name}]
+        labels = ",".join(
+            f'{key}="{self.limit["labels"][key]}"' for key in ("alert", "severity", "condition")
+        )
+        expr = self.rule["expr"].replace(f"{LIMIT}{{{labels}}}", f"{name}{{{labels}}}")
+        return [{**self.limit, "record": name}, {**self.rule, "alert": name, "expr": expr}]
 
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
@@ -24,6 +37,7 @@ _PASSED_OVER = rf'\{{(?:{_QUOTED}|[^"}}])*\}}|{_QUOTED}'
 
 _TOKEN = re.compile(
     rf"{_PASSED_OVER}"
+    r"|\("
     r"|(?P<range>\[\w+\])"
     r"|(?P<offset>offset \w+)"
     r"|(?P<comparison>[<>]=?|[=!]=)"
@@ -54,17 +68,60 @@ _INSTEAD = {
 _FACTORS = (0.5, 1.01, 2)
 
 
-def of(rule: JsonObject) -> Iterator[Mutant]:
+def of(*limits: JsonObject, rule: JsonObject) -> Iterator[Mutant]:
     """Each comparison, word, number and time changed, and each condition, exception and time left out."""
-    expression = rule["expr"]
-    for found in _TOKEN.finditer(expression):
-        for instead in _instead(found):
-            yield _changed(rule, found.start(), found.end(), instead)
-        if found.lastgroup == "set":
-            yield _changed(rule, found.start(), _operand_end(found), "")
+    for what, expression in _changes(rule["expr"]):
+        yield Mutant(what, {**rule, "expr": expression})
+    for limit in limits:
+        number, *labels = re.split(r"(?= \+ 0 \* )", limit["expr"], maxsplit=1)
+        for what, changed in _changes(number):
+            yield Mutant(f"limit {what}", rule, {**limit, "expr": "".join((changed, *labels))})
     for key in sorted(rule.keys() & {"for", "keep_firing_for"}):
         yield Mutant(f"without {key}", {name: value for name, value in rule.items() if name != key})
         yield Mutant(f"twice as long {key}", {**rule, key: _twice(rule[key])})
+
+
+def _changes(expression: str) -> Iterator[tuple[str, str]]:
+    """Yield what is changed, and the whole with it; what `largest` writes several times is changed in all."""
+    end = 0
+    for found in _TOKEN.finditer(expression):
+        if found.start() < end:
+            continue
+        if found[0] == "(" and (operands := _compared(inside := expression[found.end() : _end(found)])):
+            end = found.end() + len(inside)
+            for each in operands:
+                for what, changed in _changes(each):
+                    yield what, expression[: found.end()] + inside.replace(each, changed) + expression[end:]
+            continue
+        changes = [(found.end(), instead) for instead in _instead(found)]
+        if found.lastgroup == "set":
+            changes.append((_end(found, *_ENDS[found[0]]), ""))
+        for last, instead in changes:
+            cut = (expression[: found.start()], expression[found.start() : last], expression[last:])
+            before, old, after = (re.sub(r"(?<=\() | (?=\))", "", " ".join(each.split())) for each in cut)
+            yield (
+                f"{before[-60:]} [{old[:70]}] {after[:60]} -> {instead.strip()}",
+                expression[: found.start()] + instead + expression[last:],
+            )
+
+
+def _compared(inside: str) -> list[str]:
+    """The operands of `largest` or `smallest`, if that is inside brackets: each is compared with all."""
+    every = [_split(each, r"[<>]=?") for each in _split(inside, r"\bor\b")]
+    operands = [each[0] for each in every]
+    several = len(operands) > 1 and all(sorted(each) == sorted(operands) for each in every)
+    return operands if several else []
+
+
+def _split(text: str, at: str) -> list[str]:
+    """Split PromQL at what is outside of brackets."""
+    parts, depth, begin = [], 0, 0
+    for found in re.finditer(rf"{_PASSED_OVER}|[()]|(?P<at>{at})", text):
+        depth += {"(": 1, ")": -1}.get(found[0], 0)
+        if found["at"] and not depth:
+            parts.append(text[begin : found.start()].strip())
+            begin = found.end()
+    return [*parts, text[begin:].strip()]
 
 
 def _instead(found: re.Match[str]) -> tuple[str, ...]:
@@ -85,24 +142,14 @@ _ENDS = {"or": {"or"}, "and": {"or", "and", "unless"}, "unless": {"or", "and", "
 """Words that end the right side of a word: `or` binds less than the others, which bind from the left."""
 
 
-def _operand_end(word: re.Match[str]) -> int:
-    """Where the right side of `and`, `or` or `unless` ends."""
+def _end(found: re.Match[str], *words: str) -> int:
+    """Where what begins behind a bracket ends, or the right side of a word, that ends at any of these."""
     depth = 0
-    for found in _BOUNDARY.finditer(word.string, word.end()):
-        text = found[0]
-        if depth == 0 and (text in {")", ","} or text in _ENDS[word[0]]):
-            return found.start()
-        depth += {"(": 1, ")": -1}.get(text, 0)
-    return len(word.string)
-
-
-def _changed(rule: JsonObject, start: int, end: int, instead: str) -> Mutant:
-    expression = rule["expr"]
-    before = expression[:start].rsplit("\n", maxsplit=1)[-1].strip()[-50:]
-    after = expression[end:].split("\n", maxsplit=1)[0].strip()[:50]
-    old = " ".join(expression[start:end].split())[:70]
-    what = f"{before} [{old}] {after} -> {instead.strip()}"
-    return Mutant(what, {**rule, "expr": expression[:start] + instead + expression[end:]})
+    for each in _BOUNDARY.finditer(found.string, found.end()):
+        if depth == 0 and (each[0] in words or each[0] == ")" or (words and each[0] == ",")):
+            return each.start()
+        depth += {"(": 1, ")": -1}.get(each[0], 0)
+    return len(found.string)
 
 
 def _twice(duration: str) -> str:

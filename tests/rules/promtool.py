@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.rules.rendered import whole
+
 INTERVAL = 5
 """Seconds between two scrapes, and between two evaluations."""
 
@@ -133,16 +135,23 @@ _FAILED_RULE = re.compile(r"^\s*rule: (\w+), time:", re.MULTILINE)
 _UNEXPECTED = re.compile(r"^\s*(?:alertname: |expr: .*alertname=\\\")(\w+)", re.MULTILINE)
 
 
-def noticed(tool: Path, folder: Path, alert: str, rules: Mapping[str, JsonObject], group: Group) -> set[str]:
+def noticed(
+    tool: Path,
+    folder: Path,
+    group: Group,
+    rules: Mapping[str, Sequence[JsonObject]],
+    alert: JsonObject,
+) -> set[str]:
     """Those of the rules, each put in the place of an alert's, with which the group is not as expected.
 
-    ``rules`` are by any word, which is the alert's name for the time being: so one process loads the
-    series once for all of them. A rule that fails ends a test for all, which then is begun without it.
+    ``rules`` are by any word, which is their name for the time being: so one process loads the series once
+    for all of them, behind the limits of the alert. A rule that fails ends a test for all, which then is
+    begun without it.
     """
     failed: set[str] = set()
     while left := [word for word in rules if word not in failed]:
-        named = [{**rules[word], "alert": word} for word in left]
-        _, said = run(tool, write(folder, "several", silently(named), [group.of_each(alert, left)]))
+        every = silently([*whole(alert)[:-1], *(rule for word in left for rule in rules[word])])
+        _, said = run(tool, write(folder, "several", every, [group.of_each(alert["alert"], left)]))
         if not (broken := set(_FAILED_RULE.findall(said))):
             return failed | set(_UNEXPECTED.findall(said))
         failed |= broken

@@ -14,7 +14,7 @@ from stepwatch.config.deployment import InContainers
 from stepwatch.config.models import Alerts, Config
 from stepwatch.config.yaml_document import LOADER
 from stepwatch.render.generator import ALL_SERVICES, render_all
-from stepwatch.rules.messages import CODE_INFO
+from stepwatch.rules.messages import CODE_INFO, LIMIT
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -57,19 +57,35 @@ def recorded(group: str) -> list[dict[str, Any]]:
 def looked_up(
     rule: Mapping[str, Any], records: Iterable[Mapping[str, Any]], series: Iterable[str]
 ) -> list[Mapping[str, Any]]:
-    """Return those of the records that the texts of an alert look up where there are these series.
+    """Return those of the records that an alert and its texts look up where there are these series.
 
     All others would take most of the time: promtool evaluates each at each moment.
     """
-    name, said = f"{rule['alert']}-{rule['labels']['severity']}", " ".join(rule["annotations"].values())
-    there = " ".join(series)
+    said, there = " ".join((rule["expr"], *rule["annotations"].values())), " ".join(series)
     return [
         each
         for each in records
         if each["record"] in said
-        and each.get("labels", {}).get("rule", name) == name
+        and (each["record"] != LIMIT or _is_of(rule, each))
         and (each["record"] != CODE_INFO or _is_asked(each["labels"], said, there))
     ]
+
+
+def _is_of(rule: Mapping[str, Any], limit: Mapping[str, Any]) -> bool:
+    about = {"alert": rule["alert"], "severity": rule["labels"]["severity"]}
+    return about.items() <= limit["labels"].items()
+
+
+@functools.cache
+def _limits(settings: str) -> list[dict[str, Any]]:
+    every = (rule for group in groups() for rule in _rules(group, settings))
+    return [rule for rule in every if rule.get("record") == LIMIT]
+
+
+def whole(rule: dict[str, Any], settings: Mapping[str, Any] = EVERYTHING) -> list[dict[str, Any]]:
+    """Return an alert behind the rules of the limits with which it compares."""
+    limits = _limits(json.dumps(settings)) if LIMIT in rule["expr"] else []
+    return [*(limit for limit in limits if _is_of(rule, limit)), rule]
 
 
 def _is_asked(labels: Mapping[str, str], said: str, there: str) -> bool:

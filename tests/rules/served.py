@@ -6,9 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from promql_parser import MatchOp, VectorSelector
-
 from tests.rules.rendered import CHECKOUT
+from tests.rules.selectors import Selector
 
 COUNTER, GAUGE = "counter", "gauge"
 
@@ -189,11 +188,11 @@ METRICS: Mapping[str, Metric] = {
 """Every metric, ours and others'."""
 
 
-def asked(selector: VectorSelector) -> list[str]:
+def asked(selector: Selector) -> list[str]:
     """The names that a selector asks for: its own, or those that its pattern takes; the pattern if none."""
     if selector.name:
         return [selector.name]
-    (wanted,) = [each for each in selector.matchers.matchers if each.name == "__name__"]
-    if wanted.op == MatchOp.Equal:
-        return [wanted.value]
-    return [name for name in METRICS if re.fullmatch(wanted.value, name)] or [wanted.value]
+    ((_, sign, wanted),) = [each for each in selector.matchers if each[0] == "__name__"]
+    if sign == "=":
+        return [wanted]
+    return [name for name in METRICS if re.fullmatch(wanted, name)] or [wanted]

@@ -221,6 +221,14 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
             {122: [], 352: []},
         ),
         Scenario(
+            "a receiver of that name fails long after that",
+            {NAMED_FAILED: "0+0x83 1+0x40", SERVED: "1+0x11 stale"},
+            {
+                477: [],
+                482: [_instance(ALERTMANAGER, integration="webhook", receiver_name="ops (test) it")],
+            },
+        ),
+        Scenario(
             "nor is it where Alertmanager does not name receivers",
             {WEBHOOK_FAILED: ONE_FAILURE, SERVED_UNNAMED: "1+0x200"},
             {122: [], 352: []},

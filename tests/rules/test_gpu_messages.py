@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from exporter.gpu.demo import H200
-from stepwatch.alerts.gpu_health import LOSSES, XIDS
+from stepwatch.alerts.table import TABLE
 from tests.rules import cards, rendered, xids
 from tests.rules import promtool as unit
 from tests.rules.cards import CARD, HERE, OTHER_BOX, TARGET
@@ -23,6 +23,10 @@ INFO = {
     selector("gpu_info", **REAL, name="NVIDIA H200", pci_bus_id="0000:1B:00.0"): "1+0x300",
     selector("gpu_info", **OTHER_BOX, name="another"): "1+0x300",
 }
+LOSSES, XIDS = (
+    next(each.codes.texts for each in TABLE if each.codes and each.codes.table == table)
+    for table in ("losses", "xids")
+)
 HOLES = ("<no value>", "%!", "?", "NaN", "error calling", "{gpu}")
 
 ABOUT_GPUS = [rule for rule in SCENARIOS if rule[0] not in ("GPUIdleWhileRunning", "GPUsMissing")]

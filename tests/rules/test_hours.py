@@ -11,7 +11,7 @@ import pytest
 
 from exporter.gpu.backend import PROFILES, Extras
 from tests.real import PrometheusServer, query
-from tests.rules import expressions, hours, rendered
+from tests.rules import hours, rendered, selectors
 from tests.rules.hours import Fired, Watched
 
 pytestmark = pytest.mark.e2e
@@ -24,7 +24,7 @@ RULES = [*rendered.rules("gpu"), *rendered.rules("stack")]
 
 def reads(rule: dict[str, Any]) -> frozenset[str]:
     """The metrics that a rule reads."""
-    return frozenset(each.name or "" for each in expressions.selectors(expressions.parse(rule["expr"])))
+    return frozenset(each.name for each in selectors.selectors(rule["expr"]))
 
 
 ABOUT_GPUS = [rule for rule in RULES if any(name.startswith("gpu_") for name in reads(rule))]

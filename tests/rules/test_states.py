@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stepwatch.alerts.model.runs import GOOD_CHECKPOINT, ONSET_STEP, SHOWN_STATE, SHOWN_STATES
+from exporter.alert_labels import ONSET_STEP
+from stepwatch.rules.subjects import SHOWN_STATE, SHOWN_STATES
 from tests.rules import promtool as unit
 from tests.rules import rendered
 from tests.rules.promtool import Group, Moment
 from tests.rules.series import selector
+
+GOOD_CHECKPOINT = "rl_run_good_checkpoint"
 
 
 def test_the_state_that_people_see_is_the_worst_and_stalled_while_the_alert_fires(

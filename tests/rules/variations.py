@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from exporter.runs.stats import catalogue
-from tests.rules import expressions
+from tests.rules import selectors
 from tests.rules.cases import Condition, Rule, Values
 from tests.rules.healthy import HEALTHY, STREAKS
 from tests.rules.promtool import INTERVAL, Group, Moment
+from tests.rules.rendered import whole
 from tests.rules.series import EXPORTER, OTHER_EXPORTER, STATE, Series, state_series
 
 NAN, STALE, MISSING = "NaN", "stale", "missing"
@@ -106,19 +107,23 @@ def _ended(rule: Rule, condition: Condition) -> Iterator[Case]:
 def still(
     name: str,
     rule: Rule,
-    rendered: Mapping[str, Any],
+    rendered: dict[str, Any],
     cases: Sequence[Case],
     targets: Sequence[Mapping[str, str]] = TARGETS,
 ) -> Group:
     """Runs that do not change, seen by one exporter or several, looked at once the rule must have decided."""
     after = rule.wait + 12
-    reads = expressions.read(rendered["expr"], list(HEALTHY))
+    reads = _read(rendered)
     series: dict[str, str] = {}
     for case in cases:
         for target in targets:
             series |= samples(case.run, (Phase(0, case.values),), reads, target, until=after)
     fired = [_labels(rendered, case.run) for case in cases if case.fires]
     return Group(name, series, [Moment(after, {rule.alert: fired})])
+
+
+def _read(rule: dict[str, Any]) -> list[Series]:
+    return selectors.read([each["expr"] for each in whole(rule)], HEALTHY)
 
 
 CHANGE, BACK, FORGOTTEN = 60, 120, 660
@@ -185,10 +190,10 @@ def _interrupted(values: Values, are: str) -> Iterator[Phase]:
     yield from (Phase(0, values), Phase(CHANGE, values, are), Phase(BACK, values))
 
 
-def over_time(rule: Rule, rendered: Mapping[str, Any]) -> Group:
+def over_time(rule: Rule, rendered: dict[str, Any]) -> Group:
     """All stories, looked at shortly before and after whatever happens."""
     reported = list(stories(rule))
-    reads = expressions.read(rendered["expr"], list(HEALTHY))
+    reads = _read(rendered)
     turns = {0, CHANGE, BACK, CHANGE + rule.keep}
     near = {turn + wait + little for turn in turns for wait in (0, rule.wait) for little in (-3, 2)}
     # the two Prometheus differ by one sample in what a range holds

@@ -13,7 +13,6 @@ import pytest
 from exporter.logging_setup import FORMATS, LEVELS
 from exporter.runs import __main__ as module
 from exporter.runs.cli import command_line
-from stepwatch.alerts.progress import Stalled
 from stepwatch.config import Config
 from stepwatch.config.deployment import OnThisMachine
 from stepwatch.render.exporters import FOLDER, documents
@@ -121,7 +120,7 @@ def test_what_config_yaml_may_hold_the_exporter_takes(
     config = Config.model_validate(settings)
     file.write_bytes(documents(config, place(config))[FOLDER / file.name])
 
-    intervals = config.alerts.of(Stalled).intervals
+    intervals = config.alerts.block("Stalled").intervals
     assert command_line([f"--config.file={file}"]).options().silence_intervals == intervals
 
 

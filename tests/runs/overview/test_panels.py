@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import pytest
 
@@ -12,9 +12,7 @@ from exporter.runs.overview.models import RunId
 from exporter.runs.overview.panels import Limit, Panels, of_run
 from stepwatch.alerts.table import TABLE
 from stepwatch.config.deployment import OnThisMachine
-from stepwatch.config.loading import load_changed
 from stepwatch.render.generator import render_all
-from stepwatch.render.panels import FILE
 from stepwatch.rules.lines import lines
 from stepwatch.system.environment import CHECKOUT
 from tests.grafana.queries import bare, panels_of
@@ -97,27 +95,6 @@ def test_a_limit_knows_its_signal_its_side_and_whether_its_alert_looks_at_more(
     limit = next(limit for limit in of(title) if limit.name == name)
 
     assert (limit.signal, limit.side, limit.alone) == (signal, side, alone)
-
-
-@pytest.mark.slow
-def test_overrides_cost_a_line_nothing_however_many_there_are(tmp_path: Path):
-    def kl(overrides: int) -> list[str]:
-        path = tmp_path / f"{overrides}.yaml"
-        path.write_text(
-            json.dumps(
-                {
-                    "overrides": [
-                        {"runs": f"wild-{number}/*", "alerts": {"KL": {"warning": {"above_start": 0.6}}}}
-                        for number in range(overrides)
-                    ]
-                }
-            )
-        )
-        files = render_all(load_changed(path, []), CHECKOUT, OnThisMachine)
-        return [limit["promql"] for panel in json.loads(files[FILE])["panels"] for limit in panel["limits"]]
-
-    assert kl(50) == kl(1)
-    assert sum("rl_limit_override" in promql for promql in kl(1)) == 1
 
 
 def test_a_hub_draws_the_run_of_a_cluster():
