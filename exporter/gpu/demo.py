@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from math import fsum
 from random import Random
 from typing import NamedTuple
+from uuid import UUID
 
-from exporter.gpu.backend import CLOCK_EVENTS, NO_LABELS, PROFILES, Event, Extras, Quantity, Reading, Tier
+from exporter.gpu.backend import PROFILES, Call, Event, Extras, Problem, Reading, Tier
+from exporter.gpu.table import rows
 
 GIB, MIB = 2.0**30, 2.0**20
 KIB = 1024
@@ -43,7 +45,6 @@ STEP = (
     Scene(2, 0.03, 0.42, 0.17, 0.30, 0.01, 0.0, 0.0, 0.01, 0.0, 4e9),  # the next batch is prepared
 )
 STEP_SECONDS = sum(scene.seconds for scene in STEP)
-MEAN_POWER = fsum(scene.seconds * scene.power for scene in STEP) / STEP_SECONDS
 LAG_SECONDS = 0.2
 """Each card is a little behind the one before it."""
 XID_AFTER, XID_EVERY, HOT_AFTER, LINK_ERROR_EVERY = 45.0, 180.0, 60.0, 2.0
@@ -54,9 +55,8 @@ USES = {"trainer": 0.55, "rollout": 0.45}
 """Processes, and which share of the card's memory each holds."""
 FIRST_PID = 4000
 INSTANCE_RESERVED = 2**25
-ENGINES = ("encoder", "decoder", "jpeg", "ofa")
-LINKS_ERRORS = ("crc_flit", "crc_data", "replay", "recovery", "ecc")
-LINK_ERRORS = ("crc", "replay", "recovery")
+DRIVER = "580.95"
+"""What the cards report is what this driver does."""
 
 
 class Profile(NamedTuple):
@@ -88,11 +88,12 @@ class Profile(NamedTuple):
 
 _PARTS = ("gpu_graphics_active", "gpu_sm_", "gpu_dram_", "gpu_pipe_")
 H200 = Profile("simulated H200", "hopper", "9.0", 150_754_820_096.0, 643_825_664.0, (200.0, 700.0),
-               (1.98e9, 3.201e9, 1.545e9), (95.0, 89.0, 87.0), "gpu_max", 5, 18, 1.0)  # fmt: skip
+               (1.98e9, 3.201e9, 1.545e9), (95.0, 89.0, 87.0), "gpu_max", 5, 18, 1.0,
+               lacks=("gpu_retired",))  # fmt: skip
 A100 = Profile("simulated A100", "ampere", "8.0", 80 * GIB, 616 * MIB, (100.0, 400.0),
                (1.41e9, 1.593e9, 1.29e9), (92.0, 89.0, 85.0), "slowdown", 4, 12, 2 / 3,
-               lacks=("gpu_fabric_state", *_PARTS))  # fmt: skip
-KNOWN: Mapping[str, Profile] = {
+               lacks=("gpu_retired", "gpu_fabric_state", *_PARTS))  # fmt: skip
+KNOWN = {
     "h200": H200,
     "a100": A100,
     "a100-mig": A100._replace(
@@ -106,7 +107,7 @@ KNOWN: Mapping[str, Profile] = {
         fans=2, state=2, persistence=0, xid=119,
         lacks=("gpu_engine_utilization_ratio jpeg", "gpu_clock_max_hertz video", "gpu_recovery", "gpu_fabric",
                "gpu_temperature_celsius memory", "gpu_mig", "gpu_ecc", "gpu_remapped", "gpu_row",
-               "gpu_nvlink", *_PARTS),
+               "gpu_nvlink", "gpu_retired", *_PARTS),
     ),
 }  # fmt: skip
 """By the names of ``--profile``."""
@@ -119,8 +120,7 @@ def rng(*seed: int) -> Random:
 
 def uuid(kind: str, *seed: int) -> str:
     """A name of this kind, ``GPU`` or ``MIG``, that looks like the driver's."""
-    digits = f"{rng(*seed).getrandbits(128):032x}"
-    return f"{kind}-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    return f"{kind}-{UUID(int=rng(*seed).getrandbits(128))}"
 
 
 def total(seconds: float, rate: Callable[[Scene], float]) -> float:
@@ -134,194 +134,182 @@ def total(seconds: float, rate: Callable[[Scene], float]) -> float:
     return found
 
 
-def hot(scene: Scene) -> bool:
-    """Whether a card gets hot in it."""
-    return scene.utilization > 0.5
-
-
 def errors(seconds: float) -> int:
     """Uncorrectable memory errors of a sick card so far, each with an Xid error."""
     return 1 + int((seconds - XID_AFTER) // XID_EVERY) if seconds >= XID_AFTER else 0
 
 
-def each(metric: str, more: Mapping[str, str] = NO_LABELS, **by: Mapping[str, float]) -> Iterator[Reading]:
-    """A reading of a metric, without its ``gpu_``, for each value of a label."""
-    for label, values in by.items():
-        for name, value in values.items():
-            yield Reading(f"gpu_{metric}", value, {label: name, **more})
-
-
-def plain(**values: float) -> Iterator[Reading]:
-    """A reading without labels for each metric, without its ``gpu_``."""
-    return (Reading(f"gpu_{name}", value) for name, value in values.items())
+def hot(scene: Scene) -> bool:
+    """Whether a card gets hot in it."""
+    return scene.utilization > 0.5
 
 
 class DemoCard:
     """A simulated card; ``seconds`` returns how long the machine has been at work."""
 
     def __init__(self, number: int, seed: int, extras: Extras, seconds: Callable[[], float]) -> None:
-        self.uuid = uuid("GPU", seed, number)
-        self.profile = KNOWN[extras.profile]
-        reads: dict[Tier, Callable[[float], Iterator[Reading]]] = {
-            Tier.STATIC: self._static,
-            Tier.FAST: self._fast,
-            Tier.SLOW: self._slow,
-        }
-        self.quantities = [
-            Quantity(tier.value, tier, partial(self._read, read)) for tier, read in reads.items()
-        ]
-        self._number, self._seed, self._extras, self._clock = (number, seed, extras, seconds)
+        self.uuid, self.profile = uuid("GPU", seed, number), KNOWN[extras.profile]
+        self.calls = [Call(tier.value, tier, partial(self._readings, tier)) for tier in Tier]
+        self._number, self._seed, self._extras, self._clock = number, seed, extras, seconds
         self._sick = number == extras.sick
+        self._lacks = self.profile.lacks
+        if self.profile.pcie < 5 and not extras.pcie:
+            self._lacks += ("gpu_pcie_transmit", "gpu_pcie_receive")
+        errors_of = "each" if extras.links else "sum"
+        self._rows = [
+            row
+            for row in rows(DRIVER)
+            if "pcie" not in row.options
+            and row.scope != "latency"
+            and (row.scope == errors_of or row.metric != "gpu_nvlink_errors_total")
+        ]
+        if extras.links:
+            of_links = [row for row in self._rows if row.scope in ("link", "each")]
+            others = [row for row in self._rows if row not in of_links]
+            links = range(self.profile.links)
+            self._rows = others + [row.of_link(link) for link in links for row in of_links]
 
     def find(self) -> None:
         """It never was lost."""
 
-    def _read(self, read: Callable[[float], Iterator[Reading]]) -> Iterator[Reading]:
-        for reading in read(max(0.0, self._clock() - LAG_SECONDS * self._number)):
-            if not " ".join([reading.metric, *reading.labels.values()]).startswith(self.profile.lacks):
-                yield reading
+    def read(self, call: Call) -> Iterator[Reading | Problem]:
+        """What such a card reports."""
+        for found in call.read(None):
+            names = [found.metric, *found.labels.values()] if isinstance(found, Reading) else []
+            if not " ".join(names).startswith(self._lacks):
+                yield found
 
-    def _static(self, _: float) -> Iterator[Reading]:
-        card, serial = self.profile, {"serial": f"demo-{self._number}"} if self._extras.serial else {}
-        labels = {"name": card.name, "pci_bus_id": f"00000000:{16 * self._number + 1:02X}:00.0"}
-        labels |= {"architecture": card.architecture, "compute_capability": card.capability}
-        yield Reading("gpu_info", 1, {**labels, "vbios_version": "demo", **serial})
-        yield from each("clock_max_hertz", domain=self._clocks)
-        yield from each("temperature_threshold_celsius", threshold=self._thresholds)
-
-    @property
-    def _clocks(self) -> dict[str, float]:
-        sm, memory, video = self.profile.clocks
-        return {"graphics": sm, "sm": sm, "memory": memory, "video": video}
-
-    @property
-    def _thresholds(self) -> dict[str, float]:
-        return dict(zip(("shutdown", "slowdown", "gpu_max"), self.profile.thresholds, strict=True))
-
-    @property
-    def _links(self) -> list[dict[str, str]]:
-        """The labels of all links together, or of each by itself."""
-        return [{"link": str(link)} for link in range(self.profile.links)] if self._extras.links else [{}]
-
-    def _now(self, at: float) -> tuple[Scene, float, float]:
-        """The scene, a small share by which values are off, and the bytes of memory in use."""
-        rest, card = at % STEP_SECONDS, self.profile
+    def _readings(self, tier: Tier, _: None) -> Iterator[Reading]:
+        at = rest = max(0.0, self._clock() - LAG_SECONDS * self._number)
+        rest %= STEP_SECONDS
         for scene in STEP:
             if rest < scene.seconds:
                 break
             rest -= scene.seconds
-        jitter = rng(self._seed, self._number, round(at)).uniform(-0.02, 0.02)
-        return scene, jitter, (card.memory - card.reserved) * (scene.memory + jitter / 4) // 1
+        card, jitter = self.profile, rng(self._seed, self._number, round(at)).uniform(-0.02, 0.02)
+        used = (card.memory - card.reserved) * (scene.memory + jitter / 4) // 1
+        values = {
+            **self._work(at, scene, jitter),
+            **self._health(at, scene),
+            **_memory(card.memory, used, card.reserved),
+        }
+        for row in (row for row in self._rows if row.tier is tier):
+            metric, link = row.metric.removeprefix("gpu_"), row.labels.get("link", "0")
+            named = " ".join([metric, *(text for label, text in row.labels.items() if label != "link")])
+            value = values.get(named, values.get(metric, 0))
+            # the first link of a sick card is bad
+            yield Reading(row.metric, 0 if "errors" in metric and link != "0" else value, row.labels)
+        if tier is Tier.FAST:
+            yield from self._others(scene, used)
 
-    def _fast(self, at: float) -> Iterator[Reading]:
-        scene, jitter, used = self._now(at)
-        yield from self._board(at, scene, jitter)
-        yield from self._work(scene, jitter, used)
-        yield from self._traffic(at, scene)
-
-    def _board(self, at: float, scene: Scene, jitter: float) -> Iterator[Reading]:
-        card, capped = self.profile, self._number % 4 == 1
-        watts = scene.power * card.watts[1]
-        yield from plain(power_watts=watts, power_instant_watts=watts * (1 + jitter))
-        yield from plain(energy_joules_total=total(at, lambda scene: scene.power * card.watts[1]))
-        # the temperature follows the mean power of the last half minute; a sick card's margin is soon used up
-        before = total(max(0.0, at - COOLING_SECONDS), lambda scene: scene.power)
-        power = (total(at, lambda scene: scene.power) - before) / COOLING_SECONDS
-        heat, limit = min(1.0, at / HOT_AFTER) if self._sick else 0.0, self._thresholds[card.margin_to]
-        too_hot = limit - (AMBIENT + FULL_LOAD * MEAN_POWER)
-        celsius = float(round(AMBIENT + FULL_LOAD * power + heat * too_hot))
-        yield from each("temperature_celsius", sensor={"gpu": celsius, "memory": celsius + MEMORY_WARMER})
-        yield from plain(temperature_margin_celsius=limit - celsius)
-        slowed = heat == 1 and hot(scene)
-        now = float(round(scene.clock * (1 - 0.2 * slowed) * card.clocks[0]))
-        yield from each("clock_hertz", domain={**self._clocks, "graphics": now, "sm": now})
-        active = {"idle": scene.utilization < 0.05, "power_cap": capped and scene is UPDATING}
-        active |= {"software_thermal": slowed}
-        reasons = {reason: float(active.get(reason, False)) for reason in CLOCK_EVENTS.values()}
-        yield from each("clock_event_active", reason=reasons)
-        slow = total(at, hot) - total(min(at, HOT_AFTER), hot) if self._sick else 0.0
-        counted = {"power_cap": total(at, lambda scene: capped and scene is UPDATING), "sync_boost": 0.0}
-        counted |= {"software_thermal": slow, "hardware_thermal": 0.0, "power_brake": 0.0}
-        yield from each("clock_event_seconds_total", reason=counted)
-        yield from plain(performance_state=card.state)
-        speed = round(0.3 + 0.4 * scene.power, 2)
-        yield from each("fan_speed_ratio", fan={str(fan): speed for fan in range(card.fans)})
-
-    def _work(self, scene: Scene, jitter: float, used: float) -> Iterator[Reading]:
+    def _work(self, at: float, scene: Scene, jitter: float) -> dict[str, float]:
+        """Values by metric, or by metric and label; what is not here is 0."""
         card, busy = self.profile, scene.utilization
-        yield from plain(utilization_ratio=round(busy + jitter, 2), graphics_active_ratio=busy)
-        yield from plain(utilization_window_max_ratio=min(1.0, round(busy + 0.02, 2)))
-        yield from plain(memory_controller_utilization_ratio=round(0.6 * busy, 2))
-        yield from each("engine_utilization_ratio", engine=dict.fromkeys(ENGINES, 0.0))
-        yield from plain(sm_active_ratio=scene.sm, sm_occupancy_ratio=scene.occupancy)
-        yield from plain(dram_active_ratio=scene.dram)
-        pipes = {"tensor": scene.tensor, "fp64": 0.0, "fp32": scene.sm / 10, "fp16": 0.0, "int": scene.sm / 8}
-        yield from each("pipe_active_ratio", pipe={name: round(share, 4) for name, share in pipes.items()})
-        for name, value in self._memory(card.memory, used, card.reserved):
-            yield Reading(f"gpu_memory_{name}_bytes", value)
-        whole = sum(size for *_, size in card.instances)
-        for number, _, size in card.instances:
-            for name, value in self._memory(size, used * size // whole, INSTANCE_RESERVED):
-                yield Reading(f"gpu_mig_memory_{name}_bytes", value, {"gpu_instance_id": str(number)})
+        rate, watts = scene.pcie * 2 ** (card.pcie - 5), scene.power * card.watts[1]
+        links = card.links if self._extras.links else 1
+        carried = total(at, lambda scene: scene.nvlink) * card.nvlink / (links or 1) // KIB * KIB
+        return {
+            "utilization_ratio": round(busy + jitter, 2),
+            "memory_controller_utilization_ratio": round(0.6 * busy, 2),
+            "power_watts": watts,
+            "power_instant_watts": watts * (1 + jitter),
+            "power_limit_watts": card.watts[1],
+            "power_limit_watts min": card.watts[0],
+            "energy_joules_total": total(at, lambda scene: scene.power * card.watts[1]),
+            "performance_state": card.state,
+            "persistence_mode": card.persistence,
+            "mig_mode": bool(card.instances),
+            "ecc_mode": 1,
+            "pcie_link_generation": card.pcie,
+            "pcie_link_width": 16,
+            "pcie_transmit_bytes_per_second": 0.4 * rate // 1,
+            "pcie_receive_bytes_per_second": rate // 1,
+            "nvlink_transmit_bytes_total": carried,
+            "nvlink_receive_bytes_total": carried,
+            "fabric_state": 3,
+            "graphics_active_ratio": busy,
+            "sm_active_ratio": scene.sm,
+            "sm_occupancy_ratio": scene.occupancy,
+            "dram_active_ratio": scene.dram,
+            "pipe_active_ratio tensor": scene.tensor,
+            "pipe_active_ratio fp32": round(scene.sm / 10, 4),
+            "pipe_active_ratio int": round(scene.sm / 8, 4),
+        }
 
-    @staticmethod
-    def _memory(size: float, used: float, reserved: float) -> Iterator[tuple[str, float]]:
-        yield from (("total", size), ("reserved", reserved), ("used", used), ("free", size - reserved - used))
+    def _health(self, at: float, scene: Scene) -> dict[str, float]:
+        """Temperatures, clocks and errors."""
+        card, capped = self.profile, self._number % 4 == 1
+        limits = dict(zip(("shutdown", "slowdown", "gpu_max"), card.thresholds, strict=True))
+        # the temperature follows the mean power of the last half minute; a sick card's margin is soon used up
+        drawn, whole = (total(seconds, lambda scene: scene.power) for seconds in (at, STEP_SECONDS))
+        power = (drawn - total(max(0.0, at - COOLING_SECONDS), lambda scene: scene.power)) / COOLING_SECONDS
+        heat, limit = min(1.0, at / HOT_AFTER) if self._sick else 0.0, limits[card.margin_to]
+        too_hot = limit - (AMBIENT + FULL_LOAD * whole / STEP_SECONDS)
+        celsius = float(round(AMBIENT + FULL_LOAD * power + heat * too_hot))
+        slowed = heat == 1 and hot(scene)
+        sm, memory, video = card.clocks
+        bad, packets = (errors(at), int(at // LINK_ERROR_EVERY)) if self._sick else (0, 0)
+        return {
+            "temperature_celsius gpu": celsius,
+            "temperature_celsius memory": celsius + MEMORY_WARMER,
+            "temperature_margin_celsius": limit - celsius,
+            **{f"temperature_threshold_celsius {name}": value for name, value in limits.items()},
+            "clock_hertz": float(round(scene.clock * (1 - 0.2 * slowed) * sm)),
+            "clock_max_hertz": sm,
+            **{f"clock_{of}hertz memory": memory for of in ("", "max_")},
+            **{f"clock_{of}hertz video": video for of in ("", "max_")},
+            "clock_event_active idle": scene.utilization < 0.05,
+            "clock_event_active power_cap": capped and scene is UPDATING,
+            "clock_event_active software_thermal": slowed,
+            "clock_event_seconds_total power_cap": total(at, lambda scene: capped and scene is UPDATING),
+            "clock_event_seconds_total software_thermal": (
+                total(at, hot) - total(min(at, HOT_AFTER), hot) if self._sick else 0
+            ),
+            **dict.fromkeys(("recovery_action", "row_remap_pending"), bad > 0),
+            **{f"ecc_{of}errors_total uncorrected": bad for of in ("", "volatile_")},
+            "remapped_rows_total uncorrectable": bad,
+            # of a single link its driver reports fewer kinds of errors
+            f"nvlink_errors_total {'crc' if self._extras.links else 'crc_flit'}": packets,
+            "nvlink_errors_total replay": packets // 10,
+            "nvlink_errors_total recovery": packets // 100,
+        }
 
-    def _traffic(self, at: float, scene: Scene) -> Iterator[Reading]:
-        card, links = self.profile, self._links
-        rate = scene.pcie * 2 ** (card.pcie - 5)
-        if card.pcie == 5 or self._extras.pcie:
-            yield from plain(pcie_transmit_bytes_per_second=0.4 * rate // 1)
-            yield from plain(pcie_receive_bytes_per_second=rate // 1)
-        yield from each("nvlink_links", state={"active": float(card.links), "inactive": 0.0})
-        carried = (
-            total(at, lambda scene: scene.nvlink) * card.nvlink / len(links) // KIB * KIB if links else 0
-        )
-        for way in ("transmit", "receive"):
-            yield from (Reading(f"gpu_nvlink_{way}_bytes_total", carried, labels) for labels in links)
-
-    def _slow(self, at: float) -> Iterator[Reading]:
-        card, bad = self.profile, errors(at) if self._sick else 0
-        least, most = card.watts
-        limits = {**dict.fromkeys(("default", "requested", "enforced", "max"), most), "min": least}
-        yield from each("power_limit_watts", limit=limits)
-        yield from plain(compute_mode=0, persistence_mode=card.persistence, ecc_mode=1)
-        yield from plain(mig_mode=bool(card.instances), fabric_state=3, pcie_replays_total=0)
-        yield from plain(recovery_action=bad > 0, row_remap_pending=bad > 0, row_remap_failed=0)
-        for name, value in (("generation", float(card.pcie)), ("width", 16.0)):
-            yield from each(f"pcie_link_{name}", kind=dict.fromkeys(("current", "max"), value))
-        # the first link is the bad one; of a single link its driver reports fewer kinds
-        kinds = LINK_ERRORS if self._extras.links else LINKS_ERRORS
-        packets = int(at // LINK_ERROR_EVERY) if self._sick else 0
-        counts = {kinds[0]: packets, "replay": packets // 10, "recovery": packets // 100}
-        for place, labels in enumerate(self._links):
-            found = {kind: 0 if place else counts.get(kind, 0) for kind in kinds}
-            yield from each("nvlink_errors_total", labels, type=found)
-        for metric in ("ecc_errors_total", "ecc_volatile_errors_total"):
-            yield from each(metric, type={"corrected": 0.0, "uncorrected": float(bad)})
-        yield from each("remapped_rows_total", cause={"correctable": 0.0, "uncorrectable": float(bad)})
-        yield from each("processes", type={"compute": len(USES), "graphics": 0, "mps": 0})
-        yield from self._processes(at)
-        names = ("gpu_instance_id", "compute_instance_id", "profile", "mig_uuid")
-        for number, profile, _ in card.instances:
-            known = (str(number), "0", profile, uuid("MIG", self._seed, self._number, number))
+    def _others(self, scene: Scene, used: float) -> Iterator[Reading]:
+        """What the table has no row for; the largest processes are named, the others summed up."""
+        card, number, most = self.profile, self._number, self._extras.processes
+        labels = {"name": card.name, "pci_bus_id": f"00000000:{16 * number + 1:02X}:00.0"}
+        labels |= {"architecture": card.architecture, "compute_capability": card.capability}
+        serial = {"serial": f"demo-{number}"} if self._extras.serial else {}
+        yield Reading("gpu_info", 1, {**labels, "vbios_version": "demo", **serial})
+        yield Reading("gpu_utilization_window_max_ratio", min(1.0, round(scene.utilization + 0.02, 2)))
+        for state, count in (("active", card.links), ("inactive", 0)):
+            yield Reading("gpu_nvlink_links", count, {"state": state})
+        for fan in range(card.fans):
+            yield Reading("gpu_fan_speed_ratio", round(0.3 + 0.4 * scene.power, 2), {"fan": str(fan)})
+        for kind, count in (("compute", len(USES)), ("graphics", 0), ("mps", 0)):
+            yield Reading("gpu_processes", count, {"type": kind})
+        for place, profile, size in card.instances:
+            names = ("gpu_instance_id", "compute_instance_id", "profile", "mig_uuid")
+            known = (str(place), "0", profile, uuid("MIG", self._seed, number, place))
             yield Reading("gpu_mig_info", 1, dict(zip(names, known, strict=True)))
-
-    def _processes(self, at: float) -> Iterator[Reading]:
-        """The largest are named, the others summed up."""
-        scene, _, used = self._now(at)
-        most, shares = self._extras.processes, list(USES.items())
+            share = used * size // sum(size for *_, size in card.instances)
+            for metric, value in _memory(size, share, INSTANCE_RESERVED).items():
+                yield Reading(f"gpu_mig_{metric}", value, {"gpu_instance_id": str(place)})
         found = [
-            (share, (str(FIRST_PID + len(USES) * self._number + place), "simulated", name))
-            for place, (name, share) in enumerate(shares[:most])
+            (share, (str(FIRST_PID + len(USES) * number + place), "simulated", name))
+            for place, (name, share) in enumerate(list(USES.items())[:most])
         ]
-        if most and shares[most:]:
-            found.append((fsum(share for _, share in shares[most:]), ("", "", "other")))
-        for share, (pid, namespace, name) in found:
-            labels = {"pid": pid, "pid_namespace": namespace, "name": name, "container": ""}
+        if 0 < most < len(USES):
+            found.append((fsum(list(USES.values())[most:]), ("", "", "other")))
+        for share, texts in found:
+            labels = {**dict(zip(("pid", "pid_namespace", "name"), texts, strict=True)), "container": ""}
             yield Reading("gpu_process_memory_bytes", share * used // 1, labels)
             yield Reading("gpu_process_sm_utilization_ratio", round(share * scene.utilization, 2), labels)
+
+
+def _memory(size: float, used: float, reserved: float) -> dict[str, float]:
+    parts = {"total": size, "used": used, "reserved": reserved, "free": size - reserved - used}
+    return {f"memory_{part}_bytes": value for part, value in parts.items()}
 
 
 class Demo:
@@ -344,9 +332,9 @@ class Demo:
     def card(self, number: int) -> DemoCard:
         return DemoCard(number, self._seed, self._extras, lambda: self._clock() - self._started)
 
-    def system(self) -> list[Reading]:
+    def system(self) -> Reading:
         labels = dict.fromkeys(("driver_version", "cuda_version", "nvml_version"), "demo")
-        return [Reading("gpu_driver_info", 1, labels)]
+        return Reading("gpu_driver_info", 1, labels)
 
     def events(self, seconds: float) -> list[Event]:
         sick = self._extras.sick

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from exporter.alert_labels import ABOUT, ONSET, ONSET_STEP
-from exporter.gpu.backend import CLOCK_EVENTS
+from exporter.gpu.table import CLOCK_EVENTS
 from exporter.installation import INSTALLED, adapt
 from stepwatch.alerts import gpu_health, gpu_load, host, incidents
 from stepwatch.alerts.catalogue import TABLE
@@ -156,7 +156,7 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "text_info": messages.TEXT_INFO,
         "shown_state": SHOWN_STATE,
         "shown_states": SHOWN_STATES,
-        "clock_events": [name for name in CLOCK_EVENTS.values() if name != "idle"],
+        "clock_events": [name for name in CLOCK_EVENTS if name != "idle"],
         "baseline_mark": BASELINE,
         "gpu_load": gpu_load,
         "host": host,

@@ -70,7 +70,7 @@ def _figures(cycle: int, box: Box) -> dict[str, float]:
         "threads": active_count(),
         "files": sum(1 for _ in Path("/proc/self/fd").iterdir()),
         "samples": sum(not line.startswith(b"#") for line in box.gpus.page(cycle).splitlines()),
-        "errors": sum(box.gpus._xids.values()),
+        "errors": sum(box.gpus.xids.values()),
     }
 
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from exporter.gpu import __main__
 from exporter.gpu.backend import CRITICAL_XIDS, PROFILES, Extras, Reading
 from exporter.gpu.demo import Demo
-from exporter.gpu.families import GPU_FAMILIES
 from exporter.gpu.reader import SLOW_INTERVALS
+from exporter.gpu.table import FAMILIES
 from tests.gpu.driver import Driver
 from tests.gpu.exporter import Exporter, reasons
 from tests.runs.scrape import Scrape
 
 SICK = 1
-COUNTERS = {family.name for family in GPU_FAMILIES if family.type == "counter"}
+COUNTERS = {family.name for family in FAMILIES.values() if family.type == "counter"}
 TROUBLE = ("software_thermal", "hardware_thermal", "hardware_slowdown", "power_brake")
 WORST = {
     "gpu_row_remap_pending",
@@ -47,8 +47,8 @@ class Stage:
         """What a GPU shows now, by metric and labels."""
         return {
             " ".join([reading.metric, *reading.labels.values()]): reading.value
-            for quantity in self.cards[gpu].quantities
-            for reading in quantity.read()
+            for call in self.cards[gpu].calls
+            for reading in self.cards[gpu].read(call)
             if isinstance(reading, Reading)
         }
 

@@ -6,7 +6,7 @@ import re
 from contextlib import ExitStack
 from pathlib import Path
 
-from exporter.gpu.families import FRONT_FAMILIES, GPU_FAMILIES
+from exporter.gpu.table import FAMILIES
 from tests.gpu.driver import Driver
 from tests.gpu.expected import CARDS
 from tests.gpu.exporter import ROOT, running
@@ -47,7 +47,7 @@ def test_every_metric_is_documented_with_type_and_labels(tmp_path: Path) -> None
     documented = {name: set(re.findall(r"`(\w+)`", labels)) for name, _, _, labels in ROW.findall(PAGE)}
 
     assert documented == served
-    types = {family.name: family.type for family in (*GPU_FAMILIES, *FRONT_FAMILIES)}
+    types = {family.name: family.type for family in FAMILIES.values()}
     assert {name: kind for name, kind, _, _ in ROW.findall(PAGE)} == types
 
 

@@ -6,7 +6,7 @@ import re
 
 from exporter.gpu.__main__ import command_line
 from exporter.gpu.backend import NVML_REASONS, PROFILES
-from exporter.gpu.families import FRONT_FAMILIES, GPU_FAMILIES
+from exporter.gpu.table import FAMILIES
 from stepwatch.rules.alerting import SHOWN
 from tests.gpu.exporter import ROOT
 from tools.gpu_check.__main__ import BEGIN, END
@@ -42,7 +42,7 @@ def plain(default: object) -> str:
 
 
 def test_every_metric_that_is_named_exists() -> None:
-    known = {family.name for family in (*GPU_FAMILIES, *FRONT_FAMILIES)}
+    known = {family.name for family in FAMILIES.values()}
     known |= SHOWN.keys()
     named = set(re.findall(r"`(gpu_[a-z_]+|DCGM_\w+)\b(?!\*)", PAGE)) - {"gpu_mig_memory_"}
 

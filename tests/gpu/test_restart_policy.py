@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from exporter.gpu.backend import FRESH
+from exporter.gpu.__main__ import FRESH
 from tests.gpu.driver import LIBRARY, Driver
 from tests.gpu.exporter import QUICK, Exporter, Starting, all_ok, nvml, reasons
 

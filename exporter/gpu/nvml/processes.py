@@ -7,14 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
-from exporter.gpu.backend import Extras, Failure, Reading, Tier
+from exporter.gpu.backend import Call, Extras, Problem, ReadError, Reading, Tier, UnsupportedError
 from exporter.gpu.nvml import library
-from exporter.gpu.nvml.library import Call, Found, either, parts
-from exporter.gpu.nvml.values import DriverVersion
 from exporter.gpu.nvml.windows import Mark
+from exporter.gpu.table import driver_version
 from exporter.process import pid_namespace
 
 
@@ -60,61 +58,71 @@ _OTHER = {"pid": "", "pid_namespace": "", "name": "other", "container": ""}
 
 
 class Processes:
-    """The processes of one GPU; the ``most`` that hold most of its memory are named."""
+    """The processes of one GPU; those that hold most of its memory are named, as many as are wanted."""
 
-    def __init__(self, most: int, proc: Proc, version: str) -> None:
-        self._most = most
-        self._proc = proc
+    def __init__(self, extras: Extras, driver: str) -> None:
+        self._most, self._proc = extras.processes, Proc(extras.proc)
         self._namespace = pid_namespace()  # the driver gives the ids that processes have for this one
-        self._version = version
+        self._version = "_v2" if _WIDE[0] <= driver_version(driver) < _WIDE[1] else ""
         self._pids: set[int] = set()
-        self._memory: Counter[int] = Counter()
         self._named: dict[int, Mapping[str, str]] = {}
         self._mark = Mark()
+        self.calls = [Call("GetRunningProcesses", Tier.SLOW, self._read)]
+        if self._most:
+            self.calls.append(Call("GetProcessUtilization", Tier.SLOW, self._utilization))
 
     def forget(self) -> None:
         """Reset."""
         self._mark.forget()
 
-    def read(self, handle: Any) -> Iterator[Found]:
+    def _read(self, handle: Any) -> Iterator[Reading | Problem]:
         """How many there are, and the memory they hold, as far as the driver reports it."""
-        self._pids, self._memory = set(), Counter()
-        probes = [
-            ("gpu_processes", {"type": word}, partial(self._count, name)) for word, name in _TYPES.items()
-        ]
-        yield from parts(handle, "GetRunningProcesses", probes)
-        ranked = sorted(self._pids, key=lambda pid: (-self._memory[pid], pid))
+        pids, memory, lacking = set[int](), Counter[int](), list[UnsupportedError]()
+        for word, name in _TYPES.items():
+            try:
+                listed = _listed(handle, f"Get{name}RunningProcesses{self._version}")
+            except UnsupportedError as problem:
+                lacking.append(problem)
+                yield Problem(f"GetRunningProcesses({word})", problem.code, lacking=True)
+                continue
+            # A process may use several instances of a GPU, and one in several ways; some are listed twice.
+            instances = {
+                (each.pid, each.gpuInstanceId, each.computeInstanceId): each.usedGpuMemory
+                for each in listed
+                if each.usedGpuMemory is not None
+            }
+            held: Counter[int] = Counter()
+            for (pid, *_), size in instances.items():
+                held[pid] += size
+            memory.update({pid: max(0, size - memory[pid]) for pid, size in held.items()})
+            found = {each.pid for each in listed}
+            pids |= found
+            yield Reading("gpu_processes", len(found), {"type": word})
+        if len(lacking) == len(_TYPES):
+            raise lacking[0]
+        self._pids = pids
         self._named = {
             pid: {"pid": str(pid), "pid_namespace": self._namespace, **self._proc.identity(pid)}
-            for pid in ranked[: self._most]
+            for pid in sorted(pids, key=lambda pid: (-memory[pid], pid))[: self._most]
         }
-        yield from self._readings("gpu_process_memory_bytes", self._memory)
+        yield from self._readings("gpu_process_memory_bytes", memory)
 
-    def _count(self, name: str, handle: Any) -> int:
-        """A process may use several instances of a GPU, and one in several ways; some are listed twice."""
-        found = _listed(handle, f"Get{name}RunningProcesses{self._version}")
-        instances = {
-            (each.pid, each.gpuInstanceId, each.computeInstanceId): each.usedGpuMemory
-            for each in found
-            if each.usedGpuMemory is not None
-        }
-        held: Counter[int] = Counter()
-        for (pid, *_), memory in instances.items():
-            held[pid] += memory
-        for pid, memory in held.items():
-            self._memory[pid] = max(memory, self._memory[pid])
-        pids = {process.pid for process in found}
-        self._pids |= pids
-        return len(pids)
-
-    def utilization(self, handle: Any) -> Iterator[Found]:
+    def _utilization(self, handle: Any) -> Iterator[Reading | Problem]:
         """What those did that were listed last: each by its newest sample since the last reading."""
-        new = self._mark.new(lambda since: _samples(handle, since))
+
+        def samples(since: int) -> list[tuple[int, Any]]:
+            try:  # Blackwell only has the first call, drivers before 550 only the second
+                found = _listed(handle, "GetProcessesUtilizationInfo", since)
+            except UnsupportedError:
+                found = _listed(handle, "GetProcessUtilization", since)
+            return [(each.timeStamp, each) for each in found]
+
+        new = self._mark.new(samples)
         percents = {sample.pid: sample.smUtil for sample in new if sample.pid in self._pids}
         shares = {pid: percent / 100 for pid, percent in percents.items() if percent <= 100}
         yield from self._readings("gpu_process_sm_utilization_ratio", shares)
         if len(shares) < len(percents):
-            yield Failure("GetProcessUtilization", "garbage")
+            yield Problem("GetProcessUtilization", "garbage", lacking=False)
 
     def _readings(self, metric: str, values: Mapping[int, float]) -> Iterator[Reading]:
         """A reading for each process that is named, and the sum of the others."""
@@ -127,32 +135,13 @@ class Processes:
             yield Reading(metric, sum(others), _OTHER)
 
 
-def _listed(handle: Any, call: str, *arguments: Any, tries: int = _TRIES) -> list[Any]:
-    """What a call lists, which may be nothing. Raises ``library.Error``."""
+def _listed(handle: Any, name: str, *arguments: Any, tries: int = _TRIES) -> list[Any]:
+    """What a call lists, which may be nothing. Raises ``ReadError``."""
     try:
-        return list(library.ask(handle, call, *arguments))
-    except library.Error as error:
-        if error.value in (library.OK, library.NOT_FOUND):  # wheels take a length of 0 for an error
+        return list(library.call(f"Device{name}", handle, *arguments))
+    except ReadError as problem:
+        if problem.code in ("ok", "not_found"):  # wheels take a length of 0 for an error
             return []
-        if error.value != library.INSUFFICIENT_SIZE or tries == 1:
+        if problem.code != "insufficient_size" or tries == 1:
             raise
-    return _listed(handle, call, *arguments, tries=tries - 1)
-
-
-def _samples(handle: Any, since: int) -> list[tuple[int, Any]]:
-    """Blackwell only has the first call, drivers before 550 only the second."""
-    found = either(
-        lambda handle: _listed(handle, "GetProcessesUtilizationInfo", since),
-        lambda handle: _listed(handle, "GetProcessUtilization", since),
-    )(handle)
-    return [(sample.timeStamp, sample) for sample in found]
-
-
-def calls(extras: Extras, driver: DriverVersion) -> tuple[Call, ...]:
-    """They remember which processes were there."""
-    version = "_v2" if _WIDE[0] <= driver < _WIDE[1] else ""
-    processes = Processes(extras.processes, Proc(extras.proc), version)
-    count = Call("GetRunningProcesses", Tier.SLOW, processes.read)
-    if not extras.processes:
-        return (count,)
-    return (count, Call("GetProcessUtilization", Tier.SLOW, processes.utilization, forget=processes.forget))
+    return _listed(handle, name, *arguments, tries=tries - 1)

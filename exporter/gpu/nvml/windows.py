@@ -1,41 +1,25 @@
-"""Values over the time between two readings: a GPU's own counters (GPM), and the driver's samples."""
+"""What is known of the time between two readings: a GPU's own counters (GPM), and the driver's samples."""
 
 from __future__ import annotations
 
 import ctypes
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from exporter.gpu.backend import Failure, Missing, ReadError, Reading, Tier
+from exporter.gpu.backend import ReadError, UnsupportedError
 from exporter.gpu.nvml import library
-from exporter.gpu.nvml.library import Call, Found, decode, number
 
 LEAST_SECONDS = 0.1
 """Between two samples; the driver gives no values for less."""
-_MIB = 2**20
-_MOST_PERCENT = 101
-"""A mean may be a little above 100, by rounding."""
-_MOST_RATE = 2**20
-"""In MiB per second: four times what PCIe 7.0 carries over 16 lanes."""
+CLOCK_SECONDS = 1
+"""By how much a sample may seem to come from the future."""
 _ROOM = 98
 """Answers that NVML's first structure had room for: no driver may rely on more."""
-SHARES = {
-    1: ("gpu_graphics_active_ratio", ""),
-    2: ("gpu_sm_active_ratio", ""),
-    3: ("gpu_sm_occupancy_ratio", ""),
-    10: ("gpu_dram_active_ratio", ""),
-    5: ("gpu_pipe_active_ratio", "tensor"),
-    11: ("gpu_pipe_active_ratio", "fp64"),
-    12: ("gpu_pipe_active_ratio", "fp32"),
-    13: ("gpu_pipe_active_ratio", "fp16"),
-    4: ("gpu_pipe_active_ratio", "int"),
-}
-"""Metric and pipe by NVML's number of a quantity in percent."""
-_RATES = {20: ("gpu_pcie_transmit_bytes_per_second", ""), 21: ("gpu_pcie_receive_bytes_per_second", "")}
-"""In MiB per second."""
+
+T = TypeVar("T")
 
 
 class _Answer(ctypes.Structure):
@@ -64,40 +48,41 @@ class _Question(ctypes.Structure):
 class Window:
     """Means over the time since the last reading, whose sample stays in the driver's library.
 
-    ``sample`` has a GPU, by its handle, fill a sample, and ``name`` is the call's. The first reading gives
-    nothing; one that comes too early what the last one gave. Raises ``library.Error`` where the GPU has none.
+    ``sample`` has a GPU, by its handle, fill a sample; ``keys`` are ``("gpm", number)``.
     """
 
-    def __init__(self, name: str, sample: Callable[[Any, Any], Any], *, rates: bool = False) -> None:
-        self._name, self._sample = name, sample
-        self._metrics = {**SHARES, **(_RATES if rates else {})}
-        self._question = _Question(version=1, count=len(self._metrics))
-        for answer, metric in zip(self._question.answers, self._metrics, strict=False):
-            answer.number = metric
+    def __init__(self, sample: Callable[[Any, Any], Any], keys: Iterable[tuple[Any, ...]]) -> None:
+        self._sample, self._keys = sample, list(keys)
+        self._question = _Question(version=1, count=len(self._keys))
+        for answer, (_, number) in zip(self._question.answers, self._keys, strict=False):
+            answer.number = number
         self._samples: list[Any] = []
-        self._sampled = -math.inf
-        self._found: list[Found] = []
+        self._sampled, self._found = -math.inf, dict[tuple[Any, ...], Any]()
 
     def forget(self) -> None:
         """Reset, and free the samples in the library."""
         while self._samples:
-            with suppress(library.Error):  # the library may be closed, or the GPU lost
+            with suppress(ReadError):  # the library may be closed, or the GPU lost
                 library.call("GpmSampleFree", self._samples.pop())
         self._sampled = -math.inf
 
-    def __call__(self, handle: Any) -> list[Found]:
+    def ask(self, handle: Any) -> dict[tuple[Any, ...], Any]:
+        """A value or a ``ReadError`` for each; none the first time, the last ones where it is too early.
+
+        Raises ``ReadError`` where the GPU has none at all.
+        """
         if time.monotonic() - self._sampled >= LEAST_SECONDS:
             try:
-                self._found = self._read(handle)
-            except library.Error:
+                self._found = self._compared(handle)
+            except ReadError:
                 self.forget()
                 raise
         return self._found
 
-    def _read(self, handle: Any) -> list[Found]:
+    def _compared(self, handle: Any) -> dict[tuple[Any, ...], Any]:
         """Take a sample, in place of the last but one, and compare it with the last."""
         if not self._samples and not library.call("GpmQueryDeviceSupport", handle).isSupportedDevice:
-            raise library.Error(library.NOT_SUPPORTED)
+            raise UnsupportedError("not_supported")
         if len(self._samples) < 2:
             self._samples.append(library.call("GpmSampleAlloc"))
         else:
@@ -105,36 +90,17 @@ class Window:
         self._sample(handle, self._samples[-1])
         self._sampled = time.monotonic()
         if len(self._samples) < 2:
-            return []
+            return {}
         question = self._question
         question.older, question.newer = (ctypes.cast(each, ctypes.c_void_p).value for each in self._samples)
         library.call("GpmMetricsGet", question)
-        answers = list(question.answers[: question.count])
-        codes = {answer.code for answer in answers}
-        if library.OK not in codes:
-            raise library.Error(min(codes))
-        return [self._found_of(answer) for answer in answers]
-
-    def _found_of(self, answer: _Answer) -> Found:
-        metric, pipe = self._metrics[answer.number]
-        part = f"{self._name}({pipe or metric})"
-        if answer.code != library.OK:
-            return Missing(part, library.error_name(answer.code))
-        try:
-            if answer.number in _RATES:
-                return Reading(metric, number(answer.value, _MOST_RATE) * _MIB)
-            share = min(number(answer.value, _MOST_PERCENT), 100) / 100
-        except ReadError as problem:
-            return Failure(part, problem.code)
-        return Reading(metric, share, {"pipe": pipe} if pipe else {})
-
-
-CLOCK_SECONDS = 1
-"""By how much a sample may seem to come from the future."""
-_UTILIZATION = 1
-"""NVML's number of this kind of samples."""
-
-T = TypeVar("T")
+        answers = question.answers[: question.count]
+        if all(answer.code for answer in answers):
+            raise library.error_of(answers[0].code)
+        return {
+            key: library.error_of(answer.code) if answer.code else answer.value
+            for key, answer in zip(self._keys, answers, strict=True)
+        }
 
 
 class Mark:
@@ -154,33 +120,3 @@ class Mark:
         found = sorted((each for each in ask(since) if each[0] > since), key=lambda each: each[0])
         self._last = found[-1][0] if found else since or 1
         return [sample for _, sample in found] if since else []
-
-
-def _samples(handle: Any, since: int) -> list[tuple[int, float | None]]:
-    try:
-        kind, found = library.ask(handle, "GetSamples", _UTILIZATION, since)
-    except library.Error as error:
-        if error.value != library.NOT_FOUND:
-            raise
-        return []
-    return [(sample.timeStamp, decode(kind, bytes(sample.sampleValue))) for sample in found]
-
-
-def calls() -> tuple[Call, ...]:
-    """They remember which samples they saw, and hold one in the driver's library."""
-    mark = Mark()
-    window = Window("GpmSampleGet", lambda handle, at: library.call("GpmSampleGet", handle, at), rates=True)
-
-    def highest(handle: Any) -> Iterator[Found]:
-        """The highest sample since the last reading. One that is impossible makes no other wrong."""
-        percents = mark.new(lambda since: _samples(handle, since))
-        good = [percent for percent in percents if percent is not None and 0 <= percent <= 100]
-        if good:
-            yield Reading("gpu_utilization_window_max_ratio", max(good) / 100)
-        if len(good) < len(percents):
-            yield Failure("GetSamples", "garbage")
-
-    return (
-        Call("GetSamples", Tier.FAST, highest, forget=mark.forget),
-        Call("GpmSampleGet", Tier.FAST, window, forget=window.forget),
-    )
