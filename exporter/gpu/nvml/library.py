@@ -18,48 +18,27 @@ from typing import Any
 
 import pynvml
 
-from exporter.gpu.backend import OK, UNKNOWN, BackendError, CardError, ReadError, UnsupportedError
+from exporter.gpu.backend import BackendError, CardError, ReadError, UnsupportedError
 
 _MISFIT = getattr(pynvml, "NVMLLibraryMismatchError", ())
 """Newer wheels have a kind of its own for a driver that lacks a function of several versions."""
 
-_UNKNOWN = 999
-_KINDS: dict[type[ReadError], dict[int, str]] = {
-    UnsupportedError: {
-        2: "invalid_argument",
-        3: "not_supported",
-        4: "no_permission",
-        13: "function_not_found",
-        25: "argument_version_mismatch",
-        26: "deprecated",
-    },
-    CardError: {15: "lost", 16: "reset_required", 28: "lost"},
-    BackendError: {
-        1: "uninitialized",
-        9: "driver_not_loaded",
-        12: "library_not_found",
-        18: "version_mismatch",
-    },
-    ReadError: {
-        0: OK,
-        6: "not_found",
-        7: "insufficient_size",
-        8: "insufficient_power",
-        10: "timeout",
-        11: "irq_issue",
-        14: "corrupted_inforom",
-        17: "operating_system",
-        19: "in_use",
-        20: "memory",
-        21: "no_data",
-        23: "insufficient_resources",
-        27: "not_ready",
-        29: "invalid_state",
-        _UNKNOWN: UNKNOWN,
-    },
+_UNKNOWN, _ABSENT = 999, 13
+_CODES = {
+    UnsupportedError: "2 invalid_argument 3 not_supported 4 no_permission 13 function_not_found "
+    "25 argument_version_mismatch 26 deprecated",
+    CardError: "15 lost 16 reset_required 28 lost",
+    BackendError: "1 uninitialized 9 driver_not_loaded 12 library_not_found 18 version_mismatch",
+    ReadError: "0 ok 6 not_found 7 insufficient_size 8 insufficient_power 10 timeout 11 irq_issue "
+    "14 corrupted_inforom 17 operating_system 19 in_use 20 memory 21 no_data 23 insufficient_resources "
+    "27 not_ready 29 invalid_state 999 unknown",
 }
 """NVML's own words, but for 15 (GPU is lost), 28 (GPU not found) and 18 (library and driver differ)."""
-_ERRORS = {code: (kind, word) for kind, words in _KINDS.items() for code, word in words.items()}
+_ERRORS: dict[int, tuple[type[ReadError], str]] = {
+    int(code): (kind, word)
+    for kind, text in _CODES.items()
+    for code, word in zip(text.split()[::2], text.split()[1::2], strict=True)
+}
 
 
 def error_of(code: int) -> ReadError:
@@ -73,7 +52,7 @@ def call(name: str, *arguments: Any) -> Any:
     try:
         return getattr(pynvml, f"nvml{name}", _absent)(*arguments)
     except _MISFIT as error:
-        raise error_of(13) from error
+        raise error_of(_ABSENT) from error
     except pynvml.NVMLError as error:
         raise error_of(error.value) from error
     except ValueError as error:  # a name that is not a string, say
@@ -81,12 +60,12 @@ def call(name: str, *arguments: Any) -> Any:
 
 
 def _absent(*_: Any) -> None:
-    raise error_of(13)
+    raise error_of(_ABSENT)
 
 
 def fill(handle: Any, name: str, *arguments: Any) -> None:
     """Call ``nvmlDevice<name>``, which fills an argument; the wheel may lack it. Raises ``ReadError``."""
-    code = getattr(_loaded(), f"nvmlDevice{name}", lambda *_: 13)(handle, *arguments)
+    code = getattr(_loaded(), f"nvmlDevice{name}", lambda *_: _ABSENT)(handle, *arguments)
     if code:
         raise error_of(code)
 

@@ -15,33 +15,28 @@ from exporter.gpu.nvml.windows import Mark
 from exporter.gpu.table import driver_version
 from exporter.process import pid_namespace
 
+_CONTAINER = re.compile(r"[/:-]([0-9a-f]{12})[0-9a-f]{52}(?:\.scope)?(?:/|$)", re.MULTILINE)
+"""Docker, podman, containerd and CRI-O name a cgroup after the container, some with words before it."""
 
-class Proc:
-    """``root`` is the host's ``/proc``, which may be mounted elsewhere."""
 
-    def __init__(self, root: str) -> None:
-        self._root, self._ours = root, False
-        with suppress(OSError):
-            self._ours = os.readlink(f"{root}/self") == str(os.getpid())  # noqa: PTH115  (pathlib weighs 1 MB)
+def identity(proc: str, pid: int) -> dict[str, str]:
+    """A process's short name, and the first 12 digits of its container; ``proc`` is the host's ``/proc``.
 
-    def identity(self, pid: int) -> dict[str, str]:
-        """Return a process's short name, and the first 12 digits of the container it runs in.
-
-        Both are empty for a process that ended, or that cannot be distinguished from another. Drivers give
-        the number that a process has for who asks (``osFindNsPid`` in NVIDIA's open kernel modules); old
-        ones gave the host's. In a container with numbers of its own a host's ``/proc`` is right about a
-        number only if no process here has it.
-        """
-        if not self._ours and os.path.exists(f"/proc/{pid}"):  # noqa: PTH110
-            return {"name": "", "container": ""}
-        texts = {"comm": "", "cgroup": ""}
-        for name in texts:
-            with suppress(OSError), open(f"{self._root}/{pid}/{name}", "rb") as file:  # noqa: PTH123
-                texts[name] = file.read().decode(errors="replace")
-        # Docker, podman, containerd and CRI-O name a cgroup after the container, some with words before it.
-        pattern = r"[/:-]([0-9a-f]{12})[0-9a-f]{52}(?:\.scope)?(?:/|$)"
-        found = re.search(pattern, texts["cgroup"], re.MULTILINE)
-        return {"name": texts["comm"].removesuffix("\n"), "container": found[1] if found else ""}
+    Both are empty for a process that ended, or that cannot be distinguished from another. Drivers give the
+    number that a process has for who asks (``osFindNsPid`` in NVIDIA's open kernel modules); old ones gave
+    the host's. In a container with numbers of its own a host's ``/proc`` is right about a number only if no
+    process here has it.
+    """
+    texts, ours = {"comm": "", "cgroup": ""}, False
+    with suppress(OSError):
+        ours = os.readlink(f"{proc}/self") == str(os.getpid())  # noqa: PTH115  (pathlib weighs 1 MB)
+    if not ours and os.path.exists(f"/proc/{pid}"):  # noqa: PTH110
+        return {"name": "", "container": ""}
+    for name in texts:
+        with suppress(OSError), open(f"{proc}/{pid}/{name}", "rb") as file:  # noqa: PTH123
+            texts[name] = file.read().decode(errors="replace")
+    found = _CONTAINER.search(texts["cgroup"])
+    return {"name": texts["comm"].removesuffix("\n"), "container": found[1] if found else ""}
 
 
 _TYPES = {"compute": "Compute", "graphics": "Graphics", "mps": "MPSCompute"}
@@ -61,7 +56,7 @@ class Processes:
     """The processes of one GPU; those that hold most of its memory are named, as many as are wanted."""
 
     def __init__(self, extras: Extras, driver: str) -> None:
-        self._most, self._proc = extras.processes, Proc(extras.proc)
+        self._most, self._proc = extras.processes, extras.proc
         self._namespace = pid_namespace()  # the driver gives the ids that processes have for this one
         self._version = "_v2" if _WIDE[0] <= driver_version(driver) < _WIDE[1] else ""
         self._pids: set[int] = set()
@@ -102,7 +97,7 @@ class Processes:
             raise lacking[0]
         self._pids = pids
         self._named = {
-            pid: {"pid": str(pid), "pid_namespace": self._namespace, **self._proc.identity(pid)}
+            pid: {"pid": str(pid), "pid_namespace": self._namespace, **identity(self._proc, pid)}
             for pid in sorted(pids, key=lambda pid: (-memory[pid], pid))[: self._most]
         }
         yield from self._readings("gpu_process_memory_bytes", memory)
