@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stop, release = stopped_by_signal(), Event()
     signal.signal(signal.SIGUSR1, lambda *_: release.set())
     gpus = Gpus(_settings(options))
-    pages = HostCheck(Pages(gpus).routes(), (*options.hosts, options.listen))
+    pages = HostCheck(routes(gpus), (*options.hosts, options.listen))
     try:
         server = Server((options.listen, options.port), pages)
     except OSError as error:
@@ -198,50 +198,44 @@ def _sick_exists(options: argparse.Namespace) -> None:
         )
 
 
-class Pages:
-    """Gives the answer to each request."""
+def routes(gpus: Gpus) -> Routes:
+    """Return the answers to requests, by path and method."""
 
-    def __init__(self, gpus: Gpus) -> None:
-        self._gpus = gpus
-
-    def routes(self) -> Routes:
-        """Return the routes, by path."""
-        return Routes(
-            {
-                "/metrics": {"GET": self._metrics},
-                "/-/healthy": {"GET": lambda _: text("200 OK", "ok\n")},
-                "/-/ready": {"GET": self._ready},
-                "/-/release": {"POST": self._release},
-                "/": {"GET": lambda _: text("200 OK", INDEX)},
-            }
-        )
-
-    def _metrics(self, _: Request) -> Answer:
+    def metrics(_: Request) -> Answer:
         now = time.monotonic()
-        self._gpus.scraped(now)
-        return Answer("200 OK", CONTENT_TYPE, self._gpus.page(now))
+        gpus.scraped(now)
+        return Answer("200 OK", CONTENT_TYPE, gpus.page(now))
 
-    def _ready(self, _: Request) -> Answer:
-        if self._gpus.ready:
-            return text("200 OK", "ok\n")
-        return text("503 Service Unavailable", "not read yet\n")
+    def ready(_: Request) -> Answer:
+        return text("200 OK", "ok\n") if gpus.ready else text("503 Service Unavailable", "not read yet\n")
 
-    def _release(self, request: Request) -> Answer | Later:
+    def release(request: Request) -> Answer | Later:
         """Release the devices; the answer waits until that is done."""
         if "origin" in request.headers:  # any site can have its visitor's browser send this
             return text("403 Forbidden", "requests from browsers are refused\n")
         seconds = _seconds(request.query)
         if seconds is None:
             return text("400 Bad Request", SPAN)
-        self._gpus.release(seconds, time.monotonic())
-        return lambda: self._released(seconds)
+        gpus.release(seconds, time.monotonic())
 
-    def _released(self, seconds: int) -> Answer | None:
-        if not seconds:
-            return text("200 OK", "The GPUs are read again.\n")
-        if self._gpus.stuck:
-            return text("503 Service Unavailable", STUCK)
-        return text("200 OK", FREE.format(seconds)) if self._gpus.free else None
+        def released() -> Answer | None:
+            if not seconds:
+                return text("200 OK", "The GPUs are read again.\n")
+            if gpus.stuck:
+                return text("503 Service Unavailable", STUCK)
+            return text("200 OK", FREE.format(seconds)) if gpus.free else None
+
+        return released
+
+    return Routes(
+        {
+            "/metrics": {"GET": metrics},
+            "/-/healthy": {"GET": lambda _: text("200 OK", "ok\n")},
+            "/-/ready": {"GET": ready},
+            "/-/release": {"POST": release},
+            "/": {"GET": lambda _: text("200 OK", INDEX)},
+        }
+    )
 
 
 def _seconds(query: str) -> int | None:

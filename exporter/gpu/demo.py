@@ -17,7 +17,7 @@ KIB = 1024
 
 
 def _table(text: str) -> dict[str, dict[str, float]]:
-    """Columns by name, of rows by name; a name of two words has an underline between them."""
+    """Columns by name, of rows by name, in which a colon stands for a space."""
     names, *lines = (line.split() for line in text.strip().splitlines())
     return {
         column: {line[0].replace(":", " "): float(line[place]) for line in lines}

@@ -124,14 +124,14 @@ class Gpus:
         """What is known of them all, and of the exporter."""
         present = {uuid for _, uuid in cards}
         lost = {(number, uuid): "lost" for uuid, number in self._numbers.items() if uuid not in present}
+        up = {gpu: why if reason == OK else reason for gpu, why in {**cards, **lost}.items()}
         xids = {(uuid, xid): 0 for uuid in self._numbers for xid in CRITICAL_XIDS} | self.xids
         samples: dict[str, list[Sample]] = {
             "gpu_devices": [({}, len(cards))],
             "gpu_devices_expected": [({}, self.settings.expected or self._most)],
             "gpu_up": [
                 ({"gpu": str(number), "uuid": uuid, "reason": why}, why == OK)
-                for (number, uuid), each in {**cards, **lost}.items()
-                for why in [each if reason == OK else reason]
+                for (number, uuid), why in up.items()
             ],
             "gpu_xid_errors_total": [(self._of_xid(*key), count) for key, count in xids.items()],
             "gpu_xid_last_timestamp_seconds": [

@@ -20,8 +20,8 @@ of the GPU's own counters. ``latency``, ``margin`` and ``threshold(193)`` are of
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
@@ -179,7 +179,6 @@ FAMILIES = {
 }
 """All metrics, in the order in which they are written."""
 
-DriverVersion = tuple[int, ...]
 _SOURCE = re.compile(r"(\w+)(?:\((\w+)\)|#(\w+))?(?:\[(\d)\]|\.(\w+)|&(\d+))?(?:\*(\d+))?")
 ALL_LINKS = 0xFFFFFFFF
 """The scope of a numbered value that is the sum over all NVLinks."""
@@ -222,22 +221,25 @@ def driver_version(text: str) -> tuple[int, ...]:
     return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
 
 
-def rows(driver: str = "") -> Iterator[Row]:
+@lru_cache(2)  # all GPUs have one
+def rows(driver: str | None = None) -> tuple[Row, ...]:
     """The values that this driver may know; all if none is given."""
-    metric = ""
+    metric, found = "", list[Row]()
     for line in _LINES:
         if line[0] != " ":
             metric = line.split(" ", 2)[1]
             continue
         spans = re.findall(r" ([\d.]+)-([\d.]+)", line)
-        if driver and not all(
-            driver_version(a) <= driver_version(driver) <= driver_version(b) for a, b in spans
+        known = driver_version(driver or "")
+        if driver is not None and not all(
+            driver_version(first) <= known <= driver_version(last) for first, last in spans
         ):
             continue
         several = max((each.count(",") + 1 for each in re.findall("{(.*?)}", line)), default=1)
         for place in range(several):
             one = re.sub("{(.*?)}", lambda found: found[1].split(",")[place], line)  # noqa: B023  (used at once)
-            yield _row(metric, *one.split())
+            found.append(_row(metric, *one.split()))
+    return tuple(found)
 
 
 def _row(metric: str, tier: str, name: str, label: str, source: str, *options: str) -> Row:
