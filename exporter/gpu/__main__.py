@@ -124,7 +124,7 @@ def _backend(name: str, extras: Extras) -> Backend:
         from exporter.gpu.demo import Demo  # noqa: PLC0415
 
         return Demo(extras)
-    from exporter.gpu.nvml.backend import Nvml  # noqa: PLC0415
+    from exporter.gpu.nvml import Nvml  # noqa: PLC0415
 
     return Nvml(extras)
 

@@ -174,7 +174,8 @@ class Gpus:
 
     def _learn(self, now: float) -> tuple[str, dict[Gpu, str]]:
         """Why NVML cannot be relied on, and the reason of each GPU that is listed; remembers both."""
-        self.count(self._events.popleft() for _ in range(len(self._events)))
+        if self._events:
+            self.count(self._events.popleft() for _ in range(len(self._events)))
         readers, reason = self.readers, self._state
         self._collected = max([self._collected, *(reader.report.wall for reader in readers)])
         if reason == "starting":

@@ -14,7 +14,7 @@ Where it is from: ``GetEccMode(0)[1]``, ``.gpu``, ``&4``: NVML's function withou
 argument, and which part or bit of the answer. ``GetTemperatureV#0x100000C[2]``: word 2 of a structure that
 begins with this version, which ends in its bytes. ``field(82)``: a value with a number; ``link(202)``: of
 each NVLink, or of all together; ``sum(38)``: only of all, ``each(161)``: only of each. ``gpm(2)``: a mean
-of the GPU's own counters. ``latency``, ``margin`` and ``threshold(193)`` are of ``exporter.gpu.nvml.card``.
+of the GPU's own counters. ``latency``, ``margin`` and ``threshold(193)`` are of ``exporter.gpu.card``.
 """
 
 from __future__ import annotations

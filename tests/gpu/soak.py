@@ -16,7 +16,7 @@ from random import Random
 from threading import active_count
 
 from exporter.gpu.backend import Extras
-from exporter.gpu.nvml.backend import Nvml
+from exporter.gpu.nvml import Nvml
 from tests.gpu.box import Box
 
 CYCLES_A_STATE = 50

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.gpu.nvml.processes import identity
+from exporter.gpu.processes import identity
 from exporter.process import pid_namespace
 from tests.gpu.driver import Driver
 from tests.gpu.expected import lacking

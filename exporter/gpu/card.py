@@ -9,6 +9,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
+from exporter.gpu import library
 from exporter.gpu.backend import (
     MIG_CHANGED,
     UNKNOWN,
@@ -22,11 +23,10 @@ from exporter.gpu.backend import (
     Tier,
     UnsupportedError,
 )
-from exporter.gpu.nvml import library
-from exporter.gpu.nvml.library import Batch, number
-from exporter.gpu.nvml.processes import Processes
-from exporter.gpu.nvml.windows import Mark, Window
+from exporter.gpu.library import Batch, number
+from exporter.gpu.processes import Processes
 from exporter.gpu.table import Row, rows
+from exporter.gpu.windows import Mark, Window
 
 Found = Reading | Problem
 Answers = dict[tuple[Any, ...], Any]

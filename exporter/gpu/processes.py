@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from exporter.gpu import library
 from exporter.gpu.backend import Call, Extras, Problem, ReadError, Reading, Tier, UnsupportedError
-from exporter.gpu.nvml import library
-from exporter.gpu.nvml.windows import Mark
 from exporter.gpu.table import driver_version
+from exporter.gpu.windows import Mark
 from exporter.process import pid_namespace
 
 _CONTAINER = re.compile(r"[/:-]([0-9a-f]{12})[0-9a-f]{52}(?:\.scope)?(?:/|$)", re.MULTILINE)

@@ -7,9 +7,9 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from exporter.gpu import library
 from exporter.gpu.backend import BackendError, Event, Extras, ReadError, Reading
-from exporter.gpu.nvml import library
-from exporter.gpu.nvml.card import NvmlCard, down
+from exporter.gpu.card import NvmlCard, down
 
 _XID = 8
 """NVML's number of the event of a critical Xid error."""

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from exporter.gpu import library
 from exporter.gpu.backend import ReadError, UnsupportedError
-from exporter.gpu.nvml import library
 
 LEAST_SECONDS = 0.1
 """Between two samples; the driver gives no values for less."""
