@@ -8,7 +8,6 @@ if __name__ == "__main__":
     process.end_on_interrupt()  # first of all: the modules below take their time
 
 import argparse
-import importlib
 import json
 import logging
 import os
@@ -21,19 +20,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from threading import Event
-from typing import Any
 
 from exporter import logging_setup
-from exporter.gpu.backend import (
-    BACKENDS,
-    FRESH,
-    LONGEST_RELEASE_SECONDS,
-    PROFILES,
-    RELEASE_SECONDS,
-    Backend,
-    Extras,
-)
-from exporter.gpu.gpus import Gpus
+from exporter.gpu.backend import LONGEST_RELEASE_SECONDS, PROFILES, RELEASE_SECONDS, Backend, Extras
+from exporter.gpu.gpus import Gpus, Settings
 from exporter.http.exposition import CONTENT_TYPE
 from exporter.http.message import Answer, Later, Request, text
 from exporter.http.routes import HostCheck, Routes
@@ -52,45 +42,59 @@ from exporter.options import (
 logger = logging.getLogger("exporter.gpu")
 
 TICK_SECONDS = 0.25
+FRESH = 75
+"""Exit code with which the exporter asks to be restarted."""
 KEPT = "STEPWATCH_GPU_KEPT"
 """The variable in which this program hands over its state when it starts itself again."""
+INDEX = (
+    "Stepwatch GPU exporter. Metrics: /metrics  Health: /-/healthy  After the first reading: /-/ready\n"
+    "POST /-/release?seconds=60 releases the GPUs for a minute, to reset one or to change MIG.\n"
+)
+SPAN = f"Expected: /-/release?seconds=N with N from 0 (ends the release) to {LONGEST_RELEASE_SECONDS}.\n"
+STUCK = "A call hangs in the driver and cannot be ended: no GPU is released. Fix: reset the GPU or reboot.\n"
+FREE = "The GPUs are released for {} s: no device is open.\nPOST /-/release?seconds=0 ends the release.\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the exporter until SIGTERM or SIGINT. Returns the exit code."""
     kept = json.loads(os.environ.pop(KEPT, "null"))
-    settings = command_line(arguments)
-    options = settings.options()
+    flags = command_line(arguments)
+    options = flags.options()
     logging_setup.configure(options.log_level, options.log_format)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a driver that crashes again and again fills disks
     stop, release = stopped_by_signal(), Event()
     signal.signal(signal.SIGUSR1, lambda *_: release.set())
-    gpus = Gpus(**_settings(options))
-    pages = HostCheck(Pages(gpus).routes(), (*options.hosts, options.listen))
+    gpus = Gpus(_settings(options))
+    pages = HostCheck(routes(gpus), (*options.hosts, options.listen))
     try:
         server = Server((options.listen, options.port), pages)
     except OSError as error:
         log_cannot_listen(options, error)
         return 2
     logger.info("http://%s:%s/metrics shows the GPUs of this machine", options.listen, options.port)
-    gpus.settled = time.time()
-    _take_over(gpus, kept)
+    if kept is not None:
+        gpus.take_over(kept)
+        _answer(kept["waiting"], FREE.format(kept["released"]).encode())
     gpus.start()
     reason = ""
     while not (stop.is_set() or reason):
         server.serve(TICK_SECONDS)
         now = time.monotonic()
-        if settings.changed():
-            renewed = settings.renewed()
-            options = renewed or options
-            _apply(gpus, pages, renewed)
+        if flags.changed():
+            renewed = flags.renewed()
+            gpus.usable = renewed is not None
+            if renewed:
+                options = renewed
+                logging_setup.configure(options.log_level, options.log_format)
+                gpus.configure(_settings(options))
+                pages.hosts = (*options.hosts, options.listen)
+                logger.info("New settings: applied without a restart.")
         if release.is_set():
             release.clear()
             gpus.release(RELEASE_SECONDS, now)
-        gpus.tick(now)
+        reason = gpus.tick(now)
         if gpus.must_restart:
             _restart(gpus, server)
-        reason = gpus.hopeless(now)
     if reason:
         logger.error(
             "No GPU could be read for %s s (%s), though they could be read before. Exiting to be "
@@ -106,34 +110,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _settings(options: argparse.Namespace) -> dict[str, Any]:
+def _settings(options: argparse.Namespace) -> Settings:
     extras = Extras(*(getattr(options, name) for name in Extras._fields))
-    return {
-        "make": partial(_backend, options.backend, extras),
-        "interval": options.interval,
-        "idle": options.idle,
-        "expected": options.expected,
-        "retry": options.retry,
-        "patience": options.restart_after,
-    }
+    make = partial(_backend, options.backend, extras)
+    return Settings(
+        make, options.interval, options.idle, options.expected, options.retry, options.restart_after
+    )
 
 
 def _backend(name: str, extras: Extras) -> Backend:
-    module, _, kind = BACKENDS[name].partition(":")
-    made: Backend = getattr(importlib.import_module(module), kind)(extras)
-    return made
+    """The GPUs of this machine or the simulated ones; only what is asked for is loaded."""
+    if name == "demo":
+        from exporter.gpu.demo import Demo  # noqa: PLC0415
 
+        return Demo(extras)
+    from exporter.gpu.nvml import Nvml  # noqa: PLC0415
 
-def _apply(gpus: Gpus, pages: HostCheck, options: argparse.Namespace | None) -> None:
-    """Go on with other options; ``None``: the new ones cannot be used."""
-    gpus.usable = options is not None
-    if options is None:
-        return
-    logging_setup.configure(options.log_level, options.log_format)
-    gpus.configure(**_settings(options))
-    gpus.settled = time.time()
-    pages.hosts = (*options.hosts, options.listen)
-    logger.info("New settings: applied without a restart.")
+    return Nvml(extras)
 
 
 def _restart(gpus: Gpus, server: Server) -> None:
@@ -148,17 +141,13 @@ def _restart(gpus: Gpus, server: Server) -> None:
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606  (it is this program)
 
 
-def _take_over(gpus: Gpus, kept: dict[str, Any] | None) -> None:
-    """Go on where the process before this one ended."""
-    if kept is None:
-        return
-    gpus.take_over(kept)
-    answer = FREE.format(kept["released"]).encode()
-    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(answer)}\r\nConnection: close\r\n\r\n".encode()
-    for descriptor in kept["waiting"]:
+def _answer(descriptors: Sequence[int], body: bytes) -> None:
+    """Answer the clients that waited when the process before this one ended."""
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
+    for descriptor in descriptors:
         with socket.socket(fileno=descriptor) as client, suppress(OSError):  # the client may have gone
             client.settimeout(1)
-            client.sendall(head + answer)
+            client.sendall(head + body)
 
 
 def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
@@ -171,37 +160,32 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
         _sick_exists,
     )
     flags.add_address(9411)
-    flags.add(
-        "backend", one_of("backend", BACKENDS), "nvml", "where the GPUs are: nvml, or demo for simulated ones"
-    )
-    flags.add("interval", positive, 1.0, "seconds between two readings")
-    flags.add("idle", positive, 60.0, "seconds without a scrape after which GPUs are read only every 15 s")
-    flags.add("expected", number, 0, "expected number of GPUs; 0 for the most that were seen")
-    flags.add(
-        "retry",
-        positive,
-        2.0,
-        "seconds until a missing driver or GPU is searched for again, doubled up to 32 times that",
-    )
-    flags.add(
-        "restart-after",
-        number,
-        0,
-        "seconds without a readable GPU, for a reason that a new container may fix, until the exporter exits "
-        "to be restarted; 0 for never",
-    )
-    flags.add("processes", number, usual.processes, "maximum number of processes named per GPU; 0 for none")
-    flags.add("proc", string, usual.proc, "the host's /proc, with the names of the processes")
-    flags.add("serial", switch, usual.serial, "serve the serial numbers of the boards: true or false")
-    flags.add("links", switch, usual.links, "count bytes and errors of each NVLink: true or false")
-    flags.add("pcie", switch, usual.pcie, "sample PCIe before Hopper, 40 ms each time: true or false")
-    flags.add(
-        "profile",
-        one_of("profile", PROFILES),
-        usual.profile,
-        f"what the simulated GPUs are: {', '.join(PROFILES)}",
-    )
-    flags.add("sick", number, usual.sick, "the number of the simulated GPU that fails")
+    for name, check, default, help_text in (
+        ("backend", one_of("backend", ("nvml", "demo")), "nvml", "where the GPUs are, demo: simulated ones"),
+        ("interval", positive, 1.0, "seconds between two readings"),
+        ("idle", positive, 60.0, "seconds without a scrape after which GPUs are read only every 15 s"),
+        ("expected", number, 0, "expected number of GPUs; 0 for the most that were seen"),
+        (
+            "retry",
+            positive,
+            2.0,
+            "seconds until a missing driver or GPU is searched for again, doubled each time",
+        ),
+        (
+            "restart-after",
+            number,
+            0,
+            "seconds without a readable GPU until the exporter exits to be restarted",
+        ),
+        ("processes", number, usual.processes, "maximum number of processes named per GPU; 0 for none"),
+        ("proc", string, usual.proc, "the host's /proc, with the names of the processes"),
+        ("serial", switch, usual.serial, "serve the serial numbers of the boards: true or false"),
+        ("links", switch, usual.links, "count bytes and errors of each NVLink: true or false"),
+        ("pcie", switch, usual.pcie, "sample PCIe before Hopper, 40 ms each time: true or false"),
+        ("profile", one_of("profile", PROFILES), usual.profile, f"simulated GPUs: {', '.join(PROFILES)}"),
+        ("sick", number, usual.sick, "the number of the simulated GPU that fails"),
+    ):
+        flags.add(name, check, default, help_text)
     return flags
 
 
@@ -214,59 +198,44 @@ def _sick_exists(options: argparse.Namespace) -> None:
         )
 
 
-INDEX = (
-    "Stepwatch GPU exporter. Metrics: /metrics  Health: /-/healthy  After the first reading: /-/ready\n"
-    "POST /-/release?seconds=60 releases the GPUs for a minute, to reset one or to change MIG.\n"
-)
-SPAN = f"Expected: /-/release?seconds=N with N from 0 (ends the release) to {LONGEST_RELEASE_SECONDS}.\n"
-STUCK = "A call hangs in the driver and cannot be ended: no GPU is released. Fix: reset the GPU or reboot.\n"
-FREE = "The GPUs are released for {} s: no device is open.\nPOST /-/release?seconds=0 ends the release.\n"
+def routes(gpus: Gpus) -> Routes:
+    """Return the answers to requests, by path and method."""
 
-
-class Pages:
-    """Gives the answer to each request."""
-
-    def __init__(self, gpus: Gpus) -> None:
-        self._gpus = gpus
-
-    def routes(self) -> Routes:
-        """Return the routes, by path."""
-        return Routes(
-            {
-                "/metrics": {"GET": self._metrics},
-                "/-/healthy": {"GET": lambda _: text("200 OK", "ok\n")},
-                "/-/ready": {"GET": self._ready},
-                "/-/release": {"POST": self._release},
-                "/": {"GET": lambda _: text("200 OK", INDEX)},
-            }
-        )
-
-    def _metrics(self, _: Request) -> Answer:
+    def metrics(_: Request) -> Answer:
         now = time.monotonic()
-        self._gpus.scraped(now)
-        return Answer("200 OK", CONTENT_TYPE, self._gpus.page(now))
+        gpus.scraped(now)
+        return Answer("200 OK", CONTENT_TYPE, gpus.page(now))
 
-    def _ready(self, _: Request) -> Answer:
-        if self._gpus.ready:
-            return text("200 OK", "ok\n")
-        return text("503 Service Unavailable", "not read yet\n")
+    def ready(_: Request) -> Answer:
+        return text("200 OK", "ok\n") if gpus.ready else text("503 Service Unavailable", "not read yet\n")
 
-    def _release(self, request: Request) -> Answer | Later:
+    def release(request: Request) -> Answer | Later:
         """Release the devices; the answer waits until that is done."""
         if "origin" in request.headers:  # any site can have its visitor's browser send this
             return text("403 Forbidden", "requests from browsers are refused\n")
         seconds = _seconds(request.query)
         if seconds is None:
             return text("400 Bad Request", SPAN)
-        self._gpus.release(seconds, time.monotonic())
-        return lambda: self._released(seconds)
+        gpus.release(seconds, time.monotonic())
 
-    def _released(self, seconds: int) -> Answer | None:
-        if not seconds:
-            return text("200 OK", "The GPUs are read again.\n")
-        if self._gpus.stuck:
-            return text("503 Service Unavailable", STUCK)
-        return text("200 OK", FREE.format(seconds)) if self._gpus.free else None
+        def released() -> Answer | None:
+            if not seconds:
+                return text("200 OK", "The GPUs are read again.\n")
+            if gpus.stuck:
+                return text("503 Service Unavailable", STUCK)
+            return text("200 OK", FREE.format(seconds)) if gpus.free else None
+
+        return released
+
+    return Routes(
+        {
+            "/metrics": {"GET": metrics},
+            "/-/healthy": {"GET": lambda _: text("200 OK", "ok\n")},
+            "/-/ready": {"GET": ready},
+            "/-/release": {"POST": release},
+            "/": {"GET": lambda _: text("200 OK", INDEX)},
+        }
+    )
 
 
 def _seconds(query: str) -> int | None:

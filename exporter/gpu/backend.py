@@ -2,48 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 CRITICAL_XIDS = (46, 48, 62, 63, 64, 74, 79, 94, 95, 119, 120, 140, 143)
 """Xid errors whose counters stand at 0 from the start: ``increase`` cannot see the first event else."""
-
-STALE_INTERVALS = 3
-"""No value is served that is older than this."""
-
-FRESH = 75
-"""Exit code with which the exporter asks to be restarted."""
-
-RELEASED = "released"
-"""The reason while the devices are released on request."""
 
 RELEASE_SECONDS = 60
 LONGEST_RELEASE_SECONDS = 3600
 """How long the devices are released, by default and at most: no GPU is watched meanwhile."""
 
+OK = "ok"
+RELEASED = "released"
 UNKNOWN = "unknown"
-"""NVML's code for unknown errors; for a single GPU it means that the GPU is lost."""
-
+"""NVML's word for unnamed errors; for a single GPU it means that the GPU is lost."""
 MIG_CHANGED = "mig_changed"
 """Why a GPU whose MIG layout changed is down until NVML is reopened."""
 
-CLOCK_EVENTS = {
-    0x1: "idle",
-    0x2: "application_clocks",
-    0x4: "power_cap",
-    0x8: "hardware_slowdown",
-    0x10: "sync_boost",
-    0x20: "software_thermal",
-    0x40: "hardware_thermal",
-    0x80: "power_brake",
-    0x100: "display",
-}
-"""Why clocks are throttled, by NVML's bit."""
-
 NVML_REASONS = {
-    "ok": "NVML answers.",
+    OK: "NVML answers.",
     "starting": "NVML is being opened.",
     "library_not_found": "libnvidia-ml.so.1 was not found. Fix: install NVIDIA's driver, or give this "
     "container access to the GPUs.",
@@ -53,18 +32,13 @@ NVML_REASONS = {
     "no_permission": "This user may not use the NVIDIA devices. Fix: let it read and write /dev/nvidia*.",
     "uninitialized": "NVML lost its connection to the driver.",
     "timeout": "The driver does not answer.",
-    "released": "The devices are released on request.",
+    RELEASED: "The devices are released on request.",
 }
 """What ``gpu_exporter_nvml_up`` gives as reason, and what it means. Other NVML errors go by their name."""
-
-
-BACKENDS = {"nvml": "exporter.gpu.nvml.backend:Nvml", "demo": "exporter.gpu.demo:Demo"}
-"""Where to find each; only the one that is asked for is loaded."""
 
 PROFILES = {"h200": 8, "a100": 8, "a100-mig": 2, "rtx4080": 2}
 """What the simulated GPUs can be, and how many of them there are then."""
 
-OK = "ok"
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -96,26 +70,20 @@ class Reading(NamedTuple):
     labels: Mapping[str, str] = NO_LABELS
 
 
-class Missing(NamedTuple):
-    """A part of a call that this GPU does not have, and why."""
-
-    call: str
-    reason: str
-
-
-class Failure(NamedTuple):
-    """A part of a call that failed this time, and why."""
+class Problem(NamedTuple):
+    """A part of a call that this GPU lacks, or one that failed this time, and why."""
 
     call: str
     code: str
+    lacking: bool
 
 
-class Quantity(NamedTuple):
-    """A driver call and what becomes of its answer. ``read`` raises ``ReadError`` or one of its kinds."""
+class Call(NamedTuple):
+    """A driver call; ``read`` takes the handle of a GPU and raises ``ReadError`` or one of its kinds."""
 
-    call: str
+    name: str
     tier: Tier
-    read: Callable[[], Iterable[Reading | Missing | Failure]]
+    read: Callable[[Any], Iterable[Reading | Problem]]
 
 
 class Event(NamedTuple):
@@ -150,7 +118,10 @@ class Card(Protocol):
     """One GPU."""
 
     uuid: str
-    quantities: Sequence[Quantity]
+    calls: list[Call]
+
+    def read(self, call: Call) -> Iterable[Reading | Problem]:
+        """Make one of its calls. Raises ``ReadError`` or one of its kinds."""
 
     def find(self) -> None:
         """Look again for a GPU that was down. Raises ``CardError`` if it still is."""
@@ -162,13 +133,13 @@ class Backend(Protocol):
     def open(self) -> int:
         """Connect to the driver. Returns how many GPUs it lists. Raises ``BackendError``."""
 
-    def system(self) -> list[Reading]:
+    def system(self) -> Reading:
         """What holds for all GPUs. Raises ``BackendError``."""
 
     def card(self, number: int) -> Card:
         """Open a GPU; may be tried again. Raises ``CardError`` or ``BackendError``."""
 
-    def events(self, seconds: float) -> list[Event]:
+    def events(self, seconds: float) -> Iterable[Event]:
         """Wait at most that long for critical errors. Raises ``ReadError``."""
 
     def close(self) -> None:

@@ -13,15 +13,12 @@ from typing import NamedTuple
 
 from exporter.gpu.backend import (
     OK,
-    STALE_INTERVALS,
     Backend,
     BackendError,
+    Call,
     Card,
     CardError,
     Event,
-    Failure,
-    Missing,
-    Quantity,
     ReadError,
     Reading,
     Tier,
@@ -29,6 +26,8 @@ from exporter.gpu.backend import (
 )
 from exporter.http.exposition import escape, number, series
 
+STALE_INTERVALS = 3
+"""No value is served that is older than this."""
 SLOW_INTERVALS = 15
 FIND_INTERVALS = 5
 """How often a GPU that is down is tried again; its driver calls may take seconds."""
@@ -61,11 +60,11 @@ class Caller(Thread):
     number, uuid = "", ""
     """Of the GPU that it reads."""
 
-    def __init__(self, name: str, interval: Callable[[], float]) -> None:
+    def __init__(self, name: str, backend: Backend, interval: Callable[[], float]) -> None:
         super().__init__(name=name, daemon=True)
         self.lock, self.wake, self.ended = Lock(), Flag(), False
         self.call, self.since = "", inf
-        self._interval = interval
+        self._backend, self._interval = backend, interval
 
     def run(self) -> None:
         while not self.ended:
@@ -98,9 +97,9 @@ class Caller(Thread):
 class Listener(Caller):
     """Puts critical errors into ``found``."""
 
-    def __init__(self, backend: Backend, found: deque[Event], interval: Callable[[], float]) -> None:
-        super().__init__("events", interval)
-        self._backend, self._found, self._rest = backend, found, 0.0
+    def __init__(self, backend: Backend, interval: Callable[[], float], found: deque[Event]) -> None:
+        super().__init__("events", backend, interval)
+        self._found, self._rest = found, 0.0
 
     def pause(self) -> float:
         return self._rest * self._interval()
@@ -114,30 +113,29 @@ class Listener(Caller):
             self._rest = 1.0
 
 
+class _State:
+    """What a call last gave, when it is due, and how often in a row it was slow."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, str]] = []
+        self.lacking: dict[str, str] = {}
+        self.due, self.slow = 0.0, 0
+
+
 class Reader(Caller):
-    """Holds the newest report of a GPU, which it opens first; ``interval`` gives the seconds between two."""
+    """Holds the newest report of a GPU, which it opens first; calls ``changed`` after each."""
 
     def __init__(
         self, number: int, backend: Backend, interval: Callable[[], float], changed: Callable[[], None]
     ) -> None:
-        super().__init__(f"gpu {number}", interval)
-        self.number = str(number)
-        self.report = SILENT
-        self.until = -inf
+        super().__init__(f"gpu {number}", backend, interval)
+        self.number, self.report, self.until = str(number), SILENT, -inf
         self.down: str | None = None
         self.errors: Counter[tuple[str, str]] = Counter()
-        self._backend, self._changed = backend, changed
+        self._changed = changed
         self._card: Card | None = None
         self._lost, self._find_at = True, 0.0
-        self._failed: list[str] = []
-        self._slow: Counter[str] = Counter()
-        self._forget()
-
-    def _forget(self) -> None:
-        """Forget all that was read."""
-        self._due: dict[str, float] = {}
-        self._lines: dict[str, list[tuple[str, str]]] = {}
-        self._missing: dict[str, dict[str, str]] = {}
+        self._states: dict[str, _State] = {}
         self._seconds: dict[str, float] = {}
 
     def current(self, now: float) -> Report:
@@ -160,91 +158,86 @@ class Reader(Caller):
         try:
             reason = self._read_all(now)
         except CardError as problem:
-            reason = problem.code
-            self._forget()
-            self._lost = True
-            self._find_at = now + FIND_INTERVALS * self._interval() if now >= self._find_at else self._find_at
+            reason, self._lost = problem.code, True
+            self._states, self._seconds = {}, {}
+            if now >= self._find_at:
+                self._find_at = now + FIND_INTERVALS * self._interval()
         except BackendError as problem:
             self.down = reason = problem.code
-        lines: dict[str, list[str]] = {}
-        for metric, line in (each for found in self._lines.values() for each in found):
-            lines.setdefault(metric, []).append(line)
-        lines["gpu_exporter_unsupported"] = [
-            self._line(Reading("gpu_exporter_unsupported", 1, {"call": call, "reason": why}))
-            for part in self._missing.values()
-            for call, why in part.items()
-        ]
-        text = {metric: "".join(each) for metric, each in lines.items() if each}
+        text: dict[str, str] = {}
+        for state in self._states.values():
+            for metric, line in state.lines:
+                text[metric] = text.get(metric, "") + line
+            for call, why in state.lacking.items():
+                metric, line = self._line(
+                    Reading("gpu_exporter_unsupported", 1, {"call": call, "reason": why})
+                )
+                text[metric] = text.get(metric, "") + line
         self.report = Report(now, wall, reason, text, dict(self._seconds))
         self.until = now + STALE_INTERVALS * self._interval()
 
     def _read_all(self, now: float) -> str:
-        if self._lost:
+        """Open the GPU if it is not, make the calls that are due. Returns the reason of ``gpu_up``."""
+        if self._lost or self._card is None:
             if now < self._find_at:
                 return self.report.reason
             self.call, self.since = "GetHandleByIndex", time.monotonic()
-            card = self._card or self._backend.card(int(self.number))
-            if card is self._card:
-                card.find()
-            self._card, self.uuid, self._lost = card, card.uuid, False
-        self._failed.clear()
-        took = dict.fromkeys((tier.value for tier in Tier), 0.0)
-        for quantity in self._card.quantities if self._card else ():
-            if now >= self._due.get(quantity.call, 0.0):
-                took[quantity.tier.value] += self._ask(quantity, now)
-        self._seconds |= {tier: seconds for tier, seconds in took.items() if seconds}
-        if not any(self._lines.values()):
+            if self._card:
+                self._card.find()
+            else:
+                self._card = self._backend.card(int(self.number))
+            self.uuid, self._lost = self._card.uuid, False
+        failed: list[str] = []
+        took: dict[str, float] = {}
+        for call in self._card.calls:
+            state = self._states.setdefault(call.name, _State())
+            if now >= state.due:
+                self.call, self.since = call.name, time.monotonic()
+                failed += self._ask(self._card, call, state, now)
+                took[call.tier.value] = took.get(call.tier.value, 0) + time.monotonic() - self.since
+        self._seconds |= took
+        states = self._states.values()
+        if not any(state.lines for state in states):
             # a GPU of which every call fails is down, whatever its driver calls the error
-            codes = [why for part in self._missing.values() for why in part.values()]
-            reasons = Counter([*self._failed, *codes])
+            reasons = Counter([*failed, *(why for state in states for why in state.lacking.values())])
             raise CardError(reasons.most_common(1)[0][0] if reasons else "unknown")
         return OK
 
-    def _ask(self, quantity: Quantity, now: float) -> float:
-        """Read one quantity. Returns the seconds it took."""
-        call = self.call = quantity.call
-        self.since = started = time.monotonic()
-        pause = {Tier.STATIC: inf, Tier.FAST: 0.0, Tier.SLOW: SLOW_INTERVALS * self._interval()}[
-            quantity.tier
-        ]
-        self._lines.pop(call, None)
-        self._missing.pop(call, None)
-        failed = ""
+    def _ask(self, card: Card, call: Call, state: _State, now: float) -> list[str]:
+        """Make one call. Returns why it failed, if it did."""
+        interval = self._interval()
+        pause = {Tier.STATIC: inf, Tier.FAST: 0.0, Tier.SLOW: SLOW_INTERVALS * interval}[call.tier]
+        state.lines, state.lacking, state.due = [], {}, now + pause
+        failed = []
         try:
-            found = list(quantity.read())
-            self._lines[call] = [
-                (each.metric, self._line(each)) for each in found if isinstance(each, Reading)
-            ]
-            self._missing[call] = dict(each for each in found if isinstance(each, Missing))
-            self.errors.update(each for each in found if isinstance(each, Failure))
-            self._due[call] = now + pause
+            for each in card.read(call):
+                if isinstance(each, Reading):
+                    state.lines.append(self._line(each))
+                elif each.lacking:
+                    state.lacking[each.call] = each.code
+                else:
+                    self.errors[each.call, each.code] += 1
         except UnsupportedError as problem:
-            self._missing[call] = {call: problem.code}
-            self._due[call] = now + PROBE_INTERVALS * self._interval()
+            state.lacking, state.due = {call.name: problem.code}, now + PROBE_INTERVALS * interval
         except (CardError, BackendError):
             raise
         except ReadError as problem:
-            failed = problem.code
+            failed = [problem.code]
         except Exception as surprise:  # noqa: BLE001  (it is one call's: no one else reads this GPU)
-            failed = type(surprise).__name__
+            failed = [type(surprise).__name__]
         if failed:
-            self.errors[call, failed] += 1
-            self._failed.append(failed)
-            self._due[call] = now + min(pause, SLOW_INTERVALS * self._interval())
-        took = time.monotonic() - started
-        if quantity.tier is not Tier.STATIC:
-            # do without a call that was slow twice in a row, for longer each time
-            self._slow[call] = self._slow[call] + 1 if took > SLOW_CALL_SECONDS else 0
-            if self._slow[call] >= 2:
-                penalty = PROBE_INTERVALS * self._interval() * 2 ** (self._slow[call] - 2)
-                self._lines.pop(call, None)
-                self._missing[call] = {call: "slow"}
-                self._due[call] = now + min(penalty, LONGEST_PENALTY_SECONDS)
-        return took
+            self.errors[call.name, failed[0]] += 1
+            state.due = now + min(pause, SLOW_INTERVALS * interval)
+        is_slow = time.monotonic() - self.since > SLOW_CALL_SECONDS and call.tier is not Tier.STATIC
+        state.slow = state.slow + 1 if is_slow else 0
+        if state.slow >= 2:  # do without a call that was slow twice in a row, for longer each time
+            penalty = min(PROBE_INTERVALS * interval * 2 ** (state.slow - 2), LONGEST_PENALTY_SECONDS)
+            state.lines, state.lacking, state.due = [], {call.name: "slow"}, now + penalty
+        return failed
 
-    def _line(self, reading: Reading) -> str:
+    def _line(self, reading: Reading) -> tuple[str, str]:
         named = _series(reading.metric, self.number, self.uuid, tuple(reading.labels.items()))
-        return f"{named} {number(reading.value)}\n"
+        return reading.metric, f"{named} {number(reading.value)}\n"
 
 
 @lru_cache(4096)  # next time only the value is new

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from exporter.alert_labels import ABOUT, ONSET, ONSET_STEP
-from exporter.gpu.backend import CLOCK_EVENTS
+from exporter.gpu.table import CLOCK_EVENTS
 from exporter.installation import INSTALLED, adapt
 from stepwatch.alerts import incidents
 from stepwatch.alerts.identity import REAL_DISKS
@@ -183,7 +183,7 @@ def _context(config: Config, place: Place) -> dict[str, Any]:
         "text_info": messages.TEXT_INFO,
         "shown_state": subjects.SHOWN_STATE,
         "shown_states": subjects.SHOWN_STATES,
-        "clock_events": [name for name in CLOCK_EVENTS.values() if name != "idle"],
+        "clock_events": [name for name in CLOCK_EVENTS if name != "idle"],
         "baseline_mark": BASELINE,
         "real_disks": REAL_DISKS,
         "own_signals": own_alerts.drawn(config.table.own),

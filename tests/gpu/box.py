@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from exporter.gpu.backend import Backend, Event
-from exporter.gpu.gpus import Gpus
+from exporter.gpu.gpus import Gpus, Settings
 
 
 class Box:
@@ -13,7 +13,7 @@ class Box:
 
     def __init__(self, backend: Backend, interval: float) -> None:
         self.backend = backend
-        self.gpus = Gpus(lambda: backend, interval)
+        self.gpus = Gpus(Settings(lambda: backend, interval))
         self.readers = self.gpus.open(backend)
         self.gpus.show(self.readers)
 

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from exporter.gpu.backend import CLOCK_EVENTS, CRITICAL_XIDS
+from exporter.gpu.backend import CRITICAL_XIDS
+from exporter.gpu.table import CLOCK_EVENTS
 from tests.gpu.driver import uuid
 from tests.runs.scrape import Scrape
 
 Values = dict[tuple[str, str], float]
 
 
+def series_of(found: Scrape, gpu: int = 3) -> dict[str, float]:
+    """All values of a GPU, by metric and its own labels: ``gpu_clock_hertz sm``."""
+    return {
+        " ".join(
+            [name, ",".join(text for label, text in sorted(labels) if label not in ("gpu", "uuid"))]
+        ).strip(): value
+        for (name, labels), value in found.samples.items()
+        if {("gpu", str(gpu)), ("uuid", uuid(gpu))} <= labels
+    }
+
+
 def of(found: Scrape, gpu: int = 3) -> Values:
     """A GPU's values by metric and its own labels, as far as the tables below speak of the metric."""
-    values = {}
-    for (name, labels), value in found.samples.items():
-        named = dict(labels)
-        if named.pop("gpu", None) == str(gpu) and named.pop("uuid") == uuid(gpu) and name in OURS:
-            values[name, ",".join(sorted(named.values()))] = value
-    return values
+    values = {tuple(f"{name} ".split(" ")[:2]): value for name, value in series_of(found, gpu).items()}
+    return {(metric, label): value for (metric, label), value in values.items() if metric in OURS}
 
 
 def lacking(found: Scrape, gpu: int = 3) -> dict[str, str]:
@@ -44,7 +52,7 @@ COMMON: Values = {
     ("gpu_temperature_celsius", "gpu"): 53,
     **_each("gpu_clock_hertz", {"graphics": 1.7e9, "sm": 1.71e9, "memory": 3.2e9, "video": 1.5e9}),
     **_each("gpu_clock_max_hertz", {"graphics": 1.98e9, "sm": 1.981e9, "memory": 3.201e9}),
-    **_each("gpu_clock_event_active", {reason: reason == "power_cap" for reason in CLOCK_EVENTS.values()}),
+    **_each("gpu_clock_event_active", {reason: reason == "power_cap" for reason in CLOCK_EVENTS}),
     **_each("gpu_clock_event_seconds_total", {"power_cap": 7403, "sync_boost": 7603}),
     ("gpu_performance_state", ""): 2,
     ("gpu_compute_mode", ""): 3,
@@ -56,6 +64,9 @@ COMMON: Values = {
     **_each("gpu_xid_errors_total", {str(xid): 0 for xid in CRITICAL_XIDS}),
 }
 """Of every card."""
+
+SHARES = {"graphics_active": 1, "sm_active": 2, "sm_occupancy": 3, "dram_active": 10}
+"""Numbers of what a GPU counts itself; of GPU 3 the number and 3 are the percent."""
 
 KINDS = _each(
     "gpu_clock_event_seconds_total", {"software_thermal": 1003, "hardware_thermal": 2003, "power_brake": 3003}

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from statistics import median
 
 from stepwatch.system import http_client
 from tests.real import free_port
-from tests.real.waiting import HANG_SECONDS, recent_slowness
+from tests.real.waiting import HANG_SECONDS, in_time, recent_slowness
 from tests.records import split
 from tests.runs.scrape import Scrape, until
 
 ROOT = Path(__file__).parents[2]
 QUICK = ("--interval=0.2", "--retry=0.3")
-
-
 PACE = r"^(--interval|--retry)=([\d.]*[1-9][\d.]*)$"
 
 
@@ -132,3 +133,50 @@ def nvml(found: Scrape) -> str | None:
         assert (reason == "ok") == (up == 1)
         return reason
     return None
+
+
+OTHERS = set(range(8)) - {3}
+SCRAPES, LATE_SECONDS = 20, 0.05
+
+
+def only_3(reason: str) -> Callable[[Scrape], bool]:
+    """Is GPU 3 down with this reason, and is every other one up and shown?"""
+    wanted = {gpu: reason if gpu == 3 else "ok" for gpu in range(8)}
+    return lambda found: reasons(found) == wanted and shown(found) == OTHERS
+
+
+def all_down(reason: str) -> Callable[[Scrape], bool]:
+    """Are all GPUs known, and down for this reason?"""
+    return lambda found: reasons(found) == dict.fromkeys(range(8), reason) and shown(found) == set()
+
+
+def hung(call: str) -> Callable[[Scrape], object]:
+    """Is a call with this name reported as hung?"""
+    return lambda found: found.all("gpu_exporter_call_hung", call=call)
+
+
+def lasting(exporter: Exporter, true: Callable[[Scrape], object]) -> None:
+    """Fail unless it stays so, in finite numbers, and each page comes whatever the driver does.
+
+    Pages that waited for the driver would all be late; for a busy processor some are.
+    """
+    times = []
+    for _ in range(SCRAPES):
+        began = time.perf_counter()
+        page = http_client.read(exporter.url())
+        times.append(time.perf_counter() - began)
+        found = Scrape(page.encode())
+        assert true(found), page
+        assert all(map(math.isfinite, found.samples.values())), page
+        time.sleep(0.05)
+    assert in_time(median(times), LATE_SECONDS), times
+
+
+def series(found: Scrape) -> set[tuple[str, frozenset[tuple[str, str]]]]:
+    """All that is reported about GPUs; Xid errors, and samples of which there may be none, aside."""
+    passing = ("gpu_xid_", "gpu_utilization_window_max")
+    return {
+        (name, labels)
+        for name, labels in found.samples
+        if "uuid" in dict(labels) and not name.startswith(passing)
+    }

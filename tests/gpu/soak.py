@@ -16,7 +16,7 @@ from random import Random
 from threading import active_count
 
 from exporter.gpu.backend import Extras
-from exporter.gpu.nvml.backend import Nvml
+from exporter.gpu.nvml import Nvml
 from tests.gpu.box import Box
 
 CYCLES_A_STATE = 50
@@ -70,7 +70,7 @@ def _figures(cycle: int, box: Box) -> dict[str, float]:
         "threads": active_count(),
         "files": sum(1 for _ in Path("/proc/self/fd").iterdir()),
         "samples": sum(not line.startswith(b"#") for line in box.gpus.page(cycle).splitlines()),
-        "errors": sum(box.gpus._xids.values()),
+        "errors": sum(box.gpus.xids.values()),
     }
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.gpu.backend import CardError, Extras, Quantity, Reading, Tier
+from exporter.gpu.backend import Call, CardError, Extras, Reading, Tier
 from exporter.gpu.demo import Demo
 from tests.gpu.box import Box
 from tests.gpu.exporter import nvml, reasons
@@ -21,9 +21,9 @@ class Named:
 
     def __init__(self, uuid: str, why: str) -> None:
         self.uuid, self.why = uuid, why
-        self.quantities = [Quantity("GetPowerUsage", Tier.FAST, self.read)]
+        self.calls = [Call("GetPowerUsage", Tier.FAST, self.read)]
 
-    def read(self) -> list[Reading]:
+    def read(self, _: object) -> list[Reading]:
         if self.why != "ok":
             raise CardError(self.why)
         return [Reading("gpu_power_watts", 3)]

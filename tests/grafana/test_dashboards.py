@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from exporter.gpu.families import FRONT_FAMILIES, GPU_FAMILIES
+from exporter.gpu.table import FAMILIES
 from exporter.runs.signals import SIGNALS
 from exporter.runs.stats.catalogue import RUN_FAMILIES, STATISTICS
 from stepwatch.rules.subjects import SHOWN_STATES
@@ -49,7 +49,7 @@ OTHER_METRICS = {
         "rl_raw",
     ),
     *(name for name in METRICS if not name.startswith("rl_")),
-    *(family.name for family in (*GPU_FAMILIES, *FRONT_FAMILIES)),
+    *FAMILIES,
 }
 
 

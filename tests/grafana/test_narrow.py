@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from exporter.gpu.backend import CLOCK_EVENTS
+from exporter.gpu.table import CLOCK_EVENTS
 from tests.grafana.conftest import Json
 from tests.grafana.drawn import drawing
 from tests.grafana.queries import View
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 START, EVERY, POINTS = 1_795_000_000, 15, 30
 NARROW = 1024
 BOX = "node-1:9411"
-REASONS = [name for name in CLOCK_EVENTS.values() if name not in {"idle", "power_cap"}]
+REASONS = [name for name in CLOCK_EVENTS if name not in {"idle", "power_cap"}]
 
 CUT = """
     const panel = document.querySelector('section[title="Side by side"]');

@@ -117,16 +117,16 @@ MUTATIONS = (
     ),
     Mutation(
         "a metric's name: the temperature",
-        "exporter/gpu/nvml/values.py",
-        'Reading("gpu_temperature_celsius", _celsius(handle)',
-        'Reading("gpu_memory_temperature_celsius", _celsius(handle)',
+        "exporter/gpu/table.py",
+        "gauge gpu_temperature_celsius ",
+        "gauge gpu_memory_temperature_celsius ",
         "gpus-driver",
     ),
     Mutation(
         "a GPU's unit: kilohertz",
-        "exporter/gpu/nvml/values.py",
-        "GetClockInfo({0,1,2,3})  *1e6",
-        "GetClockInfo({0,1,2,3})  *1e3",
+        "exporter/gpu/table.py",
+        "GetClockInfo({0,1,2,3}) *1e6\ngauge",
+        "GetClockInfo({0,1,2,3}) *1e3\ngauge",
         "gpus-driver",
     ),
     Mutation(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.gpu.demo import H200
+from exporter.gpu.demo import NAMES
 from stepwatch.alerts.table import TABLE
 from tests.rules import cards, rendered, xids
 from tests.rules import promtool as unit
@@ -67,18 +67,18 @@ def test_model_and_uuid_are_named_while_they_are_known(promtool: Path, tmp_path:
 
 
 def test_no_model_is_named_that_another_card_in_its_place_had(promtool: Path, tmp_path: Path) -> None:
-    before = selector("gpu_info", **{**REAL, "uuid": "GPU-9"}, name=H200.name)
+    before = selector("gpu_info", **{**REAL, "uuid": "GPU-9"}, name=NAMES["h200"][0])
     series = {cards.up("lost", REAL): "0+0x300", before: "1+0x60 stale", **INFO}
     rule, moment = ("GPULost", "critical"), Moment(602, {"GPULost": []})
     for missing in INFO:
         known = Group("known", series, [moment])
         unknown = Group("unknown", {name: series[name] for name in series if name != missing}, [moment])
         alerts = _written(promtool, tmp_path, rule, known, unknown)
-        assert [H200.name in alert.annotations["description"] for alert in alerts] == [False, False]
+        assert [NAMES["h200"][0] in alert.annotations["description"] for alert in alerts] == [False, False]
 
 
 def test_messages_about_a_simulated_gpu_call_it_so(promtool: Path, tmp_path: Path) -> None:
-    info = {selector("gpu_info", **HERE, name=H200.name): "1+0x300"}
+    info = {selector("gpu_info", **HERE, name=NAMES["h200"][0]): "1+0x300"}
     for rule in ABOUT_GPUS:
         (tmp_path / "-".join(rule)).mkdir()
         group = next(each for each in _about_all(rule) if cards.THIS["uuid"] in str(each.series))

@@ -15,7 +15,8 @@ WORKED_SECONDS = 136.0
 """The policy is being updated then."""
 INTERVAL = 1.0
 MOVING = re.compile(
-    r"(process_|gpu_exporter_(collect_duration|driver_latency)_seconds|gpu_exporter_build_info)\w*"
+    r"(process_|gpu_exporter_(collect_duration|driver_latency)_seconds|gpu_exporter_build_info"
+    r"|gpu_exporter_config_last_reload_success_)\w*"
 )
 """Metrics whose values hang on the machine, the moment, or the release."""
 

@@ -1,1 +1,0 @@
-"""Real GPUs, through NVML. Only the modules in here load ``pynvml``."""
