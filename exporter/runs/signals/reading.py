@@ -172,6 +172,11 @@ class BoundKey(NamedTuple):
         return None if found is None else found * self.scale
 
 
+def left_out(key: Key, present: Mapping[str, str]) -> bool:
+    """Whether a record that lacks the key would have it if it were not 0."""
+    return not present.keys().isdisjoint(key.zero_with)
+
+
 def _zero() -> float:
     return 0.0
 
@@ -197,8 +202,10 @@ def bound(
                 where = (at, *key.where[1:]) if key.where and at else None
                 counter = key.how == "increase"
                 read.append(BoundKey(keys, key.formula, key.scale, bool(key.pattern), counter, where))
-            elif not present.keys().isdisjoint(key.zero_with) and needed(
-                replace(key, spelled=""), {name: name for name in seen}
+            elif (
+                key.how != "increase"
+                and left_out(key, present)
+                and needed(replace(key, spelled=""), {name: name for name in seen})
             ):
                 zero.append(BoundKey((), _zero))
         if read or zero:
@@ -228,6 +235,12 @@ class Plan:
             for key in source.keys
         }
         self.counters = tuple(signal for signal, found in self._sources.items() if found[0].counter)
+        self.uncounted = tuple(
+            signal
+            for signal, candidates in table
+            for key in candidates
+            if key.how == "increase" and left_out(key, present) and not needed(key, present)
+        )
         self.parts: tuple[tuple[Part, str], ...] = ()
         self.fixed: Mapping[Part, tuple[BoundKey, ...]] = {}
         self.unmapped: tuple[str, ...] = ()
@@ -344,6 +357,8 @@ class Reading:
         """
         plan = self._planned_for(values)
         found = plan.signals(values)
+        for signal in plan.uncounted:
+            self._totals.setdefault(signal, 0.0)
         for signal in plan.counters:
             if (total := found.pop(signal, None)) is not None:
                 before = self._totals.get(signal, math.inf)

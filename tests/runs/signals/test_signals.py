@@ -483,6 +483,7 @@ trl: kl=0.1 ratio=1.0 perf/step_s=8.0 perf/fwd_bwd_s=4.0 perf/weight_sync_s=1.0 
     perf/mfu_fwd_bwd=35.0 perf/forwarded_tok_s_wall_clock=900.0 rollout/generated_tok_s=500.0
     rollout/turns_mean=3.0 rollout/duration_s=6.0 sample/staleness_mean=1.5 sample/staleness_max=3
     sample/rollout_queue_size=7 sample/dropped_stale_total=4 tools/latency_s=0.5 rollout/score_s=9.0
+    batch/masked_token_frac=0.9
     -> policy_kl=0.1 importance_weight=1 step_seconds=8 update_actor_seconds=4 weight_sync_seconds=1
     wait_seconds=2 trainer_idle_ratio=0.25 mfu_ratio=0.35 tokens_per_second=900 rollout_tokens_per_second=500
     turns=3 sample_generation_seconds=6 staleness=1.5 staleness_max=3 rollout_queue_size=7
@@ -518,7 +519,9 @@ prime_rl: train/agg/effective/a/reward/mean=0.25 train/agg/effective/b/reward/me
     off_policy/mean=1.5 off_policy/max=3 off_policy/dropped=4 dispatcher/off_policy/mean=9
     time/wait_for_policy=9 is_masked/mean=0.02 masked_advantage_positive/mean=9 max_vio/mean=0.5
     progress/total_tokens=90000 progress/tokens=3000 mismatch_kl/all/mean=0.001
-    -> reward=0.5 reward_max=2 reward_min=-1 response_length=300 response_length_max=900 prompt_length=100
+    time/wait_for_batch=10.0 time/step=40.0
+    -> zero_std_ratio=0.625 wait_seconds=10 step_seconds=40 trainer_idle_ratio=0.25
+    reward=0.5 reward_max=2 reward_min=-1 response_length=300 response_length_max=900 prompt_length=100
     truncated_ratio=0.1 turns=2 rollout_failure_ratio=0.031 stale_drop_ratio=0.2
     solved_group_ratio{none}=0.125 solved_group_ratio{all}=0.5 reward_component{math/env/a}=0.5
     validation_score=0.25 validation_component{aime/a}=0.25 staleness=1.5 staleness_max=3
@@ -627,6 +630,14 @@ def test_a_count_since_the_start_is_its_increase_of_the_step(signal: str, key: s
         assert reading.sources(values)[signal] == (key,)  # who asks does not change what is next
 
     assert steps == [None, 0.0, 4.0, 10.0, None, 2.0]
+
+
+def test_a_count_that_begins_with_the_first_failure_is_its_increase_from_0() -> None:
+    reading, failed = signals.Reading("generic"), []
+    for total in ({}, {}, {"rollout_errors/total": 3.0}, {"rollout_errors/total": 5.0}):
+        failed.append(reading.signals({"env/all/reward/total": 0.5, **total}).get("rollouts_failed"))
+
+    assert failed == [None, None, 3.0, 2.0]
 
 
 @pytest.mark.parametrize(
