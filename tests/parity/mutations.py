@@ -97,8 +97,8 @@ MUTATIONS = (
     Mutation(
         "a scale: milliseconds are seconds",
         "exporter/runs/signals/trainers/verl.yaml",
-        "{key: timing_per_token_ms/gen, scale: ms}",
-        "{key: timing_per_token_ms/gen}",
+        "{key: timing_per_token_ms/gen, scale: ms,",
+        "{key: timing_per_token_ms/gen,",
         "pages-own",
     ),
     Mutation(

@@ -6,9 +6,10 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from exporter.runs.signals.key import Key, Keys, joined, normal
 from exporter.runs.signals.record import AXES, number
@@ -75,9 +76,12 @@ def needed(key: Key, present: Mapping[str, str]) -> tuple[str, ...]:
             if re.fullmatch(key.pattern, name) and re.search(key.spelled, raw)
         )
     try:
-        return tuple([present[name] for name in key.names])
+        found = tuple([present[name] for name in key.names])
     except KeyError:
         return ()
+    if key.spelled and not all(re.search(key.spelled, raw) for raw in found):
+        return ()
+    return found
 
 
 def holds(key: Key, seen: AbstractSet[str]) -> bool:
@@ -136,15 +140,31 @@ _AS_WRITTEN = frozenset({float, int, str})  # Types whose values are nearly alwa
 
 
 class BoundKey(NamedTuple):
-    """A key of the table, bound to how its names are spelled here; ``gathered``: as many as matched."""
+    """A key of the table, bound to how its names are spelled here; ``gathered``: as many as matched.
+
+    ``counter``: the value is a total, whose increase is the signal. ``where`` is a key that is logged here,
+    with the limit that its value must keep.
+    """
 
     keys: tuple[str, ...]
     formula: Callable[..., float | None] | None
-    scale: float
-    gathered: bool
+    scale: float = 1.0
+    gathered: bool = False
+    counter: bool = False
+    where: tuple[str, str, float] | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether the signal is the key's value, whatever that is."""
+        return self.formula is None and self.where is None
 
     def value(self, values: Mapping[str, Any]) -> float | None:
         """The signal's value; ``None`` if something that it needs is not a number."""
+        if self.where is not None:
+            key, sign, limit = self.where
+            at = number(values[key])
+            if at is not None and (at > limit) != (sign == ">"):
+                return None
         numbers = [number(values[key]) for key in self.keys]
         if any(found is None for found in numbers):
             return None
@@ -152,21 +172,56 @@ class BoundKey(NamedTuple):
         return None if found is None else found * self.scale
 
 
+def left_out(key: Key, present: Mapping[str, str]) -> bool:
+    """Whether a record that lacks the key would have it if it were not 0."""
+    return not present.keys().isdisjoint(key.zero_with)
+
+
+def _zero() -> float:
+    return 0.0
+
+
+Name = TypeVar("Name")
+
+
+def bound(
+    table: Iterable[tuple[Name, tuple[Key, ...]]], present: Mapping[str, str], seen: AbstractSet[str]
+) -> dict[Name, tuple[BoundKey, ...]]:
+    """What each signal of the table can be read from in records with these keys, best first.
+
+    ``seen`` are the normal forms of all keys that the run logged so far.
+    """
+    sources = {}
+    for signal, candidates in table:
+        read, zero = [], []
+        for key in candidates:
+            if not holds(key, seen):
+                continue
+            if keys := needed(key, present):
+                at = key.where and present.get(key.where[0])
+                where = (at, *key.where[1:]) if key.where and at else None
+                counter = key.how == "increase"
+                read.append(BoundKey(keys, key.formula, key.scale, bool(key.pattern), counter, where))
+            elif (
+                key.how != "increase"
+                and left_out(key, present)
+                and needed(replace(key, spelled=""), {name: name for name in seen})
+            ):
+                zero.append(BoundKey((), _zero))
+        if read or zero:
+            sources[signal] = (*read, *zero)
+    return sources
+
+
 class Plan:
     """Signals, parts and other keys of records with the same keys, worked out once for each such set."""
 
     def __init__(self, table: Table, present: Mapping[str, str], seen: AbstractSet[str]) -> None:
-        self._sources: dict[str, tuple[BoundKey, ...]] = {}
-        for signal, candidates in table:
-            bound = ((key, needed(key, present)) for key in candidates if holds(key, seen))
-            if found := tuple(
-                BoundKey(keys, key.formula, key.scale, bool(key.pattern)) for key, keys in bound if keys
-            ):
-                self._sources[signal] = found
-        plain = {  # one key's value, whatever that is
+        self._sources = bound(table, present, seen)
+        plain = {
             signal: found[0]
             for signal, found in self._sources.items()
-            if found[0].formula is None and (len(found) == 1 or signal not in ZERO_MEANS_NOT_MEASURED)
+            if found[0].plain and (len(found) == 1 or signal not in ZERO_MEANS_NOT_MEASURED)
         }
         self._plain = tuple(plain)
         self._keys = tuple(source.keys[0] for source in plain.values())
@@ -179,7 +234,15 @@ class Plan:
             if not source.gathered
             for key in source.keys
         }
+        self.counters = tuple(signal for signal, found in self._sources.items() if found[0].counter)
+        self.uncounted = tuple(
+            signal
+            for signal, candidates in table
+            for key in candidates
+            if key.how == "increase" and left_out(key, present) and not needed(key, present)
+        )
         self.parts: tuple[tuple[Part, str], ...] = ()
+        self.fixed: Mapping[Part, tuple[BoundKey, ...]] = {}
         self.unmapped: tuple[str, ...] = ()
 
     def key(self, signal: str) -> str | None:
@@ -207,11 +270,12 @@ class Plan:
     def keys(self, values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         """Signal -> the keys that its value is read from."""
         read = self.signals(values)
-        return {
-            signal: next(source.keys for source in found if _alike(source.value(values), read[signal]))
-            for signal, found in self._sources.items()
+        found = {
+            signal: next(source.keys for source in sources if _alike(source.value(values), read[signal]))
+            for signal, sources in self._sources.items()
             if signal in read
         }
+        return {signal: keys for signal, keys in found.items() if keys}
 
 
 def _alike(value: float | None, read: float) -> bool:
@@ -228,10 +292,10 @@ def _numbered(written: list[Any]) -> list[float | None]:
     return list(map(number, written))
 
 
-def _read(bound: Mapping[str, tuple[BoundKey, ...]], values: Mapping[str, Any]) -> dict[str, float]:
+def _read(sources: Mapping[Name, tuple[BoundKey, ...]], values: Mapping[str, Any]) -> dict[Name, float]:
     """The first source of each signal that is a number; a zero that says nothing gives way."""
-    read: dict[str, float] = {}
-    for signal, found in bound.items():
+    read: dict[Name, float] = {}
+    for signal, found in sources.items():
         for source in found:
             value = source.value(values)
             if value is not None:
@@ -271,6 +335,7 @@ class Reading:
         self._parts: set[Part] = set()
         self._plans: dict[tuple[str, ...], Plan] = {}
         self._planned = 0
+        self._totals: dict[str, float] = {}
         self._keys: tuple[str, ...] | None = None
         self._values: Mapping[str, Any] | None = None
         self._plan = Plan((), {}, frozenset())
@@ -286,12 +351,26 @@ class Reading:
         return self._known
 
     def signals(self, values: Mapping[str, Any]) -> dict[str, float]:
-        """Signal -> value in base units. What was not logged is absent; NaN stays NaN."""
-        return self._planned_for(values).signals(values)
+        """Signal -> value in base units. What was not logged is absent; NaN stays NaN.
+
+        Ask once for each record, in their order: a trainer's counters are told as increases since the last.
+        """
+        plan = self._planned_for(values)
+        found = plan.signals(values)
+        for signal in plan.uncounted:
+            self._totals.setdefault(signal, 0.0)
+        for signal in plan.counters:
+            if (total := found.pop(signal, None)) is not None:
+                before = self._totals.get(signal, math.inf)
+                self._totals[signal] = total
+                if total >= before:  # the first is of no one knows how many steps, as is one that began again
+                    found[signal] = total - before
+        return found
 
     def parts(self, values: Mapping[str, Any]) -> dict[Part, float]:
         """(Signal, part) -> value, of at most 16 parts of each signal a run."""
-        return _numbers(values, self._planned_for(values).parts)
+        plan = self._planned_for(values)
+        return {**_numbers(values, plan.parts), **_read(plan.fixed, values)}
 
     def sources(self, values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         """Signal -> the keys that its value in this record is read from."""
@@ -322,7 +401,10 @@ class Reading:
                 if self._given
                 else completed(self._framework, self._additions, self._known)
             )
-            plan = Plan(found, spellings(self._framework, keys), self._names)
+            present = spellings(self._framework, keys)
+            plan = Plan(found, present, self._names)
+            plan.fixed = bound(frameworks()[self._framework].fixed.items(), present, self._names)
+            plan.used.update(key for of in plan.fixed.values() for key in of[0].keys)
             parts = self._parts_in(keys, plan)
         plan.split(keys, parts)
         self._plans[keys] = plan
@@ -373,7 +455,8 @@ class Reading:
 
 def _part(key: str, patterns: Iterable[tuple[str, re.Pattern[str]]]) -> Part | None:
     """The first part whose name the key holds."""
-    return next(((signal, found[1]) for signal, each in patterns if (found := each.fullmatch(key))), None)
+    found = ((signal, each.fullmatch(key)) for signal, each in patterns)
+    return next(((signal, "/".join(match.groups())) for signal, match in found if match), None)
 
 
 def _numbers(values: Mapping[str, Any], wanted: Any) -> dict[Any, float]:

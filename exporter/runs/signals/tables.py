@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import yaml
 
-from exporter.runs.signals.key import Key, Keys, joined, keys_of, normal
+from exporter.runs.signals.key import Key, Keys, joined, key_of, keys_of, normal
 
 HERE = Path(__file__).parent
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -37,8 +38,9 @@ class Framework(NamedTuple):
     """Where a framework's signals are.
 
     ``prefixes`` stand before its keys in some of its logs and say nothing. ``parts`` are the
-    signals it logs for each of several parts: the key, as a whole, holds the part's name. ``named``
-    are those whose value is under the key of another signal, the third, and only the name under this one.
+    signals it logs for each of several parts: the key, as a whole, holds the part's name; ``fixed`` are
+    parts by name, with where each is read from. ``named`` are those whose value is under the key of
+    another signal, the third, and only the name under this one.
     ``variants`` are other starts of its keys, each with the one that ``keys`` has. Frameworks whose logs
     name them are not ``guessed``: their tables are not tried on others' keys.
     """
@@ -49,6 +51,7 @@ class Framework(NamedTuple):
     variants: tuple[tuple[re.Pattern[str], str], ...] = ()
     named: tuple[tuple[str, re.Pattern[str], str], ...] = ()
     guessed: bool = True
+    fixed: Mapping[tuple[str, str], tuple[Key, ...]] = MappingProxyType({})
 
 
 def read(path: Path) -> Any:
@@ -64,18 +67,27 @@ def frameworks(folder: Path = HERE / "trainers") -> Mapping[str, Framework]:
     for name in sorted(tables, key=lambda each: tables[each]["rank"]):
         table = tables[name]
         base = bases[table["extends"]] if "extends" in table else Framework({})
+        parts = table.get("parts", ())
         bases[name] = base._replace(
             keys=joined(keys_of(table["signals"]), base.keys),
             prefixes=(*base.prefixes, *table.get("prefixes", ())),
             parts=(
                 *base.parts,
-                *((each["signal"], re.compile(each["key"])) for each in table.get("parts", ())),
+                *((each["signal"], re.compile(each["key"])) for each in parts if "key" in each),
             ),
             variants=tuple((re.compile(start), usual) for start, usual in table.get("variants", {}).items()),
             named=tuple(
                 (each["signal"], re.compile(each["key"]), each["value_of"]) for each in table.get("named", ())
             ),
             guessed=table.get("guessed", True),
+            fixed={
+                **base.fixed,
+                **{
+                    (each["signal"], each["part"]): tuple(map(key_of, each["keys"]))
+                    for each in parts
+                    if "part" in each
+                },
+            },
         )
     del bases["catalogue"]
     return bases

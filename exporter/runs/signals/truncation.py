@@ -1,4 +1,4 @@
-"""The truncated share of verl, set right where its v1 trainer logs it."""
+"""The truncated share of verl's v1 trainer and of ROLL, set right."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from exporter.runs.signals.key import normal
+from exporter.runs.signals.record import number
 
 V1_KEYS = ("training/num_turns/mean", "training/off_policy/trajectory_staleness/mean")
 """Keys that only verl's v1 trainer (0.9) logs; `prompt_truncated_ratio` of verl.yaml names them too."""
 _RATIO = "response_length/clip_ratio"
-_SPELLINGS = (_RATIO, normal(_RATIO), f"rl_insight_monitor_{normal(_RATIO)}")
-_V1_SPELLINGS = (*V1_KEYS, *map(normal, V1_KEYS))
+_ROLL = "token/total_response_length/clip"
+_SPELLINGS = (_RATIO, normal(_RATIO), f"rl_insight_monitor_{normal(_RATIO)}", _ROLL, normal(_ROLL))
+_RELATIVE = (*V1_KEYS, *map(normal, V1_KEYS), _ROLL, normal(_ROLL))
 TIMES = 3  # So often the longest responses of a batch have the same length only if that is the limit
 
 
 class Truncation:
-    """Corrects ``response_length/clip_ratio`` of one run.
+    """Corrects ``response_length/clip_ratio`` of one run, and what ROLL calls it.
 
     verl 0.9's v1 trainer compares each response with the longest of the batch (``metric_utils.py`` of
-    0.9.1: the width of a tensor that v1 does not pad), so its share is never 0. It is the truncated share
-    only where the longest response reached the limit. Where no log tells the limit (event files, CSV), it
-    is the length that no response exceeds and that the longest of several batches reached.
+    0.9.1: the width of a tensor that v1 does not pad), as ROLL does, so its share is never 0. It is the
+    truncated share only where the longest response reached the limit. Where no log tells the limit (event
+    files, CSV), it is the length that no response exceeds and that the longest of several batches reached.
 
     Logs do not always hold the keys by which v1 is known. Its share shows itself: it is above 0 at more
     than one longest length.
@@ -36,10 +38,11 @@ class Truncation:
     def correct(self, found: dict[str, float], values: Mapping[str, Any], limit: int | None) -> None:
         """Set right, or drop, the truncated share in ``found``, by the ``limit`` in tokens, if known."""
         share = found.get("truncated_ratio")
-        if share is None or not any(name in values for name in _SPELLINGS):
+        key = next((name for name in _SPELLINGS if name in values), None)
+        if share is None or key is None or (share >= 0 and share != number(values[key])):
             return
         longest = found.get("response_length_max")
-        self._relative = self._relative or any(key in values for key in _V1_SPELLINGS)
+        self._relative = self._relative or any(key in values for key in _RELATIVE)
         if longest is not None:
             if share > 0:
                 self._relative = self._relative or self._cut_at not in (None, longest)

@@ -201,9 +201,11 @@ V1_MARKS = ["training/num_turns/mean", "training/off_policy/trajectory_staleness
 V0 = {"response_length/clip_ratio": 0.25, "response_length/max": 512.0}
 
 
-def truncated(*records: dict[str, float], limit: int | None = None) -> list[float | None]:
+def truncated(
+    *records: dict[str, float], limit: int | None = None, framework: str = "verl"
+) -> list[float | None]:
     """The truncated share of each record of a run."""
-    reading, truncation, shares = signals.Reading("verl"), Truncation(), []
+    reading, truncation, shares = signals.Reading(framework), Truncation(), []
     for values in records:
         found = reading.signals(values)
         truncation.correct(found, values, limit)
@@ -235,6 +237,15 @@ def test_v1_without_a_known_limit_reports_truncation_once_batches_end_at_the_sam
     found = truncated(*lengths(300, 512, 512, 512, 400, 512, **{V1_MARKS[0]: 2.0}))
 
     assert found == [None, None, None, 0.125, 0.0, 0.125]
+
+
+def test_roll_compares_with_the_longest_of_the_batch_too() -> None:
+    batches = [
+        {"token/total_response_length/clip": 0.125, "token/response_length/max": each}
+        for each in (512.0, 512.0, 512.0, 400.0)
+    ]
+
+    assert truncated(*batches, framework="roll") == [None, None, 0.125, 0.0]
 
 
 def test_a_longer_response_than_all_before_ends_what_was_thought_of_the_limit() -> None:
@@ -357,6 +368,35 @@ trl: kl=0.1 ratio=1.0 -> policy_kl=0.1 importance_weight=1  # AsyncGRPO's
 openrlhf: vllm_kl=0.5 kl=0.1 -> kl_engine=0.5 kl=0.1
 nemo_rl: train/gen_kl_error=0.5 -> kl_engine=0.5
 slime: train/mismatch_kl=0.5 rollout/opd_reverse_kl=0.1 -> kl_engine=0.5 kl_teacher=0.1
+# k1 has signs, and its errors cancel
+verl: rollout_corr/kl=-0.00005 rollout_corr/k3_kl=0.002 -> kl_engine=0.002
+trl: rollout_correction/kl=-0.00005 rollout_correction/k3_kl=0.002 -> kl_engine=0.002
+slime: train/mismatch_kl=-0.00005 train/mismatch_k3_kl=0.002 -> kl_engine=0.002
+generic: optim/kl_sample_train_v1=-0.00005 optim/kl_sample_train_v2=0.002 -> kl_engine=0.002
+prime_rl: trainer_mismatch_kl=0.0 -> nothing  # not measured
+# the mean of a sequence, and a difference with signs, are no mean difference of tokens
+verl: rollout_corr/log_ppl_abs_diff=0.004 -> nothing
+roll: actor/train_infer_diff_mean=-0.01 actor/train_infer_diff_token_mean=-0.01 -> nothing
+roll: critic/entropy/mean=0.0 -> nothing  # not computed
+# a trainer's percentages; ratios in spite of their names
+open_instruct: learner_mfu=35.0 batch/filtered_prompts_pct=0.25 -> mfu_ratio=0.35 filtered_group_ratio=0.25
+# DAPO's times are those of the last of its rounds
+verl: train/num_gen_batches=3 timing_s/step=375.0 timing_s/gen=300.0 perf/time_per_step=375.0
+    perf/total_num_tokens=8000 perf/throughput=100.0 timing_per_token_ms/gen=0.25 timing_s/update_actor=40.0
+    -> generation_rounds=3 step_tokens=8000 update_actor_seconds=40
+verl: train/num_gen_batches=1 timing_s/step=375.0 timing_s/gen=300.0 perf/total_num_tokens=7500
+    -> generation_rounds=1 step_seconds=375 rollout_seconds=300 step_tokens=7500 tokens_per_second=20
+# pairs in preference training, tokens in distillation
+nemo_rl: train/accuracy=0.75 -> nothing
+nemo_rl: train/accuracy=0.75 train/rewards_chosen_mean=1.5
+    -> preference_accuracy=0.75 preference_reward_chosen=1.5
+trl: accuracy=0.75 current_steps=10 -> preference_accuracy=0.75  # LLaMA-Factory's
+trl: accuracy=0.75 -> nothing
+# no drafts, no calls, a pause, several outcomes of which one is none
+nemo_rl: train/vllm/spec_acceptance_rate=0.0 train/vllm/spec_num_drafts=0 -> nothing
+nemo_rl: train/vllm/spec_acceptance_rate=0.75 train/vllm/spec_num_drafts=9 -> spec_accept_ratio=0.75
+open_instruct: tools/aggregate/failure_rate=0.0 tools/aggregate/avg_calls_per_rollout=0.0 -> tool_calls=0
+areal: timeperf/rollout=50.0 timeperf/rollout_pause=9.0 -> step_seconds=50 rollout_seconds=50
 generic: teacher_kl=0.5 -> kl_teacher=0.5
 generic: optim/kl_sample_train_v1=0.5 -> kl_engine=0.5
 areal: ppo_actor/update/approx_kl/avg=-0.1 -> policy_kl=0.1  # the other sign
@@ -401,21 +441,223 @@ generic: verl_sample_generation_seconds=5.0 rollout_latency_seconds=0.5
     -> sample_generation_seconds=5 rollout_seconds=0.5
 """
 """Trainer, what it logs, and the signals that this is; texts and None stand for values that are none."""
-ROWS = [row for row in re.sub(r"\n    | *#.*", " ", MEANT).split("\n") if row.strip()]
 LITERALS = {"None": None, "True": True}
 PAIR = re.compile(r"(\S+)=(\S+)")
 
 
-@pytest.mark.parametrize("row", ROWS)
-def test_a_key_is_the_signal_it_means_in_its_unit(row: str) -> None:
-    framework, logged, meant = re.split(r": |->", row)
-    signals = {
+def rows(table: str) -> list[str]:
+    return [row for row in re.sub(r"\n    | *#.*", " ", table).split("\n") if row.strip()]
+
+
+def expected(meant: str) -> dict[str, float]:
+    return {
         name: float(value.removesuffix("GiB")) * (GIB if value.endswith("GiB") else 1)
         for name, value in PAIR.findall(meant)
     }
+
+
+@pytest.mark.parametrize("row", rows(MEANT))
+def test_a_key_is_the_signal_it_means_in_its_unit(row: str) -> None:
+    framework, logged, meant = re.split(r": |->", row)
     found = read(framework, {key: LITERALS.get(value, value) for key, value in PAIR.findall(logged)})
 
-    assert found == pytest.approx(signals, nan_ok=True)
+    assert found == pytest.approx(expected(meant), nan_ok=True)
+
+
+LOGGED = """
+verl: critic/score/mean=0.5 actor/entropy=0.4 tool_call_counts/mean=2.07 rollout/spec_accept_rate=0.75
+    training/filter_groups/evicted_samples=12 training/rollout_failure/evicted_samples=2
+    rollout/moe/max_vio/avg=0.5 rollout_corr/rollout_rs_masked_fraction=0.01
+    -> reward=0.5 entropy=0.4 tool_calls=2.07 spec_accept_ratio=0.75 groups_filtered=12 rollouts_failed=2
+    moe_load_violation=0.5 engine_masked_ratio=0.01
+verl: critic/score/mean=0.5 training/reward=0.75 training/n_rollouts=64 training/n_rollouts_w_reward=48
+    training/n_groups=8 training/n_zero_adv_groups=2 training/n_sample=128 training/n_truncated_sample=32
+    val/reward=0.25 val/turn_count=3
+    -> reward=0.5 rollout_failure_ratio=0.25 zero_std_ratio=0.25 truncated_ratio=0.25 validation_score=0.25
+trl: reward=0.5 frac_reward_zero_std=0.7 completions/clipped_ratio=0.25 tools/call_frequency=1.05
+    tools/failure_frequency=0.33 sampling/sampling_logp_difference/mean=0.02 entropy_coef=9 aux_loss=9
+    sampling/sampling_logp_difference/max=2.5
+    -> reward=0.5 zero_std_ratio=0.7 truncated_ratio=0.25 tool_calls=1.05 tool_failure_ratio=0.33
+    engine_logprob_diff=0.02
+trl: kl=0.1 ratio=1.0 perf/step_s=8.0 perf/fwd_bwd_s=4.0 perf/weight_sync_s=1.0 perf/rollout_wait_s=2.0
+    perf/mfu_fwd_bwd=35.0 perf/forwarded_tok_s_wall_clock=900.0 rollout/generated_tok_s=500.0
+    rollout/turns_mean=3.0 rollout/duration_s=6.0 sample/staleness_mean=1.5 sample/staleness_max=3
+    sample/rollout_queue_size=7 sample/dropped_stale_total=4 tools/latency_s=0.5 rollout/score_s=9.0
+    batch/masked_token_frac=0.9
+    -> policy_kl=0.1 importance_weight=1 step_seconds=8 update_actor_seconds=4 weight_sync_seconds=1
+    wait_seconds=2 trainer_idle_ratio=0.25 mfu_ratio=0.35 tokens_per_second=900 rollout_tokens_per_second=500
+    turns=3 sample_generation_seconds=6 staleness=1.5 staleness_max=3 rollout_queue_size=7
+    stale_samples_dropped=4 tool_call_seconds=0.5
+trl: reward=0.5 frac_reward_zero_std=0.25 num_turns=2.0 entropy/mean=0.4 teacher_kl=0.3
+    rollout_correction/log_ppl_abs_diff=9 rollout_correction/is_weight_mean=1.1 rollout_correction/ess=0.9
+    rollout_correction/clipped_frac=0.05
+    -> reward=0.5 zero_std_ratio=0.25 turns=2 entropy=0.4 kl_teacher=0.3 engine_importance_weight=1.1
+    engine_effective_sample_ratio=0.9 engine_masked_ratio=0.05
+skyrl: reward/avg_raw_reward=0.5 reward/num_zero_variance_filtered=12 policy/policy_entropy=0.4
+    policy/loss_metrics/clip_ratio=0.1 policy/loss_metrics/is_ratio_mean=1.1
+    policy/loss_metrics/tis_token_clip_high_ratio=0.02 policy/rollout_train_logprobs_abs_diff_mean=0.01
+    loss/avg_kl=0.03 loss/kl_loss_coef=0.001 trainer/epoch=2 timing/step=40.0 timing/run_training=20.0
+    timing/wait_for_generation_buffer=10.0 async/staleness_mean=1.5 async/staleness_max=3
+    async/staleness_ratio=0.75 async/keep_rate=0.75 async/gen_buffer_qsize_at_wait_start=5
+    vllm/train/draft_acceptance_rate=0.75 rollout_metrics/error_runtime=3.5
+    rollout_metrics/tool_calls_per_traj_mean=4.4 rollout_metrics/avg_turn_assistant=6.0
+    -> reward=0.5 groups_filtered=12 entropy=0.4 policy_clip_ratio=0.1 engine_importance_weight=1.1
+    engine_masked_ratio=0.02 engine_logprob_diff=0.01 kl=0.03 kl_coefficient=0.001 epoch=2 step_seconds=40
+    update_actor_seconds=20 wait_seconds=10 trainer_idle_ratio=0.25 staleness=1.5 staleness_max=3
+    filtered_group_ratio=0.25 rollout_queue_size=5 spec_accept_ratio=0.75 tool_calls=4.4 turns=6
+skyrl: reward/avg_raw_reward=0.5 trainer/epoch=2 rollout_metrics/error_runtime=0.2
+    rollout_metrics/error_evaluation=0.05
+    -> reward=0.5 epoch=2 rollout_failure_ratio=0.25
+prime_rl: train/agg/effective/a/reward/mean=0.25 train/agg/effective/b/reward/mean=0.75
+    train/agg/effective/a/reward/max=1.0 train/agg/effective/b/reward/max=2.0
+    train/agg/effective/a/reward/min=-1.0 train/agg/effective/b/reward/min=0.0
+    train/agg/effective/a/num_output_tokens/mean=300 train/agg/effective/a/num_output_tokens/max=900
+    train/agg/effective/a/num_input_tokens/mean=100 train/agg/effective/a/is_truncated/mean=0.1
+    train/agg/effective/a/num_turns/mean=2 train/agg/all/has_error/mean=0.031 train/agg/all/cancelled/mean=0.2
+    train/agg/all/a/solved_none=0.125 train/agg/all/a/solved_all=0.5 train/agg/all/a/error/timeout=9
+    train/math/env/effective/a/reward/mean=0.5 eval/aime/all/a/avg@8=0.25 eval/aime/effective/a/avg@8=0.9
+    off_policy/mean=1.5 off_policy/max=3 off_policy/dropped=4 dispatcher/off_policy/mean=9
+    time/wait_for_policy=9 is_masked/mean=0.02 masked_advantage_positive/mean=9 max_vio/mean=0.5
+    progress/total_tokens=90000 progress/tokens=3000 mismatch_kl/all/mean=0.001
+    time/wait_for_batch=10.0 time/step=40.0
+    -> zero_std_ratio=0.625 wait_seconds=10 step_seconds=40 trainer_idle_ratio=0.25
+    reward=0.5 reward_max=2 reward_min=-1 response_length=300 response_length_max=900 prompt_length=100
+    truncated_ratio=0.1 turns=2 rollout_failure_ratio=0.031 stale_drop_ratio=0.2
+    solved_group_ratio{none}=0.125 solved_group_ratio{all}=0.5 reward_component{math/env/a}=0.5
+    validation_score=0.25 validation_component{aime/a}=0.25 staleness=1.5 staleness_max=3
+    stale_samples_dropped=4 engine_masked_ratio=0.02 moe_load_violation=0.5 tokens_seen=90000 step_tokens=3000
+    kl_engine=0.001
+prime_rl: trainer_mfu_percent=35.0 trainer_throughput_tokens_per_sec=900 trainer_peak_memory_gib=4
+    trainer_mismatch_kl=0.001
+    -> mfu_ratio=0.35 tokens_per_second=900 gpu_memory_reserved_bytes=4GiB kl_engine=0.001
+slime: rollout/raw_reward=0.5 rollout/truncated_ratio=0.25 rollout/dynamic_filter/drop_zero_std_0.0=20
+    rollout/dynamic_filter/drop_zero_std_1.0=9 rollout/spec_accept_rate=0.75 rollout/repetition_frac=0.5
+    train/tis_clipfrac=0.01 train/mis_k3_kl=0.002 train/train_rollout_logprob_abs_diff=0.01
+    eval/aime=0.4 eval/aime/avg_cached_tokens_per_sample=900 eval/aime/prefix_cache_hit_rate=0.9
+    eval/aime/spec_accept_rate=0.7 eval/aime/error_cat/correct=3 eval/aime/zero_std/count_0.0=12
+    -> reward=0.5 truncated_ratio=0.25 groups_filtered=29 spec_accept_ratio=0.75 engine_masked_ratio=0.01
+    kl_engine=0.002 engine_logprob_diff=0.01 validation_score=0.4 validation_component{aime}=0.4
+nemo_rl: train/reward=0.5 train/gen_kl_error=0.002 train/policy_kl_error=9 train/is_oob_ratio=0.01
+    train/baseline_reward/pct_0=30.0 train/baseline_reward/pct_1=20.0 train/dropped_prompt_groups=2
+    train/dynamic_sampling_num_gen_batches=2 train/trajectory_duration_s=6.0
+    train/evicted_stale_prompt_groups=3 train/aborted_stale_inflight_groups=1 rollout/infra_drops_total=9
+    -> reward=0.5 kl_engine=0.002 engine_masked_ratio=0.01 zero_std_ratio=0.5 solved_group_ratio{none}=0.3
+    solved_group_ratio{all}=0.2 rollouts_failed=2 generation_rounds=2 sample_generation_seconds=6
+    stale_samples_dropped=4
+roll: critic/score/mean=0.5 actor_train/grad_norm=0.5 scheduler/off_policy_ratio=1.5
+    scheduler/query_filter_count=32 scheduler/query_use_count=128 scheduler/group_filter_count=3
+    group/all_incorrect_groups_ratio=0.125 group/all_correct_groups_ratio=0.5
+    actor/train_infer_ratio_token_mean=1.1 actor/train_infer_diff_token_mean=-0.01
+    actor/train_infer_final_mask_mean=0.75 actor/final_mask_ratio=0.9 env/maze/env_timeout=0.024
+    env/maze/num_actions=4 env/webshop/num_actions=6 env/maze/success=1 scheduler/math/time/generate/mean=5.0
+    scheduler/code/time/generate/mean=7.0 system/actor_infer/tps_gpu=500 time/get_batch_cost_train=9
+    -> reward=0.5 grad_norm=0.5 staleness=1.5 filtered_group_ratio=0.25 groups_filtered=3 zero_std_ratio=0.625
+    solved_group_ratio{none}=0.125 solved_group_ratio{all}=0.5 engine_importance_weight=1.1
+    engine_masked_ratio=0.25 rollout_failure_ratio=0.024 turns=5 sample_generation_seconds=6
+    rollout_tokens_per_second_per_gpu=500
+open_instruct: scores=3.5 objective/kl2_avg=0.1 loss/kl_avg=9 val/stop_rate=0.75 time/total=40.0
+    time/training=20.0 time/saving=3.0 time/weight_sync=1.0 time/trainer_waiting_for_data=10.0
+    num_steps_off_policy=1.5 stale_results_dropped=4 tools/aggregate/failure_rate=0.33
+    tools/aggregate/avg_calls_per_rollout=2.0 tools/aggregate/avg_runtime=0.5 val/rho_drop_frac=0.02
+    val/rho_weight=1.1 debug/vllm_vs_local_logprob_diff_mean=0.01 debug/vllm_local_reverse_kl=0.002
+    eval/pass_at_8=0.5 real_batch_size_ratio=0.9
+    -> reward=3.5 kl=0.1 truncated_ratio=0.25 step_seconds=40 update_actor_seconds=20
+    save_checkpoint_seconds=3 weight_sync_seconds=1 wait_seconds=10 trainer_idle_ratio=0.25 staleness=1.5
+    stale_samples_dropped=4 tool_failure_ratio=0.33 tool_calls=2 tool_call_seconds=0.5
+    engine_masked_ratio=0.02 engine_importance_weight=1.1 engine_logprob_diff=0.01 kl_engine=0.002
+    validation_component{pass_at_8}=0.5
+openrlhf: rollout/reward_mean=0.5 policy_loss=0.1 actor_lr=0.5 is_filter_ratio=0.02
+    eval_aime_truncated_rate=0.9 rollout/truncated_rate=0.25 response_clip_ratio=0.9
+    dynamic_filtering_pass_rate=400
+    -> reward=0.5 policy_loss=0.1 learning_rate=0.5 engine_masked_ratio=0.02 truncated_ratio=0.25
+areal: ppo_actor/task_reward/avg=0.5 ppo_actor/update/rs_filtered_fraction=0.02 rollout/accepted=1.0
+    rollout/rejected=1.0
+    -> reward=0.5 engine_masked_ratio=0.02
+tunix: actor/train/grad_norm=0.5 -> grad_norm=0.5
+tunix: rewards/train/mean=0.25 rewards/train/sum=0.75 rewards/train/max=9
+    rewards/train/format=0.5 actor/train/loss=0.1 actor/train/perplexity=9
+    actor/train/kl=0.03 actor/train/entropy=0.4 actor/train/learning_rate=0.000001
+    generation/train/completions/mean_length=300 generation/train/completions/clip_ratio=0.25
+    sampler_trainer/train/logp_diff_mean=0.01 sampler_trainer/train/prob_diff_mean=0.005
+    sampler_trainer/train/probs_pearson_corr=0.99 sampler_is/train/weight_mean=1.1
+    sampler_is/train/frac_clipped_at_threshold=0.02 perf/train/global_step_time=40.0
+    -> reward=0.75 reward_component{format}=0.5 loss=0.1 policy_loss=0.1 kl=0.03 entropy=0.4
+    learning_rate=0.000001 response_length=300 truncated_ratio=0.25 engine_logprob_diff=0.01
+    engine_prob_diff=0.005 engine_prob_correlation=0.99 engine_importance_weight=1.1
+    engine_masked_ratio=0.02 step_seconds=40
+art: train/reward=0.5 train/reward_std_dev=0.1 train/exception_rate=0.25 val/reward=0.75 loss/train=0.1
+    loss/entropy=0.4 loss/kl_policy_ref=0.03 loss/kl_div=9 loss/grad_norm=0.5 loss/learning_rate=0.000001
+    loss/importance_ratio_mean=1.1 loss/clipped_token_fraction=0.05 time/step_wall_s=40.0
+    time/step_trainer_idle_s=10.0 queue/actual_stale_fraction=0.2 discarded/rate/stale_groups=0.9
+    discarded/step/zero_variance_groups=2 data/step_num_groups_trainable=6 objective/score=900
+    offpolicy/token_weighted_policy_age_steps=1.5 throughput/accepted_train_tok_per_s=900
+    -> reward=0.5 reward_std=0.1 rollout_failure_ratio=0.25 validation_score=0.75 policy_loss=0.1 entropy=0.4
+    kl=0.03 grad_norm=0.5 learning_rate=0.000001 importance_weight=1.1 policy_clip_ratio=0.05 step_seconds=40
+    wait_seconds=10 trainer_idle_ratio=0.25 stale_drop_ratio=0.2 filtered_group_ratio=0.25 staleness=1.5
+    tokens_per_second=900
+generic: env/all/reward/total=0.5 env/all/by_group/frac_all_bad=0.125 env/all/by_group/frac_all_good=0.5
+    optim/kl_sample_train_v2=0.002 kl_policy_base=0.03 time/total=40.0
+    -> reward=0.5 zero_std_ratio=0.625 solved_group_ratio{none}=0.125 solved_group_ratio{all}=0.5
+    kl_engine=0.002 kl=0.03 step_seconds=40
+"""
+"""Records of trainers of late 2026, as `MEANT`; Agent Lightning logs verl's keys, ms-swift TRL's."""
+
+
+@pytest.mark.parametrize("row", rows(LOGGED))
+def test_a_record_tells_its_trainer_and_all_that_it_measures(row: str) -> None:
+    framework, logged, meant = re.split(r": |->", row)
+    reading, values = signals.Reading(""), {key: float(value) for key, value in PAIR.findall(logged)}
+    found = reading.signals(values)
+    found |= {f"{signal}{{{part}}}": value for (signal, part), value in reading.parts(values).items()}
+
+    assert reading.framework == framework
+    assert found == pytest.approx(expected(meant))
+
+
+@pytest.mark.parametrize(
+    ("signal", "key"),
+    [
+        ("stale_samples_dropped", "fully_async/count/dropped_stale_samples"),
+        ("rollouts_failed", "rollout_errors/total"),
+    ],
+)
+def test_a_count_since_the_start_is_its_increase_of_the_step(signal: str, key: str) -> None:
+    """That of the first record is of unknown steps, as is one that began again."""
+    reading, steps = signals.Reading("verl" if "async" in key else "generic"), []
+    for total in (100.0, 100.0, 104.0, 114.0, 3.0, 5.0):
+        values = {key: total}
+        steps.append(reading.signals(values).get(signal))
+        assert reading.sources(values)[signal] == (key,)  # who asks does not change what is next
+
+    assert steps == [None, 0.0, 4.0, 10.0, None, 2.0]
+
+
+def test_a_count_that_begins_with_the_first_failure_is_its_increase_from_0() -> None:
+    reading, failed = signals.Reading("generic"), []
+    for total in ({}, {}, {"rollout_errors/total": 3.0}, {"rollout_errors/total": 5.0}):
+        failed.append(reading.signals({"env/all/reward/total": 0.5, **total}).get("rollouts_failed"))
+
+    assert failed == [None, None, 3.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("framework", "signal", "key", "beside"),
+    [
+        ("verl", "groups_filtered", "training/filter_groups/evicted_samples", "critic/score/mean"),
+        ("verl", "rollouts_failed", "training/rollout_failure/evicted_samples", "training/global_step"),
+        ("verl", "stale_samples_dropped", "training/off_policy/evicted_samples", "critic/score/mean"),
+        ("trl", "stale_samples_dropped", "sample/dropped_stale_total", "sample/staleness_mean"),
+        ("slime", "groups_filtered", "rollout/dynamic_filter/drop_zero_std_0.0", "rollout/raw_reward"),
+    ],
+)
+def test_a_count_that_is_left_out_at_0_is_0_once_it_was_logged(
+    framework: str, signal: str, key: str, beside: str
+) -> None:
+    reading = signals.Reading(framework)
+    records: list[dict[str, float]] = [{beside: 0.5}, {beside: 0.5, key: 3.0}, {beside: 0.5}, {"eval/a": 0.5}]
+
+    assert [reading.signals(values).get(signal) for values in records] == [None, 3.0, 0.0, None]
+    assert signal not in reading.sources(records[2])
 
 
 def test_a_part_of_the_reward_is_the_true_one_once_its_user_says_so() -> None:
