@@ -6,7 +6,7 @@ import json
 import urllib.request
 from pathlib import Path
 
-from exporter.runs.discovery.registrations import ASIDE, NAME
+from exporter.runs.targets.registry import ASIDE, NAME
 from tests.runs.conftest import _folder  # noqa: F401  (a fixture)
 from tests.runs.lines import append, measured, verl_json
 from tests.runs.registrations.test_page import Hub, _hub  # noqa: F401  (a fixture)

@@ -12,9 +12,6 @@ import pytest
 
 from exporter.runs import cli
 from exporter.runs.cli import command_line
-from exporter.runs.discovery import registrations
-from exporter.runs.discovery.address import AddressError, Allowed
-from exporter.runs.discovery.registrations import RefusedError
 from exporter.runs.remote import web
 from exporter.runs.remote.mlflow import Mlflow
 from exporter.runs.remote.page import Page
@@ -100,23 +97,6 @@ def test_no_usage_error_repeats_one(url: str) -> None:
             command_line(["--path", ".", "--pages", text]).options()
         assert "--pages" in said.getvalue()
         assert "hunter2" not in said.getvalue()
-
-
-@pytest.mark.parametrize("address", ["http://me:hunter2@10.0.0.7:8000", "me:hunter2@10.0.0.7:8000"])
-def test_no_refused_address_of_a_server_repeats_one(address: str) -> None:
-    with pytest.raises(AddressError) as caught:
-        Allowed().checked(address)
-
-    assert "hunter2" not in str(caught.value)
-
-
-@pytest.mark.parametrize("given", [{"api_token": "hunter2"}, {"password": "hunter2"}, {"site": SLACK}])
-def test_a_label_that_holds_one_is_refused_at_registration(given: dict[str, str]) -> None:
-    with pytest.raises(RefusedError) as caught:
-        registrations.checked_labels(given, "labels", {})
-
-    assert "Expected: labels without secrets" in str(caught.value)
-    assert not any(value in str(caught.value) for value in given.values())
 
 
 @pytest.mark.parametrize("status", [200, 404])

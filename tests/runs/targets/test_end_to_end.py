@@ -11,7 +11,7 @@ import pytest
 
 from stepwatch.system import http_client
 from tests.e2e.stack import MAINLY_NEWEST, Stack
-from tests.runs.discovery.verl import Engine, Trainer, update_prometheus_config
+from tests.runs.targets.verl import Engine, Trainer, update_prometheus_config
 
 pytestmark = pytest.mark.e2e
 
