@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any, NamedTuple
+
+import pytest
 
 from exporter.runs import cli
 from exporter.runs.app import App
 from exporter.runs.overview.panels import DEFAULT
+from exporter.runs.targets import discovery
 from tests.real import eventually, free_port
 from tests.runs.scrape import Scrape
 
@@ -44,6 +49,9 @@ class Served:
         if self._thread.ident:
             self._thread.join()
         self.app.stop()
+        for source in self.app._collector.sources[1:]:
+            for page in source.pages.values():  # type: ignore[attr-defined]
+                page.stop()
 
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Reply:
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)) as connection:
@@ -81,3 +89,31 @@ class Served:
 
 Serve = Callable[..., Served]
 """Starts an exporter that watches the test's folder, with these flags besides."""
+
+
+@pytest.fixture(name="serve")
+def _serve(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
+    """Start exporters that look and probe often, on this machine only."""
+    real = discovery.probe
+
+    async def probe(host: str, *rest: Any) -> tuple[bool, int | None] | None:
+        return await real(host, *rest) if host.startswith("127.") else None
+
+    monkeypatch.setattr(discovery, "probe", probe)
+    for name, seconds in (("LOOK", 0.02), ("START", 0.02), ("PROBE", 0.05), ("TIMEOUT", 0.3)):
+        monkeypatch.setattr(discovery, f"{name}_SECONDS", seconds)
+    running: list[Served] = []
+
+    def serve(*flags: object, looks: bool = True) -> Served:
+        running.append(Served("--path", folder, *flags))
+        if looks:
+            running[-1].looks()
+            eventually(lambda: running[-1].ask("GET", "/sd/rollout").status == 200, pause=0.02)
+        return running[-1]
+
+    yield serve
+    for each in running:
+        each.stop()
+    for thread in threading.enumerate():
+        if thread.name == "discovery":  # it would go on with what a test has changed back
+            thread.join()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from stepwatch.system import http_client
 from tests.e2e.stack import MAINLY_NEWEST, Stack
-from tests.runs.targets.verl import Engine, Trainer, update_prometheus_config
+from tests.runs.targets.verl import Engine, training, update_prometheus_config
 
 pytestmark = pytest.mark.e2e
 
@@ -40,12 +41,8 @@ def _file(tmp_path: Path) -> Path:
 
 @pytest.fixture(name="engines")
 def _engines() -> Iterator[list[Engine]]:
-    engines = [Engine() for _ in range(3)]
-    for engine in engines:
-        engine.__enter__()
-    yield engines
-    for engine in engines:
-        engine.__exit__(None, None, None)
+    with ExitStack() as running:
+        yield [running.enter_context(Engine()) for _ in range(3)]
 
 
 def up(stack: Stack, value: int = 1) -> set[tuple[str, str]]:
@@ -78,7 +75,7 @@ def test_no_server_leads_prometheus_elsewhere(stack, file, engines):
         update_prometheus_config(file, [sly.address], f"http://{stack.config.address('prometheus')}")
         stack.wait_until(lambda: up(stack, 0) == {(sly.address, "")})
         assert up(stack) == set()
-    assert beyond.asked == 0
+    assert beyond.asked == []
 
 
 def test_targets_and_rules_live_on_when_verl_rewrites_its_file(stack, file, engines):
@@ -87,11 +84,11 @@ def test_targets_and_rules_live_on_when_verl_rewrites_its_file(stack, file, engi
     files, judged = rendered(stack), rules(stack)
     assert files
 
-    with Trainer(stack.runs / "one.log", [a, b], reward=0.1) as one:
+    with training(stack.runs / "one.log", [a, b], reward=0.1) as one:
         update_prometheus_config(file, [a, b], prometheus)
         stack.wait_until(lambda: up(stack) == {(a, "one"), (b, "one")})
 
-        with Trainer(stack.runs / "two.log", [c], reward=0.5):
+        with training(stack.runs / "two.log", [c], reward=0.5):
             update_prometheus_config(file, [c], prometheus)
             stack.wait_until(lambda: up(stack) == {(a, "one"), (b, "one"), (c, "two")})
 
@@ -100,7 +97,7 @@ def test_targets_and_rules_live_on_when_verl_rewrites_its_file(stack, file, engi
             assert up(stack) == {(a, "one"), (b, "one"), (c, "two")}
             stack.exporter.start()
 
-            one.finish()
+            one.set()
             for engine in engines:
                 engine.__exit__(None, None, None)
             stack.wait_until(lambda: up(stack) == set())

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.http_client import Reply
-from exporter.runs.remote import mlflow
-from exporter.runs.remote.mlflow import Entry, History, Mlflow
-from exporter.runs.remote.web import PollError
+from exporter.runs.pages import mlflow
+from exporter.runs.pages.mlflow import Entry, Followed, Mlflow
+from exporter.runs.pages.web import PollError
 from exporter.runs.signals.record import Ended, Event, Record, is_step, number
 from tests.real.mlflow import MlflowClient, MlflowServer
 from tests.runs.speaking import Speaking, says
@@ -85,17 +85,6 @@ def steps(events: list[Event]) -> list[int]:
     return [event.step for event in events if isinstance(event, Record)]
 
 
-def test_a_record_has_all_metrics_of_a_step_its_time_and_the_runs_name(experiment: Experiment) -> None:
-    run = experiment.run("ppo")
-    experiment.log(run, 1, 2, critic__score__mean=0.5, actor__entropy=0.25)
-
-    values = {"critic/score/mean": 0.5, "actor/entropy": 0.25}
-    assert experiment.watch().poll() == [
-        Record(1, values, NOW / 1000, run=f"{experiment.name}/ppo"),
-        Record(2, values, NOW / 1000 + 1, run=f"{experiment.name}/ppo"),
-    ]
-
-
 def test_a_run_is_on_the_page_of_a_real_exporter_from_its_history_to_its_end(
     experiment: Experiment, folder: Path, start: Start
 ) -> None:
@@ -112,7 +101,6 @@ def test_a_run_is_on_the_page_of_a_real_exporter_from_its_history_to_its_end(
     found = exporter.until(lambda found: found.value("rl_step", run=shown) == 4)
     assert (found.value("rl_reward", run=shown), found.state(shown)) == (0.75, "running")
     experiment.client("status", run, "FINISHED")
-
     exporter.until(lambda found: found.state(shown) == "finished")
 
 
@@ -131,20 +119,7 @@ def test_a_run_ends_as_the_server_says_and_one_whose_client_was_killed_by_its_si
         if status:
             trainer("status", run, status)
         trainer.kill()
-
         exporter.until(lambda found: found.state(shown) == state)
-
-
-def test_all_steps_between_two_polls_come_and_each_once(experiment: Experiment) -> None:
-    run = experiment.run()
-    watch = experiment.watch()
-    found = []
-
-    for first, last in ((1, 4), (4, 5), (5, 5), (5, 30)):
-        experiment.log(run, *range(first, last), at=NOW + 1000 * first, reward=0.5)
-        found.append(steps(watch.poll()))
-
-    assert found == [[1, 2, 3], [4], [], list(range(5, 30))]
 
 
 def test_a_long_history_comes_in_pages_and_goes_on_from_the_last_one(
@@ -153,12 +128,10 @@ def test_a_long_history_comes_in_pages_and_goes_on_from_the_last_one(
     run = experiment.run()
     experiment.log(run, *range(1, 1201), reward=0.5)
     watch = experiment.watch()
-
     assert steps(watch.poll()) == list(range(1, 1201))
     assert asked.count("metrics/get-history") == 3
     asked.clear()
     experiment.log(run, *range(1201, 1204), at=NOW + 1_201_000, reward=0.5)
-
     assert steps(watch.poll()) == [1201, 1202, 1203]
     assert asked.count("metrics/get-history") == 1
 
@@ -166,10 +139,9 @@ def test_a_long_history_comes_in_pages_and_goes_on_from_the_last_one(
 def test_more_runs_than_one_answer_holds_are_all_found(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mlflow, "_RUNS", 2)
+    monkeypatch.setattr(mlflow, "MOST_RUNS", 2)
     for name in "abcde":
         experiment.log(experiment.run(name), 1, reward=0.5)
-
     assert len({event.run for event in experiment.watch().poll() if isinstance(event, Record)}) == 5
 
 
@@ -177,60 +149,37 @@ def test_nan_and_infinity_come_back_as_they_were_logged(experiment: Experiment) 
     run = experiment.run()
     logged = {"a": math.nan, "b": math.inf, "c": -math.inf, "d": 1e300}
     experiment.log(run, 1, **logged)
-
     (record,) = experiment.watch().poll()
     assert isinstance(record, Record)
     read = {key: number(value) for key, value in record.values.items()}
-
     assert repr(read) == repr(logged | {"a": math.nan})
 
 
-def test_the_end_of_a_run_comes_after_its_last_step_and_once(experiment: Experiment) -> None:
-    run = experiment.run()
-    experiment.log(run, 1, reward=0.5)
+def test_each_step_comes_once_and_the_end_after_it_and_a_resume_goes_back(experiment: Experiment) -> None:
+    run, name = experiment.run(), f"{experiment.name}/ppo"
+    experiment.log(run, 1, 2, reward=0.5, kl=0.1)
     watch = experiment.watch()
-    watch.poll()
-    experiment.log(run, 2, at=NOW + 1000, reward=0.5)
-    experiment.client("status", run, "FINISHED")
-
-    events = watch.poll()
-    assert [type(event) for event in events] == [Record, Ended]
-    assert events[1] == Ended("finished", run=f"{experiment.name}/ppo")
-    assert watch.poll() == []
-
-
-def test_a_resume_logs_steps_again_and_the_records_go_back(experiment: Experiment) -> None:
-    run = experiment.run()
-    experiment.log(run, 1, 2, 3, 4, reward=0.5, kl=0.1)
-    watch = experiment.watch()
-    assert steps(watch.poll()) == [1, 2, 3, 4]
+    assert steps(watch.poll()) == [1, 2]
+    experiment.client("log", run, [["system/cpu_utilization_percentage", 50.0, NOW + 500, 0]])
+    assert watch.poll() == []  # MLflow's own measurements of the machine are no steps
+    experiment.log(run, 3, 4, at=NOW + 2000, reward=0.5, kl=0.1)
     experiment.client("status", run, "FAILED")
-    assert watch.poll() == [Ended("failed", run=f"{experiment.name}/ppo")]
-
+    events = watch.poll()
+    assert (steps(events), events[2:]) == ([3, 4], [Ended("failed", run=name)])
+    assert watch.poll() == []
     experiment.client("status", run, "RUNNING")
     experiment.log(run, 3, 4, 5, at=NOW + 60_000, reward=0.75, kl=0.1)
-
     assert steps(watch.poll()) == [3, 4, 5]
     experiment.client("status", run, "FAILED")
-    assert watch.poll() == [Ended("failed", run=f"{experiment.name}/ppo")], "its second end"
+    assert watch.poll() == [Ended("failed", run=name)], "its second end"
     assert steps(experiment.watch().poll()) == [1, 2, 3, 4, 3, 4, 5], "the same for one who comes later"
-
-
-def test_mlflows_own_measurements_of_the_machine_are_no_steps(experiment: Experiment) -> None:
-    run = experiment.run()
-    experiment.log(run, 10, 20, reward=0.5)
-    experiment.client("log", run, [["system/cpu_utilization_percentage", 50.0, NOW + 500, 0]])
-
-    assert steps(experiment.watch().poll()) == [10, 20]
 
 
 def test_two_runs_of_one_name_and_one_without_are_distinguished(experiment: Experiment) -> None:
     first, second = (experiment.run("ppo", NOW + delay) for delay in (0, 1))
     for run in (second, first):
         experiment.log(run, 1, reward=0.5)
-
     names = {event.run for event in experiment.watch().poll() if isinstance(event, Record)}
-
     assert names == {f"{experiment.name}/ppo", f"{experiment.name}/{second}"}
 
 
@@ -240,31 +189,20 @@ def test_runs_of_long_ago_are_not_fetched_ended_or_not(experiment: Experiment, a
         experiment.log(run, 1, at=OLD, reward=0.5)
         if status != "RUNNING":
             experiment.client("status", run, status, OLD + 5000)
-
     assert experiment.watch(since=3600).poll() == []
     assert "metrics/get-history" not in asked
     assert len(experiment.watch(since=20 * 86400).poll()) == 3
 
 
-def test_a_run_that_is_named_by_its_id_is_followed(experiment: Experiment) -> None:
+def test_a_run_that_is_named_by_its_id_is_followed_with_all_metrics_of_a_step_and_its_time(
+    experiment: Experiment,
+) -> None:
     experiment.run("other")
     run = experiment.run("mine")
-    experiment.log(run, 1, reward=0.5)
-
-    (record,) = Mlflow(experiment.server, run_ids=(run,)).poll()
-
-    assert record == Record(1, {"reward": 0.5}, NOW / 1000, run=f"{experiment.name}/mine")
-
-
-def test_an_experiment_or_run_that_is_not_there_is_named_with_the_fix(server: str) -> None:
-    with pytest.raises(PollError) as caught:
-        Mlflow(server, experiments=("no such",)).poll()
-    assert str(caught.value) == (
-        f"{server} has no experiment 'no such'. Fix: use a name that the server's page lists."
-    )
-    with pytest.raises(PollError) as caught:
-        Mlflow(server, run_ids=("0" * 32,)).poll()
-    assert str(caught.value) == f"{server} has no run '{'0' * 32}'. Fix: copy the id from the run's page."
+    experiment.log(run, 1, 2, critic__score__mean=0.5, actor__entropy=0.25)
+    values, name = {"critic/score/mean": 0.5, "actor/entropy": 0.25}, f"{experiment.name}/mine"
+    records = [Record(step, values, NOW / 1000 + step - 1, run=name) for step in (1, 2)]
+    assert Mlflow(experiment.server, run_ids=(run,)).poll() == records
 
 
 def test_an_experiment_or_run_that_is_missing_hides_no_other(experiment: Experiment) -> None:
@@ -272,16 +210,18 @@ def test_an_experiment_or_run_that_is_missing_hides_no_other(experiment: Experim
     experiment.log(run, 1, reward=0.5)
     later = f"{experiment.name} later"
     watch = Mlflow(experiment.server, experiments=(later, experiment.name), run_ids=("0" * 32, run))
-
     assert steps(watch.poll()) == [1]
-    assert [lack.partition(". ")[0] for lack in watch.lacking] == [
-        f"{experiment.server} has no experiment {later!r}",
-        f"{experiment.server} has no run '{'0' * 32}'",
+    lacking = [
+        f"{experiment.server} has no experiment {later!r}. Fix: use a name that the server's page lists.",
+        f"{experiment.server} has no run '{'0' * 32}'. Fix: copy the id from the run's page.",
     ]
+    assert list(watch.lacking) == lacking
+    with pytest.raises(PollError) as caught:
+        Mlflow(experiment.server, experiments=(later,)).poll()
+    assert str(caught.value) == lacking[0]
     created = Experiment(experiment.client, experiment.server, later)
     created.log(created.run("ppo"), 1, 2, reward=0.5)
     experiment.log(run, 2, at=NOW + 1000, reward=0.5)
-
     found = {(event.run, event.step) for event in watch.poll() if isinstance(event, Record)}
     assert found == {(f"{experiment.name}/ppo", 2), (f"{later}/ppo", 1), (f"{later}/ppo", 2)}
     assert len(watch.lacking) == 1
@@ -306,7 +246,6 @@ def test_a_poll_that_fails_half_way_loses_nothing(
         patch.setattr(mlflow.web, "get", failing)
         with pytest.raises(PollError, match="gone"):
             watch.poll()
-
     found = [(event.run[-1], event.step, len(event.values)) for event in watch.poll()]
     assert found == [("a", 1, 2), ("a", 2, 2), ("b", 1, 2), ("b", 2, 2)]
 
@@ -314,40 +253,26 @@ def test_a_poll_that_fails_half_way_loses_nothing(
 # The token
 
 
-def test_the_token_is_read_at_each_poll_and_sent_as_a_bearer(tmp_path: Path) -> None:
+def test_the_token_is_read_at_each_poll_and_no_message_shows_it(tmp_path: Path) -> None:
     file = tmp_path / "token"
-    with Speaking(says(b"{}")) as server:
+    with Speaking(says(b"s3cret", 403)) as server:
         watch = Mlflow(server.url, run_ids=("1",), token_file=str(file))
-        for token in ("first", "second"):
+        for token in ("s3cret", "second"):
             file.write_text(f"{token}\n")
-            with pytest.raises(PollError):
+            with pytest.raises(PollError) as caught:
                 watch.poll()
-
-    assert [asked.headers["Authorization"] for asked in server.asked] == ["Bearer first", "Bearer second"]
-
-
-@pytest.mark.parametrize("status", [401, 403])
-def test_a_token_that_is_refused_is_not_shown(tmp_path: Path, status: int) -> None:
-    file = tmp_path / "token"
-    file.write_text("s3cret")
-    with Speaking(says(b"s3cret", status)) as server, pytest.raises(PollError) as caught:
-        Mlflow(server.url, run_ids=("1",), token_file=str(file)).poll()
-
-    assert f" answers {status} " in str(caught.value)
-    assert "Fix: put a valid token into the token file." in str(caught.value)
-    assert "s3cret" not in str(caught.value)
-
-
-@pytest.mark.parametrize("content", [None, b"", b"two words", b"a\nb", b"\xff"])
-def test_a_token_file_without_a_token_is_named(tmp_path: Path, content: bytes | None) -> None:
-    file = tmp_path / "token"
-    if content is not None:
-        file.write_bytes(content)
-
-    with pytest.raises(PollError, match=rf"^The token file {file} ") as caught:
-        Mlflow("http://127.0.0.1:9", run_ids=("1",), token_file=str(file)).poll()
-
-    assert "words" not in str(caught.value)
+            assert str(caught.value).endswith(
+                " answers 403 Forbidden. Fix: put a valid token into the token file."
+            )
+    assert [asked.headers["Authorization"] for asked in server.asked] == ["Bearer s3cret", "Bearer second"]
+    for content in (None, b"", b"two words", b"a\nb", b"\xff"):
+        file.unlink()
+        if content is not None:
+            file.write_bytes(content)
+        with pytest.raises(PollError, match=rf"^The token file {file} ") as caught:
+            watch.poll()
+        assert "words" not in str(caught.value)
+        file.touch()
 
 
 # Servers that are none
@@ -429,7 +354,6 @@ def test_a_server_that_has_always_the_same_next_page_comes_to_an_end(monkeypatch
         "experiment": {"experiment_id": "1", "name": "e"},
     }
     monkeypatch.setattr(mlflow.web, "get", lambda *_: Reply(200, json.dumps(answer).encode()))
-
     assert Mlflow("http://tracking", experiments=("e",)).poll() == [
         Record(1, {"reward": 0.5}, NOW / 1000, run="e/r")
     ]
@@ -442,24 +366,19 @@ def test_a_server_that_has_always_the_same_next_page_comes_to_an_end(monkeypatch
 def test_values_of_a_step_come_together_however_they_are_stamped(
     data: st.DataObject, attempts: list[int]
 ) -> None:
-    history = History("run")
+    history = Followed("run")
     for begin, length in zip(range(0, 1000, 100), attempts, strict=False):
         for key in ("a", "b"):  # one metric is logged in order; two are not stamped in step
             times = data.draw(st.lists(st.integers(begin, begin + 50), min_size=length, max_size=length))
-            history._fresh += [
+            history.fresh += [
                 Entry(stamp, step, key, 0.5) for step, stamp in enumerate(sorted(times), start=1)
             ]
-
     found = [(record.step, set(record.values)) for record in history.records()]
-
     assert found == [(step, {"a", "b"}) for length in attempts for step in range(1, length + 1)]
 
 
 def test_a_value_that_comes_after_a_later_step_was_passed_on_does_not_look_like_a_resume() -> None:
-    history = History("run")
-    history._fresh += [Entry(1, 1, "a", 0.5), Entry(1, 1, "b", 0.5), Entry(2, 2, "a", 0.5)]
-    assert steps(list(history.records())) == [1, 2]
-
-    history._fresh += [Entry(3, 2, "b", 0.5), Entry(4, 1, "late", 0.5), Entry(5, 3, "a", 0.5)]
-
-    assert steps(list(history.records())) == [2, 3]
+    run = Followed("run", fresh=[Entry(1, 1, "a", 0.5), Entry(1, 1, "b", 0.5), Entry(2, 2, "a", 0.5)])
+    assert steps(list(run.records())) == [1, 2]
+    run.fresh += [Entry(3, 2, "b", 0.5), Entry(4, 1, "late", 0.5), Entry(5, 3, "a", 0.5)]
+    assert steps(list(run.records())) == [2, 3]

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from exporter.runs.remote import web
-from exporter.runs.remote.web import PollError
+from exporter.runs.pages import web
+from exporter.runs.pages.web import PollError
 from exporter.runs.signals.record import STEP_LIMIT, Event, Record
 from exporter.secret_shapes import masked_url
-
-if TYPE_CHECKING:
-    from prometheus_client import Metric
 
 MONITOR = "rl_insight_monitor_"  # what rl-insight puts before the trainer's own key
 SERIES_LIMIT = 20_000  # no trainer has that many series on a page
@@ -42,28 +38,14 @@ Total = tuple[float, float]  # Sum and count of a histogram or summary
 
 @dataclass(slots=True)
 class Found:
-    """What a page says of one run.
+    """What a page says of one run: ``values`` are gauges and counters, ``totals`` histograms and summaries.
 
-    ``values`` are gauges and counters, ``totals`` histograms and summaries. Of several series with
-    one name, the first has the name alone; the others have their labels behind it. ``known``: some
-    of it is a trainer's beyond doubt.
+    ``known``: some of it is a trainer's beyond doubt.
     """
 
     values: dict[str, float] = field(default_factory=dict)
     totals: dict[str, Total] = field(default_factory=dict)
     known: bool = False
-
-    def put(self, name: str, labels: Mapping[str, str], value: float | Total) -> None:
-        """Take one series."""
-        self.known = self.known or _TRAINER.match(name) is not None
-        key = name.removeprefix(MONITOR)
-        if key in self.values or key in self.totals:
-            pairs = ",".join(f'{label}="{labels[label]}"' for label in sorted(labels))
-            key = f"{key}{{{pairs}}}"
-        if isinstance(value, tuple):
-            self.totals[key] = value
-        else:
-            self.values[key] = value
 
     def counter(self, given: str | None) -> str | None:
         """The metric that counts steps: the given one, or one that is called so."""
@@ -77,61 +59,55 @@ class Found:
         every = {**self.values, **self.totals}
         return {key: repr(value) for key, value in every.items() if not _MACHINE.match(key)}
 
-    @property
-    def is_blank(self) -> bool:
-        """Whether nothing was set yet: a client library shows 0 until then."""
-        return not any(self.values.values()) and not any(count for _, count in self.totals.values())
-
 
 def by_run(text: str, default: str) -> dict[str, Found]:
-    """The runs of a page by name, ``default`` where labels name none. Raises ValueError for no page."""
+    """The runs of a page by name, ``default`` where labels name none. Raises ValueError for no page.
+
+    Of several series with one name, the first has the name alone; the others have their labels behind it.
+    """
     runs: dict[str, Found] = {}
     for name, labels, value in _series(text):
         project, experiment, run = (labels.pop(each, "") for each in ("project", "experiment_name", "run"))
         run = "/".join(part for part in (project, experiment) if part) or run or default
-        runs.setdefault(run, Found()).put(name, labels, value)
+        found = runs.setdefault(run, Found())
+        found.known = found.known or _TRAINER.match(name) is not None
+        key = name.removeprefix(MONITOR)
+        if key in found.values or key in found.totals:
+            pairs = ",".join(f'{label}="{labels[label]}"' for label in sorted(labels))
+            key = f"{key}{{{pairs}}}"
+        if isinstance(value, tuple):
+            found.totals[key] = value
+        else:
+            found.values[key] = value
     return {run: found for run, found in runs.items() if found.known}
 
 
 def _series(text: str) -> Iterator[tuple[str, dict[str, str], float | Total]]:
+    """Each series of a trainer's: name, labels, and value or sum and count."""
     from prometheus_client.parser import (  # noqa: PLC0415  (6 MB that are due only where a page is polled)
         text_string_to_metric_families,
     )
 
-    lines = list(_lines(text))
+    lines = []
+    for line in map(str.strip, text.split("\n")):  # Windows' line ends
+        # most of a page is not a trainer's, and parsing is slow
+        if len(line) > _LINE_LIMIT or _FOREIGN.match(line) or _NO_MEASURE.match(line):
+            continue
+        if _TYPE.match(line) or (line and not line.startswith("#")):
+            if not line.startswith("#") and not _SAMPLE.match(line):
+                raise ValueError(f"line {line[:60]!r} is not a metric")
+            lines.append(line)
     if len(lines) > SERIES_LIMIT:
         raise ValueError(f"it has more than {SERIES_LIMIT} series")
     for family in text_string_to_metric_families("\n".join(lines)):
-        if family.type in ("histogram", "summary"):
-            yield from _totals(family)
-        else:
+        if family.type not in ("histogram", "summary"):
             yield from ((sample.name, dict(sample.labels), _float(sample.value)) for sample in family.samples)
-
-
-def _lines(text: str) -> Iterator[str]:
-    """The lines that may be a trainer's; most of a page is not, and parsing is slow."""
-    for line in text.split("\n"):
-        line = line.strip()  # noqa: PLW2901  (Windows' line ends)
-        if len(line) > _LINE_LIMIT or _FOREIGN.match(line) or _NO_MEASURE.match(line):
             continue
-        if _TYPE.match(line):
-            yield line
-        elif line and not line.startswith("#"):
-            if not _SAMPLE.match(line):
-                raise ValueError(f"line {line[:60]!r} is not a metric")
-            yield line
-
-
-def _totals(family: Metric) -> Iterator[tuple[str, dict[str, str], Total]]:
-    sums = {
-        tuple(sample.labels.items()): sample.value
-        for sample in family.samples
-        if sample.name == f"{family.name}_sum"
-    }
-    for sample in family.samples:
-        total = sums.get(tuple(sample.labels.items()))
-        if sample.name == f"{family.name}_count" and total is not None:
-            yield family.name, dict(sample.labels), (_float(total), _float(sample.value))
+        named = [(sample.name.removeprefix(family.name), sample) for sample in family.samples]
+        sums = {tuple(each.labels.items()): each.value for name, each in named if name == "_sum"}
+        for name, each in named:
+            if name == "_count" and (total := sums.get(tuple(each.labels.items()))) is not None:
+                yield family.name, dict(each.labels), (_float(total), _float(each.value))
 
 
 def _float(value: float) -> float:
@@ -213,28 +189,21 @@ class Page:
 
     def _record(self, run: str, found: Found) -> Record | None:
         seen = self._seen.setdefault(run, _Seen())
-        counter = found.counter(self._step)
-        step = self._counted(found, seen) if counter is None else _step(found.values.pop(counter))
+        if counter := found.counter(self._step):
+            value = found.values.pop(counter)
+            step = int(value) if 0 <= value < STEP_LIMIT else 0
+        else:  # our own count
+            fingerprint, step = found.fingerprint(), 0
+            blank = not any(found.values.values()) and not any(count for _, count in found.totals.values())
+            if not (self._step or blank or fingerprint == seen.fingerprint):
+                seen.fingerprint, step = fingerprint, seen.step + 1
         if seen.totals is None and not step:
             seen.totals = found.totals
-        if not step or (counter is not None and seen.counted and step == seen.step):
+        if not step or (counter and seen.counted and step == seen.step):
             return None
         values = found.values | _means(found.totals, seen.totals)
         seen.step, seen.counted, seen.totals = step, counter is not None, found.totals
         return Record(step, values, run=run)
-
-    def _counted(self, found: Found, seen: _Seen) -> int:
-        """The step by our own count; 0 if there is none."""
-        fingerprint = found.fingerprint()
-        if self._step or found.is_blank or fingerprint == seen.fingerprint:
-            return 0
-        seen.fingerprint = fingerprint
-        return seen.step + 1
-
-
-def _step(value: float) -> int:
-    """The step that a counter shows; 0 if its value is not a step."""
-    return int(value) if 0 <= value < STEP_LIMIT else 0
 
 
 def _means(totals: dict[str, Total], before: dict[str, Total] | None) -> dict[str, float]:
