@@ -215,6 +215,7 @@ class Discovery:
                     self._allowlist.note(reports[0][0], "too_many", words)
                     continue
                 entry = self._entries[address] = Entry(now)
+            if entry.probes is None or entry.probes.done():  # or an unforeseen fault ended them
                 entry.probes = asyncio.create_task(self._probe(address, entry, room))
             entry.merge(reports)
             state = entry.state(now, self._forget_after)

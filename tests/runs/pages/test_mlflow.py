@@ -85,37 +85,27 @@ def steps(events: list[Event]) -> list[int]:
     return [event.step for event in events if isinstance(event, Record)]
 
 
-def test_a_run_is_on_the_page_of_a_real_exporter_from_its_history_to_its_end(
-    experiment: Experiment, folder: Path, start: Start
-) -> None:
-    run, shown = experiment.run("ppo"), f"{experiment.name}/ppo"
-    recently = int(time.time() * 1000) - 30_000
-    for step in (1, 2, 3):
-        experiment.log(run, step, at=recently + 1000 * step, critic__score__mean=step / 8, actor__entropy=0.5)
-    server = {"url": experiment.server, "experiments": [experiment.name]}
-    exporter = start("--path", folder, "--mlflow", json.dumps([server]), "--poll", "0.2")
-    found = exporter.until(has(shown))
-    assert found.value("rl_run_info", run=shown, source="mlflow", framework="verl") == 1
-    assert found.value("rl_records_total", run=shown) == 3
-    experiment.log(run, 4, at=int(time.time() * 1000), critic__score__mean=0.75)
-    found = exporter.until(lambda found: found.value("rl_step", run=shown) == 4)
-    assert (found.value("rl_reward", run=shown), found.state(shown)) == (0.75, "running")
-    experiment.client("status", run, "FINISHED")
-    exporter.until(lambda found: found.state(shown) == "finished")
+ENDS = [("FINISHED", "finished"), ("FAILED", "failed"), ("KILLED", "failed"), (None, "stopped")]
 
 
-@pytest.mark.parametrize(("status", "state"), [("FAILED", "failed"), ("KILLED", "failed"), (None, "stopped")])
-def test_a_run_ends_as_the_server_says_and_one_whose_client_was_killed_by_its_silence(
+@pytest.mark.parametrize(("status", "state"), ENDS)
+def test_a_run_is_shown_from_its_history_to_its_end_as_the_server_says_or_by_its_silence(
     experiment: Experiment, folder: Path, start: Start, status: str | None, state: str
 ) -> None:
     """Of a client that was killed the server says that its run goes on."""
-    server = {"url": experiment.server, "experiments": [experiment.name]}
-    exporter = start("--path", folder, "--mlflow", json.dumps([server]), "--poll", "0.2", "--silence", "3")
+    flags = ("--mlflow", json.dumps([{"url": experiment.server, "experiments": [experiment.name]}]))
     with MlflowClient(experiment.server) as trainer:
-        run, shown = trainer("run", experiment.id, "ppo", int(time.time() * 1000)), f"{experiment.name}/ppo"
+        now = int(time.time() * 1000)
+        run, shown = trainer("run", experiment.id, "ppo", now), f"{experiment.name}/ppo"
         for step in (1, 2, 3):
-            trainer("log", run, [("critic/score/mean", step / 8, int(time.time() * 1000), step)])
-            exporter.until(lambda found, step=step: found.value("rl_step", run=shown) == step)
+            trainer("log", run, [("critic/score/mean", step / 8, now - 9000 + 1000 * step, step)])
+        exporter = start("--path", folder, *flags, "--poll", "0.2", "--silence", "3")
+        found = exporter.until(has(shown))
+        assert found.value("rl_run_info", run=shown, source="mlflow", framework="verl") == 1
+        assert found.value("rl_records_total", run=shown) == 3
+        trainer("log", run, [("critic/score/mean", 0.75, int(time.time() * 1000), 4)])
+        found = exporter.until(lambda found: found.value("rl_step", run=shown) == 4)
+        assert (found.value("rl_reward", run=shown), found.state(shown)) == (0.75, "running")
         if status:
             trainer("status", run, status)
         trainer.kill()
@@ -134,25 +124,6 @@ def test_a_long_history_comes_in_pages_and_goes_on_from_the_last_one(
     experiment.log(run, *range(1201, 1204), at=NOW + 1_201_000, reward=0.5)
     assert steps(watch.poll()) == [1201, 1202, 1203]
     assert asked.count("metrics/get-history") == 1
-
-
-def test_more_runs_than_one_answer_holds_are_all_found(
-    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mlflow, "MOST_RUNS", 2)
-    for name in "abcde":
-        experiment.log(experiment.run(name), 1, reward=0.5)
-    assert len({event.run for event in experiment.watch().poll() if isinstance(event, Record)}) == 5
-
-
-def test_nan_and_infinity_come_back_as_they_were_logged(experiment: Experiment) -> None:
-    run = experiment.run()
-    logged = {"a": math.nan, "b": math.inf, "c": -math.inf, "d": 1e300}
-    experiment.log(run, 1, **logged)
-    (record,) = experiment.watch().poll()
-    assert isinstance(record, Record)
-    read = {key: number(value) for key, value in record.values.items()}
-    assert repr(read) == repr(logged | {"a": math.nan})
 
 
 def test_each_step_comes_once_and_the_end_after_it_and_a_resume_goes_back(experiment: Experiment) -> None:
@@ -175,12 +146,15 @@ def test_each_step_comes_once_and_the_end_after_it_and_a_resume_goes_back(experi
     assert steps(experiment.watch().poll()) == [1, 2, 3, 4, 3, 4, 5], "the same for one who comes later"
 
 
-def test_two_runs_of_one_name_and_one_without_are_distinguished(experiment: Experiment) -> None:
-    first, second = (experiment.run("ppo", NOW + delay) for delay in (0, 1))
-    for run in (second, first):
+def test_all_runs_are_found_and_those_of_one_name_distinguished(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mlflow, "MOST_RUNS", 2)
+    ids = [experiment.run(name, NOW + delay) for delay, name in enumerate(("a", "b", "ppo", "ppo", "c"))]
+    for run in reversed(ids):
         experiment.log(run, 1, reward=0.5)
     names = {event.run for event in experiment.watch().poll() if isinstance(event, Record)}
-    assert names == {f"{experiment.name}/ppo", f"{experiment.name}/{second}"}
+    assert names == {f"{experiment.name}/{name}" for name in ("a", "b", "ppo", ids[3], "c")}
 
 
 def test_runs_of_long_ago_are_not_fetched_ended_or_not(experiment: Experiment, asked: list[str]) -> None:
@@ -194,15 +168,21 @@ def test_runs_of_long_ago_are_not_fetched_ended_or_not(experiment: Experiment, a
     assert len(experiment.watch(since=20 * 86400).poll()) == 3
 
 
-def test_a_run_that_is_named_by_its_id_is_followed_with_all_metrics_of_a_step_and_its_time(
+def test_a_run_that_is_named_by_its_id_is_followed_with_all_numbers_of_a_step_and_its_time(
     experiment: Experiment,
 ) -> None:
     experiment.run("other")
     run = experiment.run("mine")
-    experiment.log(run, 1, 2, critic__score__mean=0.5, actor__entropy=0.25)
-    values, name = {"critic/score/mean": 0.5, "actor/entropy": 0.25}, f"{experiment.name}/mine"
-    records = [Record(step, values, NOW / 1000 + step - 1, run=name) for step in (1, 2)]
-    assert Mlflow(experiment.server, run_ids=(run,)).poll() == records
+    logged = {"critic/score/mean": 0.5, "a": math.nan, "b": math.inf, "c": -math.inf, "d": 1e300}
+    experiment.log(run, 1, 2, **logged)
+    for step, record in enumerate(Mlflow(experiment.server, run_ids=(run,)).poll()):
+        assert isinstance(record, Record)
+        values = {key: number(value) for key, value in record.values.items()}
+        assert (record.step, repr(dict(sorted(values.items())))) == (
+            step + 1,
+            repr(dict(sorted(logged.items()))),
+        )
+        assert (record.time, record.run) == (NOW / 1000 + step, f"{experiment.name}/mine")
 
 
 def test_an_experiment_or_run_that_is_missing_hides_no_other(experiment: Experiment) -> None:
@@ -288,52 +268,38 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
     max_leaves=20,
 )
-BODIES = st.one_of(JSON.map(lambda value: json.dumps(value).encode()), st.binary())
-
-
-@pytest.mark.slow
-@given(answers=st.lists(BODIES, max_size=9))
-def test_arbitrary_answers_give_events_or_an_error_and_nothing_else(
-    answers: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    left = list(answers)
-
-    def get(*_: object) -> Reply:
-        if not left:
-            raise PollError("no more")
-        return Reply(200, left.pop(0))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(mlflow.web, "get", get)
-        watch = Mlflow("http://tracking", experiments=("e",), run_ids=("r",))
-        for _ in range(3):
-            with suppress(PollError):
-                watch.poll()
-
-
 METRIC = st.fixed_dictionaries(
     {"key": KEYS, "value": JSON, "timestamp": st.integers()}, optional={"step": st.integers()}
 )
+METRICS = st.lists(METRIC, max_size=4)
 
 
-@given(latest=st.lists(METRIC, max_size=4), history=st.lists(METRIC, max_size=4))
-def test_a_run_with_arbitrary_numbers_gives_records_of_steps(
-    latest: list[Any], history: list[Any], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.slow
+@given(
+    latest=METRICS, history=METRICS, noise=st.dictionaries(st.integers(0, 9), JSON | st.binary(), max_size=3)
+)
+def test_arbitrary_answers_give_records_of_steps_or_an_error_and_nothing_else(
+    latest: list[Any], history: list[Any], noise: dict[int, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = {"info": {"run_id": "r", "experiment_id": "1"}, "data": {"metrics": latest}}
-    answers = {
-        "runs/get": {"run": run},
-        "experiments/get": {"experiment": {"name": "e"}},
-        "metrics/get-history": {"metrics": history},
-    }
+    experiment = {"experiment": {"name": "e", "experiment_id": "1"}}
+    answers: dict[str, Any] = {"runs/get": {"run": run}, "runs/search": {"runs": [run]}}
+    answers |= {"metrics/get-history": {"metrics": history}}
+    answers |= dict.fromkeys(("experiments/get", "experiments/get-by-name"), experiment)
+    asked = 0
 
     def get(url: str, *_: object) -> Reply:
-        return Reply(200, json.dumps(answers[url.partition("/mlflow/")[2].partition("?")[0]]).encode())
+        nonlocal asked
+        asked += 1
+        answer = noise.get(asked, answers[url.partition("/mlflow/")[2].partition("?")[0]])
+        return Reply(200, answer if isinstance(answer, bytes) else json.dumps(answer).encode())
 
-    with monkeypatch.context() as patch, suppress(PollError):
+    with monkeypatch.context() as patch:
         patch.setattr(mlflow.web, "get", get)
-        events = Mlflow("http://tracking", run_ids=("r",), since=1e300).poll()
-        assert all(is_step(step) for step in steps(events))
+        watch = Mlflow("http://tracking", experiments=("e",), run_ids=("r",), since=1e300)
+        for _ in range(3):
+            with suppress(PollError):
+                assert all(is_step(step) for step in steps(watch.poll()))
 
 
 @pytest.mark.parametrize(
