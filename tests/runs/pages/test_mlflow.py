@@ -98,8 +98,8 @@ def test_a_run_is_shown_from_its_history_to_its_end_as_the_server_says_or_by_its
         now = int(time.time() * 1000)
         run, shown = trainer("run", experiment.id, "ppo", now), f"{experiment.name}/ppo"
         for step in (1, 2, 3):
-            trainer("log", run, [("critic/score/mean", step / 8, now - 9000 + 1000 * step, step)])
-        exporter = start("--path", folder, *flags, "--poll", "0.2", "--silence", "3")
+            trainer("log", run, [("critic/score/mean", step / 8, now - 3000 + 1000 * step, step)])
+        exporter = start("--path", folder, *flags, "--poll", "0.2", "--silence", "20")
         found = exporter.until(has(shown))
         assert found.value("rl_run_info", run=shown, source="mlflow", framework="verl") == 1
         assert found.value("rl_records_total", run=shown) == 3
