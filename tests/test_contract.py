@@ -15,10 +15,6 @@ from exporter.http.routes import Routes
 from exporter.http.server import Server
 from exporter.runs import alerting_health, signals
 from exporter.runs.collector import Collector, Settings
-from exporter.runs.discovery.address import AddressMap, Allowed, Allowlist
-from exporter.runs.discovery.registration_api import Api, Token
-from exporter.runs.discovery.registrations import Registry, Store
-from exporter.runs.discovery.targets import Discovery
 from exporter.runs.files.launch import Launch, Retry, SavedStep
 from exporter.runs.logs.processes import RunGPUs
 from exporter.runs.model.exporter_health import Health, Polled, Samples
@@ -32,6 +28,10 @@ from exporter.runs.serve.views import View
 from exporter.runs.signals.key import keys_of
 from exporter.runs.signals.record import Record, TotalSteps
 from exporter.runs.stats.catalogue import MOST_SERIES, STATISTIC_HELP, STATISTICS, Hold
+from exporter.runs.targets.api import Api, Token
+from exporter.runs.targets.discovery import Discovery
+from exporter.runs.targets.registry import Registry
+from exporter.runs.targets.target import AddressMap, Allowed, Allowlist
 from stepwatch.system import http_client
 from tests import real
 from tests.grafana.queries import dashboard_queries
@@ -254,7 +254,7 @@ def _exported(run: Run) -> str:
 def _of_parts() -> Iterator[Samples]:
     """What the other parts of the exporter tell of themselves."""
     watch = Collector(Settings(("runs",)))
-    registry = Registry(Store(None, Allowed()))
+    registry = Registry(None, Allowed())
     server = Server(("127.0.0.1", 0), Routes({}))
     server.answered["200"] = 1
     server.close()

@@ -124,7 +124,7 @@ def test_each_line_of_the_run_exporter_is_json_with_time_level_logger_and_messag
     assert all(RFC_3339.fullmatch(each["time"]) for each in found)
     level = {each["logger"]: each["level"] for each in found}
     assert level["exporter.runs"] == "INFO"
-    assert level["exporter.runs.remote.polled"] == "WARN"
+    assert level["exporter.runs.pages.source"] == "WARN"
     assert level["exporter.options"] == "ERROR"
     (refused,) = (each["message"] for each in found if each["logger"] == "exporter.options")
     assert "runs.json: prometheus_url: http://h:9090 is not an address. Expected " in refused

@@ -37,9 +37,9 @@ from exporter.runs.logs.names import gathered, printable, run_name
 from exporter.runs.logs.processes import GPUProcesses, Writers
 from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Clock, Options, Run
+from exporter.runs.pages import web
 from exporter.runs.readers.content import content
 from exporter.runs.readers.follow import LAST_LINE_SECONDS
-from exporter.runs.remote import web
 from exporter.runs.serve.endpoints import unknown
 from exporter.runs.signals.key import Keys
 from exporter.runs.signals.record import Record

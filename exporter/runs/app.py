@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -11,18 +12,6 @@ from exporter.http.routes import HostCheck, Routes
 from exporter.http.server import Server, ServerThread
 from exporter.runs.alerting_health import AlertingHealth
 from exporter.runs.collector import Collector, Settings
-from exporter.runs.discovery.address import AddressMap, Allowlist
-from exporter.runs.discovery.registration_api import Api, Token
-from exporter.runs.discovery.registrations import Registry, Store
-from exporter.runs.discovery.target_sources import (
-    RAY_FILE,
-    VERL_FILE,
-    FileSource,
-    LogTargets,
-    RayFiles,
-    VerlFiles,
-)
-from exporter.runs.discovery.targets import Discovery
 from exporter.runs.light.site import Light
 from exporter.runs.model.run import Options
 from exporter.runs.model.run_source import Silence
@@ -33,6 +22,11 @@ from exporter.runs.sender import MOST_BODY as MOST_SENT
 from exporter.runs.sender import Sender
 from exporter.runs.serve import endpoints
 from exporter.runs.signals.unmapped import RawRule
+from exporter.runs.targets.api import Api, Token
+from exporter.runs.targets.discovery import Discovery, LogTargets
+from exporter.runs.targets.files import RAY_FILE, RAY_LIST, VERL_FILE, VERL_LIST, ListFiles
+from exporter.runs.targets.registry import Registry
+from exporter.runs.targets.target import AddressMap, Allowlist
 
 MOST_BODY = 1 << 16  # bytes of a request's body
 
@@ -41,7 +35,7 @@ class App:
     """Watches runs, finds servers, and answers. Raises OSError if it cannot listen."""
 
     def __init__(self, options: Namespace, panels: Path, stopped: Callable[[], bool]) -> None:
-        self._registry = Registry(Store(options.state_dir, options.discovery_allow))
+        self._registry = Registry(options.state_dir, options.discovery_allow)
         self._collector = collector = Collector(_settings(options, self._registry), stopped=stopped)
         self._alerting = _alerting(options)
         self._sender = Sender(options.hub, options.password_file) if options.hub else None
@@ -134,13 +128,14 @@ def _settings(options: Namespace, registry: Registry) -> Settings:
 
 def _discovery(options: Namespace, collector: Collector, registry: Registry) -> Discovery:
     allowlist, root = Allowlist(options.discovery_allow), options.discovery_root
-    patterns, lists = list(options.discovery_files), [*map(Path, options.discovery_lists)]
-    if ray := options.discovery_ray:
+    patterns, lists = [*options.discovery_files], [glob.escape(path) for path in options.discovery_lists]
+    if options.discovery_ray:
+        ray = Path(glob.escape(str(options.discovery_ray)))
         patterns.append(str(ray / VERL_FILE))
-        lists.append(ray / RAY_FILE)
-    files: list[FileSource] = [VerlFiles(patterns, allowlist, root)]
+        lists.append(str(ray / RAY_FILE))
+    files = [ListFiles(VERL_LIST, patterns, allowlist, root)]
     if lists:
-        files.append(RayFiles(lists, allowlist, root))
+        files.append(ListFiles(RAY_LIST, lists, allowlist, root))
     in_logs = LogTargets(allowlist)
     # The last one's labels count: anyone who may register must not take a server away from its run.
     discovery = Discovery(

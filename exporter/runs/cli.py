@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 
 from exporter.options import CommandLine, not_negative, number, port, positive, string, switch
 from exporter.runs.alerting_health import DEFAULTS
-from exporter.runs.discovery.address import Allowed
 from exporter.runs.overview import panels
-from exporter.runs.remote.mlflow import Mlflow
-from exporter.runs.remote.page import Page
-from exporter.runs.remote.web import is_usable
+from exporter.runs.pages.mlflow import Mlflow
+from exporter.runs.pages.page import Page
+from exporter.runs.pages.web import is_usable
 from exporter.runs.serve.metrics import Override, Overrides
 from exporter.runs.signals import NAMES
 from exporter.runs.signals.key import KeyFault, Keys, keys_of
 from exporter.runs.stats.catalogue import Own
+from exporter.runs.targets.target import Allowed
 from exporter.secret_shapes import masked, masked_url
 
 T = TypeVar("T")

@@ -21,8 +21,8 @@ from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Options
 from exporter.runs.model.run_set import MOST_RUNS, RunLimit, RunSet
 from exporter.runs.model.run_source import Judge, Place, RunSource, Silence
-from exporter.runs.remote.page import MonitorPage
-from exporter.runs.remote.polled import Feed, Polling, RegisteredPages, Target
+from exporter.runs.pages.page import MonitorPage
+from exporter.runs.pages.source import PolledSource, Polling, RegisteredPages, Target
 from exporter.runs.serve.endpoints import UnknownRunError
 from exporter.runs.serve.metrics import NO_OVERRIDES, Overrides, RunText, page
 from exporter.runs.serve.views import Duplicates, Selection, Unmapped, View, select
@@ -101,12 +101,13 @@ class Collector:
             self.health,
             forget_after,
         )
-        feeds = [Feed(target, polling) for target in settings.targets]
+        feeds = [PolledSource(target.name, target, polling, [target]) for target in settings.targets]
         polled = {urlsplit(target.name).netloc for target in settings.targets}
         self.registered = RegisteredPages(
             # those that the settings name are polled anyway
             lambda: [each for each in settings.registered() if settings.reached(each) not in polled],
             lambda address: MonitorPage(settings.reached(address)),
+            MonitorPage,
             polling,
         )
         self.sources: Sequence[RunSource] = (self.logs, *feeds, self.registered)

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
-from exporter.runs.discovery.address import USUAL
 from exporter.runs.signals import NAMES
 from exporter.runs.signals.key import KeyFault, key_of
 from exporter.runs.stats.catalogue import JUDGED
+from exporter.runs.targets.target import USUAL
 from stepwatch.schema.errors import NOTHING, Fault, Faults, KeyPath, SecretFault
 from stepwatch.schema.path_types import (
     FolderOrGlob,

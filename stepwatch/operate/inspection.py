@@ -12,8 +12,8 @@ from exporter.runs.logs.find import Found
 from exporter.runs.logs.names import STATE_FILE, printable, run_names
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.model.run_set import RunSet
-from exporter.runs.remote.page import Page
-from exporter.runs.remote.web import PollError
+from exporter.runs.pages.page import Page
+from exporter.runs.pages.web import PollError
 from exporter.runs.signals.key import keys_of
 from exporter.runs.signals.unmapped import RawRule
 from exporter.secret_shapes import masked_url

@@ -21,7 +21,7 @@ from exporter.runs.collector import Collector, Settings
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.overview.models import Firing, RunId
 from exporter.runs.overview.prometheus import Client, Span
-from exporter.runs.remote.web import PollError
+from exporter.runs.pages.web import PollError
 from exporter.runs.serve.views import View
 from exporter.runs.signals.key import keys_of
 from exporter.runs.signals.record import Record, number

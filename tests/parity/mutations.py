@@ -166,9 +166,9 @@ MUTATIONS = (
     ),
     Mutation(
         "a source of targets: Ray's",
-        "exporter/runs/discovery/target_sources.py",
-        'labels = {"job": RAY, "role": RAY}',
-        'labels = {"job": RAY, "role": ROLLOUT}',
+        "exporter/runs/targets/files.py",
+        'Kind("ray_file", RAY,',
+        'Kind("ray_file", ROLLOUT,',
         "targets",
     ),
     Mutation(

@@ -23,7 +23,7 @@ from exporter.http.exposition import escape
 from exporter.options import ConfigFile
 from exporter.runs.model.history import DRAWN
 from exporter.runs.overview.models import RunId
-from exporter.runs.remote.web import Poller
+from exporter.runs.pages.web import Poller
 from exporter.runs.signals import SIGNALS
 
 logger = logging.getLogger(__name__)

@@ -14,8 +14,8 @@ import orjson
 
 from exporter import credentials
 from exporter.runs.overview.models import Firing, RunAction
-from exporter.runs.remote import web
-from exporter.runs.remote.web import Poller
+from exporter.runs.pages import web
+from exporter.runs.pages.web import Poller
 
 INTERVAL_SECONDS = 5.0
 ANSWER_SECONDS = 5.0

@@ -28,8 +28,8 @@ from exporter.runs.overview.agents import AgentRun
 from exporter.runs.overview.charts import rank
 from exporter.runs.overview.models import Episode, Firing, RunId
 from exporter.runs.overview.panels import RUN, Query, book_of
-from exporter.runs.remote import web
-from exporter.runs.remote.web import Poller, PollError
+from exporter.runs.pages import web
+from exporter.runs.pages.web import Poller, PollError
 from exporter.secret_shapes import masked_url
 
 logger = logging.getLogger(__name__)

@@ -13,11 +13,11 @@ import pytest
 
 from exporter.runs.__main__ import _changed
 from exporter.runs.cli import command_line
-from exporter.runs.discovery.address import Allowed, Allowlist
-from exporter.runs.discovery.registration_api import Token
-from exporter.runs.discovery.registrations import RefusedError
-from exporter.runs.discovery.target_sources import RayFiles
 from exporter.runs.files.mounts import PATIENCE_SECONDS, Mount
+from exporter.runs.targets.api import Token
+from exporter.runs.targets.files import RAY_LIST, ListFiles
+from exporter.runs.targets.registry import RefusedError
+from exporter.runs.targets.target import Allowed, Allowlist
 from tests.real import hung_mount
 from tests.real.waiting import eventually, in_time
 
@@ -80,7 +80,7 @@ def test_settings_that_cannot_be_read_stay_as_they_are_and_are_read_later(mount:
 def test_targets_of_a_list_that_cannot_be_read_are_the_last_known(mount: hung_mount.Mount) -> None:
     file = mount.behind / "list.json"
     file.write_text(json.dumps([{"labels": {"job": "ray"}, "targets": ["10.0.0.7:43517"]}]))
-    source = RayFiles([mount.folder / "list.json"], Allowlist(Allowed()), Path("/"))
+    source = ListFiles(RAY_LIST, [str(mount.folder / "list.json")], Allowlist(Allowed()), Path("/"))
     known = [target.address for target in source.targets()]
     assert known == ["10.0.0.7:43517"]
     mount.hang()

@@ -11,7 +11,7 @@ import pytest
 from exporter.runs import collector
 from exporter.runs.logs import collection
 from exporter.runs.model import history
-from exporter.runs.remote.polled import Feed
+from exporter.runs.pages.source import PolledSource
 from exporter.runs.signals.record import Ended, Event, Record
 from tests.real.waiting import eventually
 from tests.runs.conftest import Clock, Watched, Watching
@@ -183,8 +183,9 @@ def _both(watched: Watching, server: Server, monkeypatch: pytest.MonkeyPatch) ->
     page.watch.start()
     yield page
     for feed in page.watch.sources:
-        if isinstance(feed, Feed):
-            feed.poller.stop()
+        if isinstance(feed, PolledSource):
+            for polled in feed.pages.values():
+                polled.stop()
 
 
 def test_a_polled_run_takes_no_live_run_its_place_and_begins_when_there_is_room(

@@ -12,7 +12,7 @@ import pytest
 from exporter.runs.overview.models import RunId
 from exporter.runs.overview.panels import Query
 from exporter.runs.overview.prometheus import INTERVAL_SECONDS, Client, Prometheus, Span
-from exporter.runs.remote.web import PollError
+from exporter.runs.pages.web import PollError
 from tests.real import eventually
 from tests.real.waiting import in_time
 from tests.runs.speaking import Speaking, says

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.runs.remote.page import by_run
+from exporter.runs.pages.page import by_run
 from tests.own_logs import CONSOLES, LOGS, QUIET, RESUMED
 from tests.real import prometheus
 from tests.runs.conftest import Watched, Watching

@@ -1,1 +1,0 @@
-"""Discovery: servers that a run starts and ends, found where they are named or registered, for Prometheus."""

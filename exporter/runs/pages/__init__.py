@@ -1,0 +1,1 @@
+"""Polled runs: ``web`` asks, ``page`` and ``mlflow`` read the answer, ``source`` has the runs."""

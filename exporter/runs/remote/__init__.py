@@ -1,1 +1,0 @@
-"""Sources that are asked over the network: pages of metrics, and tracking servers."""

@@ -1,0 +1,1 @@
+"""Targets: files, logs and registrations -> ``target`` -> ``discovery``, which Prometheus asks for a list."""
