@@ -245,7 +245,8 @@ class Discovery:
     async def _probe(self, address: str, entry: Entry, room: asyncio.Semaphore) -> None:
         """Connect to a server again and again, and ask for its page until it is known to have one."""
         host, port = self._address_map.of_ours(address)
-        while True:
+        # asked each time: before Python 3.12, wait_for may lose a cancellation
+        while not self._stopped and self._entries.get(address) is entry:
             async with room:
                 found = await probe(host, port, address, "" if entry.page else entry.path)
             if found:
