@@ -116,4 +116,5 @@ def _serve(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
         each.stop()
     for thread in threading.enumerate():
         if thread.name == "discovery":  # it would go on with what a test has changed back
-            thread.join()
+            thread.join(20)
+            assert not thread.is_alive(), "the probes of targets did not end"
