@@ -23,6 +23,7 @@ from exporter.runs.overview.charts import (
 )
 from exporter.runs.overview.models import RunId
 from exporter.runs.overview.panels import Panel, of_run
+from stepwatch.alerts.table import TABLE
 from stepwatch.backtest import suggestions
 from stepwatch.backtest.judge import Alert, Judged, Results
 from stepwatch.backtest.replay import START, Prometheus, Replayed, Tick, Unjudged, side_by_side
@@ -70,8 +71,10 @@ class Report:
         if not judged:
             return
         yield ""
-        count = len(self.results.left_out)
-        yield f"Not replayed, because logs lack the data: {count} alerts, listed by --format json."
+        of_runs = {alert.name for alert in TABLE if alert.subject == "run"}
+        named = [name for name in self.results.left_out if name in of_runs]
+        others = f"and {len(self.results.left_out) - len(named)} about GPUs, machines, servers and the stack"
+        yield f"Not replayed, because logs lack the data: {', '.join((*named, others))}."
         if self.suggestions is None:
             return
         yield ""
