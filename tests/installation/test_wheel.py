@@ -58,7 +58,7 @@ def test_commands_without_a_stack_need_no_configuration_and_write_nothing(user: 
     assert "TargetDown" in reference
     assert user.run("config").stdout == reference
     limits = user.run("alerts")
-    [runbook] = re.findall(r"^Each alert has a heading in (.+)$", limits.stdout, re.MULTILINE)
+    [runbook] = re.findall(r"^Each built-in alert has a heading in (.+)$", limits.stdout, re.MULTILINE)
     assert Path(runbook).read_text() == (CHECKOUT / "docs/runbook.md").read_text()
     seen = user.run("inspect", str(CHECKOUT / "tests/logs/verl/healthy.log"))
     assert "verl" in seen.stdout, seen.stderr
