@@ -175,7 +175,9 @@ def _run(run: str, number: int, at: int, *, over: bool) -> Iterator[tuple[str, d
         level = KNOWN.get(signal.name) or next(
             (each for end, each in LEVELS if signal.name.endswith(end)), 0.5
         )
-        value = level * (1 + 0.05 * math.sin(step + index) + 0.05 * number)
+        value = level * (
+            1 + 0.05 * math.sin(step + index) + 0.05 * number + 1e-4 * index
+        )  # none is like another
         moved = run == SICK and at >= MOVES and signal.name in MOVED
         yield f"rl_{signal.name}", {}, value * (3 if moved else 1)
     for statistic in STATISTICS:
