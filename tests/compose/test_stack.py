@@ -200,7 +200,9 @@ def test_down_and_up_keep_silences_and_data(demo, sink):
 def _rule(demo, name: str) -> str:
     groups = demo.page("prometheus", "/api/v1/rules")["data"]["groups"]
     rules = (rule for group in groups for rule in group["rules"])
-    return "\n".join(each["query"] for each in rules if name in (each["name"], each["labels"].get("alert")))
+    return "\n".join(
+        each["query"] for each in rules if name in (each["name"], each.get("labels", {}).get("alert"))
+    )
 
 
 def _started(demo) -> dict[str, str]:
