@@ -14,6 +14,7 @@ import yaml
 from exporter.runs.overview.models import RunId
 from exporter.runs.overview.prometheus import Client, Prometheus, Span
 from tests.real import PrometheusServer, eventually, free_port
+from tests.rules import rendered
 from tests.runs.overview.conftest import asked as curve
 from tests.runs.overview.conftest import limit, panels
 from tests.runs.speaking import Speaking, says
@@ -56,6 +57,14 @@ OTHER = {
 """About no run."""
 
 
+LIMITS = [
+    each
+    for each in rendered.recorded("rl")
+    if each["record"] == "rl_limit" and each["labels"]["alert"] in ("KLHigh", "KLExplosion")
+]
+"""The limits of KL, as they are recorded."""
+
+
 @contextmanager
 def watching(version: str, folder: Path, port: int | None = None) -> Iterator[PrometheusServer]:
     """A Prometheus with one rule that watches such a run."""
@@ -76,7 +85,7 @@ def watching(version: str, folder: Path, port: int | None = None) -> Iterator[Pr
         }
         (folder / "prometheus.yml").write_text(yaml.safe_dump(settings))
         (folder / "rules.yml").write_text(
-            yaml.safe_dump({"groups": [{"name": "rl", "rules": [rule, OTHER]}]})
+            yaml.safe_dump({"groups": [{"name": "rl", "rules": [*LIMITS, rule, OTHER]}]})
         )
         with PrometheusServer(version, folder, port=port) as server:
             yield server
