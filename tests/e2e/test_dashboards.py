@@ -102,7 +102,10 @@ def test_every_query_returns_data_for_a_replayed_run(stack, name):
         if not any(stack.query(asked[run][number].limit) for run in RUNS)
         and each.panel not in OF_SERVERS
         and not (each.panel == "Step by phase" and "topk" in each.expr)  # its other phases are shown
-        and (each.panel not in details or any(map(stack.query, metrics_of(each.limit) - {"rl_step", "rl_limit"})))
+        and (
+            each.panel not in details
+            or any(map(stack.query, metrics_of(each.limit) - {"rl_step", "rl_limit"}))
+        )
         and not (
             each.panel == "Last step" and asked["sick"][number - 1].panel == "Last step"
         )  # past its limit

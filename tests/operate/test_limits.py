@@ -165,7 +165,9 @@ def test_a_run_that_is_not_known_is_said_to_be_unknown_before_the_limits_that_it
 def test_the_runbook_is_named_by_its_whole_path_or_by_its_address(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (name,) = re.findall(r"^Each built-in alert has a heading in (.+)$", _said(tmp_path, capsys), re.MULTILINE)
+    (name,) = re.findall(
+        r"^Each built-in alert has a heading in (.+)$", _said(tmp_path, capsys), re.MULTILINE
+    )
     assert "### KLExplosion" in Path(name).read_text()
 
     (tmp_path / "config.yaml").write_text("links: {runbook: 'https://docs.example.org/runbook'}")
