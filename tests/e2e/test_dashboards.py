@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from stepwatch.alerts.table import TABLE
 from stepwatch.operate.orders import mark
+from stepwatch.rules.alerting import in_force
 from tests.e2e.stack import PAIRS, Stack
 from tests.e2e.test_delivery import PAGES
 from tests.e2e.writer import writing
-from tests.grafana.queries import dashboard_queries, metrics_of
+from tests.grafana.queries import DashboardQuery, dashboard_queries, metrics_of
 from tests.own_logs import HEALTHY, RESUMED, SICK, TRUNCATED
 from tests.real.waiting import let_pass
 from tests.runs.lines import append, verl_json
@@ -90,11 +93,22 @@ def stack(request, tmp_path_factory):
         yield stack
 
 
+def _needs(query: DashboardQuery, measured: Mapping[str, str]) -> set[str]:
+    """What must be there for a query to have data: of a limit, what its alert measures."""
+    values = {value for limit, value in measured.items() if limit in query.limit}
+    return values or metrics_of(query.limit) - {"rl_step"}
+
+
 @pytest.mark.parametrize("name", ["runs", "training"])
 def test_every_query_returns_data_for_a_replayed_run(stack, name):
     dashboard = json.loads((stack.state.rendered / f"grafana/generated/dashboards/{name}.json").read_text())
     asked = {run: dashboard_queries(dashboard, run) for run in RUNS}
 
+    measured = {
+        alert.series(each).removesuffix("}"): alert.promql(each.value)
+        for alert in in_force(stack.config, TABLE)
+        for each in alert.conditions
+    }
     details = {each["title"] for row in dashboard["panels"] for each in row.get("panels", ())}
     empty = [
         each.panel + ": " + each.expr
@@ -102,10 +116,7 @@ def test_every_query_returns_data_for_a_replayed_run(stack, name):
         if not any(stack.query(asked[run][number].limit) for run in RUNS)
         and each.panel not in OF_SERVERS
         and not (each.panel == "Step by phase" and "topk" in each.expr)  # its other phases are shown
-        and (
-            each.panel not in details
-            or any(map(stack.query, metrics_of(each.limit) - {"rl_step", "rl_limit"}))
-        )
+        and (each.panel not in details or any(map(stack.query, _needs(each, measured))))
         and not (
             each.panel == "Last step" and asked["sick"][number - 1].panel == "Last step"
         )  # past its limit
