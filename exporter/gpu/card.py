@@ -137,7 +137,7 @@ _OURS: dict[str, Callable[..., float]] = {
     ),
     "threshold": _threshold,
 }
-"""What the table asks for that is no function of NVML's."""
+"""What the table asks for that is not a function of NVML."""
 
 
 def _optional(handle: Any, name: str, otherwise: Any = "") -> Any:

@@ -202,8 +202,8 @@ class Alert(Section):
         style: How numbers are written: a key of ``STYLES``, or a verb of ``printf``.
         facts: What the message about a run says behind the limit: names in facts.yaml.
         others: Whether the message says what else fires for the run.
-        about_what: ``run``, ``end`` for a run that may have finished, else a name in
-            ``rules.subjects.SUBJECTS``.
+        subject: What it is about: a name in ``rules.subjects.SUBJECTS``.
+        finished: Whether it also fires for runs that have finished.
         wait: How long its condition must hold before it fires; empty for not at all. The key ``for`` of its
             block says it instead, where there is one.
         keep: Whether it goes on firing for `notify.keep_firing_for`.
@@ -225,7 +225,8 @@ class Alert(Section):
     style: str = "number"
     facts: tuple[str, ...] = ("step",)
     others: bool = True
-    about_what: str = Field("run", alias="subject")
+    subject: str = "run"
+    finished: bool = False
     wait: str = ""
     keep: bool = True
     codes: Codes | None = None
@@ -316,8 +317,3 @@ class Alert(Section):
                 "codes": self.codes and self.codes.translated(translate),
             }
         )
-
-    @property
-    def subject(self) -> str:
-        """What it is about, by its name in ``rules.subjects.SUBJECTS``."""
-        return "run" if self.about_what == "end" else self.about_what

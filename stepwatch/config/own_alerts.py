@@ -108,7 +108,7 @@ def _wrong(alert: Alert) -> Iterator[Fault]:
     for index, each in enumerate(alert.conditions):
         if each.signal and each.signal not in raw and each.signal not in NAMES:
             yield Fault(
-                "is no signal",
+                "is not a signal",
                 expected="a signal of docs/metrics.md, or a raw key of the condition",
                 fix=instead(each.signal, [*raw, *NAMES]),
                 at=("conditions", index, "signal"),
@@ -193,13 +193,13 @@ def _wrong_signals(text: str) -> Iterator[Fault]:
     for name in sorted(promql.metrics(expanded) - _METRICS):
         if name.startswith("rl_"):
             expected, fix = "a metric of docs/metrics.md", instead(name, _METRICS)
-            yield Fault(f"reads {name}, which is no metric", expected=expected, fix=fix, value=text)
+            yield Fault(f"reads {name}, which is not a metric", expected=expected, fix=fix, value=text)
     for name, signal, alpha, steps in _STATISTIC.findall(expanded):
         if name not in STATISTIC_HELP:
             continue
         if signal not in raw and signal not in NAMES:
             yield Fault(
-                f"reads {signal}, which is no signal",
+                f"reads {signal}, which is not a signal",
                 expected='a signal of docs/metrics.md, or a key of the trainer as raw("env/score")',
                 fix=instead(signal, NAMES),
                 value=text,

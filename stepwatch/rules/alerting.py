@@ -93,7 +93,8 @@ class InForce:
             held = joined("unless", held, self.promql(alert.unless))
         if inline or not self.records:
             held = self.switched(held)
-        return joined("unless", held, _FINISHED) if alert.about_what == "run" else held
+        running_only = alert.subject == "run" and not alert.finished
+        return joined("unless", held, _FINISHED) if running_only else held
 
     def switched(self, expression: str) -> str:
         """Leave out the runs for which an override switches the alert off, or says another severity."""

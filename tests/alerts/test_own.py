@@ -70,7 +70,7 @@ def generate(config: Path, out: Path) -> subprocess.CompletedProcess[str]:
 
 REFUSED = {
     "another alert's name": ("SuccessDrop:", "KLHigh:", 1, "KLHigh is another alert's name"),
-    "no signal": ('max_over(raw("env/success")', "max_over(rewrd", 12, "did you mean reward?"),
+    "not a signal": ('max_over(raw("env/success")', "max_over(rewrd", 12, "did you mean reward?"),
     "no unit": ("  summary", "  unit: parsec\n  summary", 8, '"parsec" is not a unit'),
     "no default": ("default: 0.5, ", "", 6, "best_ratio.default: is missing"),
     "no such limit": ("$best_ratio *", "$best *", 13, "$best, which it does not have"),

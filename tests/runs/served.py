@@ -66,7 +66,7 @@ class Served:
         return self.ask("POST", TARGETS, body, **{"Content_Type": "application/json", **headers})
 
     def listed(self) -> dict[str, dict[str, str]]:
-        """What Prometheus is told to scrape: labels by address."""
+        """What Prometheus is to scrape: labels by address."""
         status, groups, _ = self.ask("GET", "/sd/rollout")
         assert status == 200
         return {address: each["labels"] for each in groups for address in each["targets"]}
@@ -83,7 +83,7 @@ class Served:
         eventually(fact, pause=0.02, seen=lambda: (self.listed(), self.errors()))
 
     def lists(self, *addresses: str) -> None:
-        """Wait until these are the servers that Prometheus is told of."""
+        """Wait until Prometheus gets these servers."""
         self.until(lambda: self.listed().keys() == set(addresses))
 
 

@@ -353,7 +353,7 @@ class Reading:
     def signals(self, values: Mapping[str, Any]) -> dict[str, float]:
         """Signal -> value in base units. What was not logged is absent; NaN stays NaN.
 
-        Ask once for each record, in their order: a trainer's counters are told as increases since the last.
+        Ask once for each record, in their order: a trainer's counters become increases since the last.
         """
         plan = self._planned_for(values)
         found = plan.signals(values)

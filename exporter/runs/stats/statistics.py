@@ -54,6 +54,7 @@ SMOOTH, SLOW = "0.1", "0.05"
 """Weights of a new value: in the mean that people see beside a noisy curve, in that of peak and patience."""
 MOST = 4  # how many times the mean one value may count for: a quarter of the values may be spikes
 LEAST_VALUES = 10
+_WEIGHTS: dict[str, float] = {}  # by the text of alpha, of every mean that some signal has
 NOISE_FROM, BEST_FROM, PATIENCE_FROM = 6, 3, 5
 PATIENCE_NOISES = 0.16
 _NONE = array("d")  # the values of all signals that have none
@@ -175,6 +176,7 @@ class SignalStatistics:
         alphas = {each.alpha for each in self._wanted if each.alpha}
         alphas |= ({SMOOTH} if smooth else set()) | ({SLOW} if patient or "peak" in names else set())
         self._means = dict.fromkeys(sorted(alphas), 0.0)
+        _WEIGHTS.update((alpha, float(alpha)) for alpha in alphas)
         self._recent = [
             (each.alpha or SMOOTH, each.name, deque[float](maxlen=each.steps))
             for each in self._wanted
@@ -215,7 +217,7 @@ class SignalStatistics:
         self._count += 1
         share = 1 / self._count
         for alpha, mean in self._means.items():
-            weight = float(alpha)
+            weight = _WEIGHTS[alpha]
             self._means[alpha] = mean + (weight if weight > share else share) * (value - mean)
 
     def _add_to_start(self, value: float, _step: int) -> None:

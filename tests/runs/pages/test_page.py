@@ -1,4 +1,4 @@
-"""What is read from trainers' Prometheus pages: steps, runs, values; and what is no page."""
+"""What is read from trainers' Prometheus pages: steps, runs, values; and what is not one."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ CASES: dict[str, tuple[list[str], list[Seen]]] = {
         ["reward_mean 0\nsteps_total 0\n", "reward_mean 0\nsteps_total 1\n"],
         [[], [(RUN, 1, {"reward_mean": 0.0})]],
     ),
-    "without a counter, nothing that is set is no step, and a change is one": (
+    "without a counter, a change is a step, and what is set is not": (
         [
             "reward_mean 0\n",
             "reward_mean 0.5\n",
@@ -62,7 +62,7 @@ CASES: dict[str, tuple[list[str], list[Seen]]] = {
         ],
         [[], [(RUN, 1, {"reward_mean": 0.5})], [], [(RUN, 2, {"reward_mean": math.nan})], []],
     ),
-    "what the machine does meanwhile is no step": (
+    "what the machine does meanwhile is not a step": (
         ["reward_mean 1\ngpu_utilization 1\nx_bytes 1\n", "reward_mean 1\ngpu_utilization 2\nx_bytes 2\n"],
         [[(RUN, 1, {"reward_mean": 1.0, "gpu_utilization": 1.0, "x_bytes": 1.0})], []],
     ),
@@ -78,7 +78,7 @@ CASES: dict[str, tuple[list[str], list[Seen]]] = {
         ["reward_mean 1\n", "reward_mean 1\nglobal_step 1\n"],
         [[(RUN, 1, {"reward_mean": 1.0})], [(RUN, 1, {"reward_mean": 1.0})]],
     ),
-    "runs are told apart by project and experiment, else by the label run": (
+    "runs differ by project and experiment, else by the label run": (
         ["\n".join((*(f"{INSIGHT}a{{{labels}}} 1" for labels in LABELS), 'reward_mean{run="r"} 3'))],
         [
             [
@@ -230,7 +230,7 @@ def test_a_run_that_left_the_page_for_a_moment_is_known(polled: Any) -> None:
     )
 
 
-# what is no page
+# what is not a page
 
 
 @pytest.mark.parametrize(
