@@ -89,6 +89,10 @@ class Compared(Section):
         return limit
 
 
+OWN_LIMIT = "limit"
+"""Names the limit of a condition itself in its line: ``best(reward) - $limit``."""
+
+
 class Condition(Compared):
     """One condition on which an alert fires: a value is beyond its limit, in the same unit.
 

@@ -15,7 +15,7 @@ from exporter.runs.signals import NAMES, PART_SIGNALS, SIGNALS
 from exporter.runs.stats.catalogue import RUN_FAMILIES, STATISTIC_HELP, STATISTICS, Hold, Statistic
 from exporter.runs.stats.statistics import WINDOW
 from stepwatch.alerts import identity, promql
-from stepwatch.alerts.alert import Alert
+from stepwatch.alerts.alert import OWN_LIMIT, Alert
 from stepwatch.alerts.table import BUILT_IN, OWN, Entry, EntryError, Table, alerts
 from stepwatch.config import reference
 from stepwatch.config.yaml_document import Document
@@ -24,7 +24,7 @@ from stepwatch.schema.scalars import instead, one_of
 from stepwatch.schema.section import Section
 
 FOLDER = "alerts.d"
-UNITS = ("", "s", "B", *dict.fromkeys(signal.unit for signal in SIGNALS), "versions")
+UNITS = ("", "s", "B", *dict.fromkeys(signal.unit for signal in SIGNALS))
 """Units of limits: those of signals."""
 
 _GRAFANA_UNITS = {"s": "s", "seconds": "s", "B": "bytes", "bytes": "bytes", "0 to 1": "percentunit"}
@@ -103,7 +103,22 @@ def _wrong(alert: Alert) -> Iterator[Fault]:
             at=("unit",),
             value=alert.unit,
         )
+    yield from _wrong_conditions(alert)
     known = {key.path for key in reference.keys(alert.block)} - {"enabled", "severity", "for"}
+    for at, text in _texts(alert):
+        for key in sorted(promql.keys(text) - known - {OWN_LIMIT}):
+            yield Fault(
+                f"names the limit ${key}, which it does not have",
+                expected=one_of([f"${each}" for each in sorted(known)]) if known else "a limit below limits",
+                fix="add it to limits, with a default",
+                at=at,
+                value=text,
+            )
+        yield from (fault.below(at) for fault in _wrong_signals(text))
+
+
+def _wrong_conditions(alert: Alert) -> Iterator[Fault]:
+    """Yield the conditions with a signal or a value that nothing has."""
     raw = {key for _, text in _texts(alert) for key in _RAW.findall(text)}
     for index, each in enumerate(alert.conditions):
         if each.signal and each.signal not in raw and each.signal not in NAMES:
@@ -122,16 +137,6 @@ def _wrong(alert: Alert) -> Iterator[Fault]:
                 at=("conditions", index, "value"),
                 value=each.value,
             )
-    for at, text in _texts(alert):
-        for key in sorted(promql.keys(text) - known - {"limit"}):
-            yield Fault(
-                f"names the limit ${key}, which it does not have",
-                expected=one_of([f"${each}" for each in sorted(known)]) if known else "a limit below limits",
-                fix="add it to limits, with a default",
-                at=at,
-                value=text,
-            )
-        yield from (fault.below(at) for fault in _wrong_signals(text))
 
 
 def _by_run(text: str) -> bool:

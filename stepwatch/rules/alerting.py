@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from stepwatch.alerts import promql
-from stepwatch.alerts.alert import Alert, Condition
+from stepwatch.alerts.alert import OWN_LIMIT, Alert, Condition
 from stepwatch.alerts.identity import RUN, written
 from stepwatch.alerts.promql import is_number, joined
 from stepwatch.alerts.table import HERE, LOADER, OWN
@@ -61,6 +61,15 @@ class InForce:
         """Return the selector of a condition's limit."""
         labels = f'alert="{self.alert.name}",severity="{self.severity}",condition="{condition.label}"'
         return f"{messages.LIMIT}{{{','.join(filter(None, (labels, matcher)))}}}"
+
+    def drawn(self, condition: Condition, limit: str = "") -> str:
+        """Return a condition's line in the panel of its signal; ``limit`` stands for its own limit."""
+        if condition.line is None:
+            return limit or self.promql(condition.limit)
+        own = limit or promql.bracketed(self.promql(condition.limit), promql.SUM)
+        return promql.expand(
+            condition.line.limit, lambda key: own if key == OWN_LIMIT else self.limits.promql(key)
+        )
 
     def limit_rule(self, condition: Condition) -> dict[str, Any]:
         """Return the rule that records a condition's limit, for each run that the alert is on for."""

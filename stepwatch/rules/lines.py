@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from stepwatch.alerts import promql
-from stepwatch.alerts.alert import Alert, Condition
+from stepwatch.alerts.alert import OWN_LIMIT, Alert, Condition
 from stepwatch.config.models import Config
 from stepwatch.rules.alerting import InForce, in_force
 from stepwatch.rules.subjects import SUBJECTS
@@ -31,10 +31,6 @@ CLUSTER = chosen("cluster")
 def on_show(config: Config, variable: str) -> str:
     """Return what selects what a dashboard shows, by the label that chooses it."""
     return f"{CLUSTER},{chosen(variable)}" if config.several_clusters else chosen(variable)
-
-
-LIMIT = "$limit"
-"""In the line of a condition: the limit of the condition itself."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +65,7 @@ def lines(config: Config, table: tuple[Alert, ...], *, inline: bool = False) -> 
         for condition in alert.conditions:
             if condition.signal:
                 line = _line(config, alert, condition, inline=inline)
-                limit = alert.promql(condition.drawn.limit.replace(LIMIT, condition.limit))
-                key = line.alert, line.signal, alert.switched(limit)
+                key = line.alert, line.signal, alert.switched(alert.drawn(condition))
                 if key not in found or (line.alone and not found[key][0].alone):
                     found[key] = line, condition.legend or condition.baseline
     several = Counter((line.alert, line.severity, line.signal) for line, _ in found.values())
@@ -96,11 +91,10 @@ def subjects(table: tuple[Alert, ...]) -> dict[str, frozenset[str]]:
 def _line(config: Config, found: InForce, condition: Condition, *, inline: bool) -> Line:
     alert, subject = found.alert, SUBJECTS[found.alert.subject]
     side = "high" if condition.drawn.operator.startswith(">") else "low"
-    drawn, text = condition.drawn.limit, found.promql(condition.drawn.limit.replace(LIMIT, condition.limit))
-    recorded = found.records and not inline
-    if recorded and (condition.line is None or LIMIT in drawn):
-        limit = found.promql(drawn.replace(LIMIT, "\0") if condition.line else "\0")
-        limit = limit.replace("\0", found.promql(f"by_run({found.series(condition)})"))
+    text = found.drawn(condition)
+    of_itself = condition.line is None or OWN_LIMIT in promql.keys(condition.line.limit)
+    if found.records and of_itself and not inline:
+        limit = found.drawn(condition, found.promql(f"by_run({found.series(condition)})"))
     else:
         limit = found.switched(_as_curve(found, condition, text))
     limit = promql.of(limit, on_show(config, subject.view.variable))
