@@ -11,7 +11,7 @@ from tests.rules import promtool as unit
 from tests.rules import proofs, rendered
 from tests.rules.promtool import Alert, Group, Moment
 
-OTHERS = ("GPUIdleWhileRunning", "Restarting", "ResumedWithLoss", "Watchdog")
+OTHERS = ("GPUIdleWhileRunning", "Restarting", "ResumedWithLoss", "SignalsUnknown", "Watchdog")
 """What is about a run, whose name is the heading of its message, or about nothing."""
 NAMES = [name for name in proofs.scenarios() if not name.startswith(OTHERS)]
 HOLES = ("<no value>", "%!", "?B", "? ", "NaN", "error calling", "{gpu}")
