@@ -1,7 +1,7 @@
 """Sources: one class for each format that trainers write, distinguished by content, not by name.
 
 ``base`` is what they have in common; ``console``, ``flat``, ``progress_bar`` and ``protobuf`` are what they
-parse with.
+parse with. ``prefixes`` removes what launchers, collectors and loggers put before lines of text.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from typing import Any
 from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, TotalSteps, is_step, number
 from exporter.runs.sources.base import Source, load_json
 from exporter.runs.sources.console import HINTS, ending, pieces, servers
+from exporter.runs.sources.prefixes import TERMINAL_CUT
 
-TERMINAL_CUT = 4096
 _FOLDED = " [repeated "  # Ray adds that to a line which several processes printed
 _VERL_STEP = re.compile(rb"(?:^|[\s\]m)|])step:(\d{1,15}) - (?=[^\r\x1b\x00])")
 _BREAKS = b"\r\x1b\x00"  # bytes at which the fields end: a bar redraws itself there, or a colour changes
@@ -27,10 +27,9 @@ _VERL_FINISHED = re.compile(rb"Final validation metrics|Total time for train ste
 class VerlConsole(Source):
     """verl's ``console`` logger: ``step:12 - actor/entropy:0.41 - ...`` amid everything else it prints.
 
-    Also as W&B's ``output.log``; all versions since 0.2. The line may stand behind Ray's ``(TaskRunner
-    pid=1)`` and colour codes, glued to tqdm bars by a carriage return; values may be wrapped by numpy
-    (``np.float64(0.5)``). A pseudo terminal cuts lines after 4096 bytes: the last field of such a line is
-    dropped, since its digits may be cut.
+    Also as W&B's ``output.log``; all versions since 0.2. The line may stand behind colour codes, or glued to
+    tqdm bars by a carriage return; values may be wrapped by numpy (``np.float64(0.5)``). A pseudo terminal
+    cuts lines after 4096 bytes: the last field of such a line is dropped, since its digits may be cut.
     """
 
     name = "verl_console"
