@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from exporter.runs.signals.record import Record
 from exporter.runs.sources.base import Source
-from exporter.runs.sources.block_consoles import Areal, DeepSpeedChat, NemoRl
+from exporter.runs.sources.block_consoles import Areal, Clu, DeepSpeedChat, NemoRl, RichTable
 from exporter.runs.sources.csv_table import CsvTable
 from exporter.runs.sources.dict_consoles import OpenRlhf, SkyRl, Slime
 from exporter.runs.sources.json_logs import (
@@ -23,7 +23,7 @@ from exporter.runs.sources.json_logs import (
     TwinkleEvents,
     VerlJsonl,
 )
-from exporter.runs.sources.line_consoles import PrimeRl, Roll, VerlConsole
+from exporter.runs.sources.line_consoles import EpochLines, PrimeRl, Roll, VerlConsole
 from exporter.runs.sources.tensorboard import TensorBoard
 from exporter.runs.sources.trackers import SwanLab, Trackio, WandbFile
 from exporter.runs.sources.trl_console import TrlConsole
@@ -45,6 +45,9 @@ TEXT: tuple[type[Source], ...] = (
     SkyRl,
     Roll,
     PrimeRl,
+    RichTable,
+    Clu,
+    EpochLines,
     CsvTable,
 )
 SOURCES: dict[str, tuple[type[Source], ...]] = {

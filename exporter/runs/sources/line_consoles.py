@@ -1,4 +1,4 @@
-"""Consoles that print each record in one line: verl, ROLL, prime-rl."""
+"""Consoles that print each record in one line: verl, ROLL, prime-rl, minimind."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from exporter.runs.signals import measurements
 from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, TotalSteps, is_step, number
 from exporter.runs.sources.base import Source, load_json
 from exporter.runs.sources.console import HINTS, ending, pieces, servers
@@ -257,3 +258,53 @@ def _prime_record(step: int, time: str, text: str) -> Record | None:
         return None
     values["time/step"] = sum(float(amount) * _SECONDS[unit] for amount, unit in _TIME.findall(time))
     return Record(step, values, stream="orchestrator" if is_orchestrator else "trainer")
+
+
+_EPOCH = re.compile(
+    r"[Ee]poch[: ]*\[?\s*(\d{1,9})\s*/\s*(\d{1,9})\s*\]?[,| ]*(?:[Ss]tep[: ]*)?"
+    r"[\[(]\s*(\d{1,15})\s*/\s*(\d{1,15})\s*[\])]"
+)
+_NAMED = re.compile(
+    r"[\s,|)\]]([A-Za-z][\w ./-]{0,60}?)\s*[:=]\s*([-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf))(?![\w.%])",
+    re.IGNORECASE,
+)
+
+
+class EpochLines(Source):
+    """Lines that begin with epoch and step: ``Epoch:[1/2](100/9751), Reward: -1.7233, KL_ref: 0.1``.
+
+    Those of minimind's trainers. Steps count on over the epochs, which may be counted from 0. Source:
+    ``trainer/train_grpo.py`` and ``train_ppo.py`` of 2026-08.
+    """
+
+    name = "epoch_console"
+
+    def __init__(self) -> None:
+        self._first = 1
+        self._total: int | None = None
+
+    @classmethod
+    def recognises(cls, line: bytes) -> bool:
+        return b"poch" in line and any(values for _, values in map(_of_epoch, pieces(line)))
+
+    def parse(self, line: bytes) -> Iterator[Event]:
+        for piece in pieces(line) if b"poch" in line else ():
+            found, values = _of_epoch(piece)
+            if found and values:
+                epoch, epochs, step, steps = map(int, found.groups())
+                self._first = min(self._first, epoch)
+                if epochs * steps != self._total:
+                    self._total = epochs * steps
+                    yield TotalSteps(self._total)
+                yield Record((epoch - self._first) * steps + step, values)
+        if ended := ending(line):
+            yield ended
+
+
+def _of_epoch(piece: str) -> tuple[re.Match[str] | None, dict[str, str]]:
+    """Where the step stands in it, and the numbers behind that; none if they are no measurements."""
+    if not (found := _EPOCH.match(piece)):
+        return None, {}
+    pairs = _NAMED.findall(piece, found.end() - 1)
+    values = {key: value for key, value in pairs if number(value) is not None}
+    return found, values if measurements(tuple(values)) else {}
