@@ -63,7 +63,7 @@ SOURCES: dict[str, tuple[type[Source], ...]] = {
 }
 """By what a file holds; what is more particular stands first."""
 
-AHEAD = 50  # lines after the head of a table within which a row must come
+BEFORE, AHEAD = 3, 50  # lines before the head of a table with its title, and after it with its first row
 
 
 def recognise(line: bytes, kind: str = "text") -> Source | None:
@@ -74,15 +74,16 @@ def recognise(line: bytes, kind: str = "text") -> Source | None:
 def recognise_first(lines: Sequence[bytes], kind: str = "text") -> Source | None:
     """The source of the first record, if any; a table's head is one if a row follows, or nothing yet."""
     for index, line in enumerate(lines):
-        if (source := recognise(line, kind)) and _continues(source, lines[index : index + AHEAD]):
+        source = recognise(line, kind)
+        if source and _continues(source, lines[max(0, index - BEFORE) : index], lines[index : index + AHEAD]):
             return type(source)()
     return None
 
 
-def _continues(source: Source, lines: Sequence[bytes]) -> bool:
+def _continues(source: Source, before: Sequence[bytes], lines: Sequence[bytes]) -> bool:
     if not any(map(bytes.strip, lines[1:])):
         return True
-    for line in lines:
+    for line in (*before, *lines):
         with suppress(ValueError):
             if any(isinstance(event, Record) for event in list(source.parse(line))):
                 return True

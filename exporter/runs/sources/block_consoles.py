@@ -127,7 +127,7 @@ class RichTable(TableConsole):
 
     @classmethod
     def recognises(cls, line: bytes) -> bool:
-        return b"Step " in line and any(map(_TITLE.fullmatch, pieces(line)))
+        return line.startswith("┃".encode()) and any(map(_HEADING.fullmatch, pieces(line)))
 
     def _read(self, piece: str) -> Iterator[Event]:
         if title := _TITLE.fullmatch(piece):

@@ -120,6 +120,7 @@ def test_a_growing_console_is_read(folder: Path, watched: Watching, trainer: obj
     "text",
     [
         "Step 3\nloading\n│ env/all/reward/total │ 0.5 │\n",
+        "Results\n┏━━━┳━━━┓\n┃ Metric ┃ Value ┃\n┡━━━╇━━━┩\n│ reward │ 0.5 │\n└───┴───┘\n",
         "Epoch:[1/2](3/10), took: 0.5, shard: 3\n",
         "see Epoch:[1/2](3/10), Reward: 0.5\n",
         "[12] shape=3, name=kl\n",
