@@ -13,14 +13,14 @@ _TIME = r"\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\
 _SEPARATOR = r"[ ,|\[\]-]"
 _NAME = r"(?: +[\w.]{1,100}:(?= *[^\s\d.+-])|[ |:-]{0,4})"
 _SHAPES = (
-    r"\([^()]{1,100}\bpid=\d+[^()]{0,100}\)",  # Ray: (TaskRunner pid=1, ip=10.0.0.7)
+    r"\((?:[^()]{1,100}\bpid=\d+|raylet|autoscaler)[^()]{0,100}\)",  # Ray: (TaskRunner pid=1, ip=10.0.0.7)
     r"\[[A-Za-z]{1,20} ?\d{1,5}\]:",  # PyTorch, torchrun: [rank0]:
     r"\[\d{1,5},\d{1,5}\]<std(?:out|err)>:",  # mpirun
-    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)(?= )",  # docker, kubectl
     r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{1,9} +\d+ [\w.-]{1,80}:\d+\]",  # absl
     r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):[\w.]{1,100}:",  # Python: INFO:root:
     # Time, level and name in any order; what a number follows is a measurement, not a logger's name.
     rf"{_TIME}{_SEPARATOR}{{0,4}}(?:[\w./:]{{1,100}}{_SEPARATOR}{{1,4}}){{0,2}}?{_LEVEL}{_NAME}",
+    rf"{_TIME}(?= )",  # docker, kubectl
 )
 _COLOUR = r"(?:\x1b\[[0-9;]*m)*"
 _PREFIX = re.compile(rf"(?=[\s\x1b([\dCDEFIW])(?:\s*{_COLOUR}(?:{'|'.join(_SHAPES)}){_COLOUR} ?)+".encode())
