@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Generator, Iterator
+from math import isfinite, nan
 
 from exporter.runs.signals.record import PROGRESS, Ended, Event, Record, TotalSteps, number
 from exporter.runs.sources.base import Source
 from exporter.runs.sources.console import HINTS, Dicts, Values, drawn, ending
 from exporter.runs.sources.progress_bar import ProgressBars, is_torn
 
+ALIKE = 0.05  # Steps an epoch, by two bars, may differ by as much: the bars are late, and epochs are rounded
 COUNTERS = ("num_tokens", "epoch")  # they only grow, until the training restarts
 
 
@@ -28,6 +30,8 @@ class Steps:
         self._gaps: deque[int] = deque(maxlen=2)
         self._counters: dict[str, float] = {}
         self._first: int | None = None
+        self._moved = 0, 0.0, False
+        """What a bar showed when it moved last, steps an epoch by that, whether they were as many before."""
         self._over = False
 
     @property
@@ -49,11 +53,29 @@ class Steps:
             self._gaps.append(step - self.last)
         elif step is not None:
             self._first = step
-        elif self._first is None:  # a bar that never left a mark may be late, but is never ahead
-            step = max(self.last + (self.every or 1), self.bars.position)
         else:
-            step = self.last + (self.every or (self._gaps[-1] if self._gaps else self._first))
+            step = self._unmarked(counters.get("epoch"))
         self.last = step
+        self.bars.logged(step)
+        return step
+
+    def _unmarked(self, epoch: float | None) -> int:
+        """The step of a record whose bar left no mark.
+
+        Where a bar showed as many steps an epoch twice, the epoch shows the steps until it moves again.
+        """
+        position = self.bars.position
+        if self._first is None:  # such a bar may be late, but is never ahead
+            step = max(self.last + (self.every or 1), position)
+        elif gap := self.every or (self._gaps[-1] if self._gaps else None):
+            return self.last + gap
+        else:  # the trainer has not made more steps than its bar shows
+            step = max(self.last + 1, min(self.last + self._first, position))
+        shown, rate, alike = self._moved
+        if epoch and position > shown:
+            self._moved = position, step / epoch, abs(step / epoch - rate) <= ALIKE * rate
+        elif epoch and alike:
+            step = max(step, min(round(rate * epoch), self.bars.total or step))
         return step
 
     def of_evaluation(self) -> int:
@@ -74,6 +96,7 @@ class Steps:
         self.last, self._first, self._over = 0, None, False
         self._gaps.clear()
         self._counters = {}
+        self._moved = 0, 0.0, False
         self.bars.begin()
 
     def _expected(self) -> int | None:
@@ -104,6 +127,8 @@ class TrlConsole(Source):
         self._total: int | None = None
         self._finished = False
         self._waiting: Values | None = None  # A record whose bar will show its step
+        self._last: Values | None = None
+        self._copies = self._ranks = 0  # Of the last record so far, and of each
         self._unfinished = b""
         """What was read of the last line, where it may go on: then it comes again as a whole."""
 
@@ -155,8 +180,23 @@ class TrlConsole(Source):
         bars.end_of_line()
         return not text.strip() or self._dicts.is_open
 
+    def _is_copy(self, values: Values) -> bool:
+        """Whether another rank prints the last record again: no two steps have one gradient."""
+        if values != self._last:
+            self._last, self._copies = values, 0
+            return False
+        self._copies += 1
+        if isfinite(number(values.get("grad_norm")) or nan):  # neither 0 nor NaN
+            self._ranks = max(self._ranks, self._copies)
+        if self._copies <= self._ranks:
+            return True
+        self._copies = 0
+        return False
+
     def _logged(self, values: Values) -> Iterator[Event]:
         yield from self._waited()
+        if self._is_copy(values):
+            return
         if "train_runtime" in values:
             self._finished = True
             self._steps.end()
@@ -182,7 +222,7 @@ class TrlConsole(Source):
             self._steps.last = step
         else:
             step = self._steps.of_evaluation() if evaluation else self._steps.of_training(values)
-            total = self._steps.bars.total or 0
+            total = (self._steps.bars.certain and self._steps.bars.total) or 0
         yield from self._new_total(total)
         yield Record(step, values)
 
