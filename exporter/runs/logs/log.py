@@ -145,7 +145,7 @@ class Log:
     def has_step(self) -> bool:
         """Whether any step was logged in it."""
         runs = self.run_set.runs.values() if self.run_set else ()
-        return any(run.progress.first is not None for run in runs)
+        return any(run.progress.first is not None for run in list(runs))
 
     @property
     def unread(self) -> int:
