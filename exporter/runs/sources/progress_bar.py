@@ -212,6 +212,11 @@ class ProgressBars:
         return mark.before[self._training(mark)] != expected
 
     @property
+    def marked(self) -> bool:
+        """Whether the bar was cleared for a record."""
+        return bool(self._bar or self._marks)
+
+    @property
     def restarted(self) -> bool:
         """Whether the next record is the first of another training, as its bar shows."""
         return self._restarted or bool(self._bar and self._marks and self._bar not in self._marks[0].before)
@@ -237,7 +242,7 @@ class ProgressBars:
         Logs lose lines. Where steps were regular so far and the next mark lies beyond the ``expected``
         step, the mark is a later record's: unless the record stands right where the bar was cleared.
         """
-        self._choose()
+        self.choose()
         self._records = True
         bar = self._bar
         while bar and self._marks:
@@ -260,7 +265,7 @@ class ProgressBars:
         mark = self._marks.popleft() if self._marks else None
         return mark.step(self._training(mark)) if mark else None
 
-    def _choose(self) -> None:
+    def choose(self) -> None:
         """Find the training's bar: that of the next mark, the declared one, or the one drawn last."""
         if self._bar is None and self._marks:
             self._bar = self._training(self._marks[0])

@@ -229,6 +229,15 @@ RANKS = [record(number) for number in range(1, 31)] + [f"{logged(1.0, 0.9, grad_
             + "".join(f"{bar(10 * at, 2140)}\n{record(at, 214)}" for at in range(1, 215)),
             (214, 2140, 2140),
         ),
+        # a bar in one line before all records, as W&B captures it, or drawn ahead of them
+        (
+            f"{start(2140)}Loading\n{bar(175, 2140)}\n" + "".join(record(at, 214) for at in range(1, 18)),
+            (17, 17, None),
+        ),
+        (
+            "".join((at % 25 == 1) * f"{bar(at + 24, 200)}\n" + record(at) for at in range(1, 201)),
+            (200, 200, None),
+        ),
         # a bar that was cleared once, after some records that arrive later
         (above(bar(175, 2140), "") + "".join(record(at, 214) for at in range(1, 215)), (214, 388, 2140)),
         # a bar that is drawn every 25 steps, where records come every 5; some are missing
@@ -241,7 +250,7 @@ RANKS = [record(number) for number in range(1, 31)] + [f"{logged(1.0, 0.9, grad_
         (f"{start(50)}\n" + "".join(4 * line for line in RANKS), (31, 50, None)),
         (f"{start(50)}\n" + "".join(RANKS), (31, 50, None)),
     ],
-    ids=["first", "other", "two trainings", "once", "late", "ranks", "one rank"],
+    ids=["first", "other", "two trainings", "above", "ahead", "once", "late", "ranks", "one rank"],
 )
 def test_steps_and_totals_where_bars_do_not_move_with_the_records(
     folder: Path, watched: Watching, text: str, expected: tuple[int | None, ...]
