@@ -250,7 +250,7 @@ class TrlConsole(Source):
             first, second = (number(each.get("epoch") or "") or 0.0 for each in (values, following))
             self._steps.leads = 0 < 1.5 * first <= second <= 2.5 * first
         yield from self._record(values, evaluation=False)
-        bars.position = now
+        bars.position = now if shown else bars.position
 
     def _record(self, values: Values, *, evaluation: bool) -> Iterator[Event]:
         if progress := _PROGRESS.fullmatch(values.get(PROGRESS) or ""):
