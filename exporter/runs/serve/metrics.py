@@ -176,6 +176,10 @@ def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
     yield "rl_run_unread_since_timestamp_seconds", _maybe(view.unread)
     yield "rl_run_start_timestamp_seconds", _maybe(times.start)
     yield "rl_step_interval_typical_seconds", _maybe(times.pace.typical())
+    yield (
+        "rl_run_signal_missing_info",
+        [({"signal": name, "reason": reason, "setting": line}, 1) for name, reason, line in run.missing()],
+    )
     namespace = {"pid_namespace": view.gpus.namespace}
     yield "rl_run_gpu_process_info", [({"pid": str(pid), **namespace}, 1) for pid in view.gpus.processes]
     yield "rl_run_node_gpu_info", [({"uuid": uuid}, 1) for uuid in view.gpus.node]
