@@ -116,7 +116,10 @@ class Alert:
 
 @dataclass(frozen=True)
 class Judged:
-    """A run, its signals that rules look at, and its alerts in the order in which they would have fired."""
+    """A run, its signals that rules look at, and its alerts in the order in which they would have fired.
+
+    ``muted``: the steps after which it would have been taken for finished, until the next one.
+    """
 
     run: str
     files: tuple[str, ...]
@@ -126,6 +129,7 @@ class Judged:
     last_step: int | None
     signals: tuple[str, ...]
     alerts: tuple[Alert, ...]
+    muted: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -217,7 +221,9 @@ def judge(
             for episode in found
         )
         first, last = (min(run.steps), max(run.steps)) if run.steps else (None, None)
-        yield Judged(run.run, run.files, run.format, len(run.steps), first, last, run.signals, alerts)
+        yield Judged(
+            run.run, run.files, run.format, len(run.steps), first, last, run.signals, alerts, run.muted
+        )
 
 
 def _measured(prometheus: Prometheus, run: str, episode: Episode) -> tuple[float | None, float | None]:

@@ -195,7 +195,8 @@ GONE = math.nan
 class Replayed(NamedTuple):
     """A run that was written: the ``steps`` of its records, and what of it rules look at.
 
-    That is its ``signals``, and the raw ``keys`` of users' alerts.
+    That is its ``signals``, and the raw ``keys`` of users' alerts. ``muted`` are the steps after which the
+    log said that it had finished, and of which another followed: until that, no alert fires.
     """
 
     run: str
@@ -204,6 +205,7 @@ class Replayed(NamedTuple):
     steps: tuple[int, ...]
     signals: tuple[str, ...]
     keys: tuple[str, ...] = ()
+    muted: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -293,6 +295,7 @@ def write(
             tuple(writer.steps),
             tuple(signal for signal in writer.run.latest if signal in JUDGED),
             tuple(writer.run.raw.values().keys() & {*options.own.keys}),
+            tuple(writer.muted),
         )
         for writer in writers.values()
     )
@@ -304,6 +307,7 @@ class _Writer:
     def __init__(self, log: str, metrics: Collection[str], out: TextIO, name: str, run: Run) -> None:
         self.name, self.run = "/".join(filter(None, (log, name))), run
         self.steps: list[int] = []
+        self.muted: list[int] = []
         self._label = f'run="{escape(self.name)}"'
         self._metrics = metrics
         self._out = out
@@ -350,10 +354,16 @@ class _Recorder(RunSet):
             super().take(event, clock)
             return
         writer = self._writers.get(event.run)
+        over = None
         if writer and writer.steps and writer.steps[-1] != event.step:
             writer.write()
+            run = writer.run
+            if run.made_all_steps or (run.ended and run.ended.state == "finished"):
+                over = run.restarts
         super().take(event, clock)
         writer = self._writers.get(event.run)
+        if writer and writer.run.restarts == over:
+            writer.muted.append(writer.steps[-1])
         if writer and writer.steps[-1:] != [event.step]:
             writer.steps.append(event.step)
 

@@ -43,6 +43,7 @@ PAGE, DOCUMENT = "index.html", "backtest.json"
 HEAD = ("alert", "severity", "records", "steps", "value", "threshold", "")
 SUGGESTED = ("limit", "alert", "severity", "now", "fires on", "lower", "higher")
 NOTHING = "No run found. docs/formats.md lists the supported formats."
+MOST_MUTES = 5  # that are listed
 UNKNOWN = "none of its keys is a signal that rules use; `make inspect RUNS=folder` shows them"
 
 
@@ -102,6 +103,8 @@ def _lines(run: Judged | Unjudged) -> Iterator[str]:
         yield f"{run.run}: {run.error}"
         return
     yield f"{run.run}: {extent(run)}, {run.format}"
+    if run.muted:
+        yield f"  {mute(run)}"
     if not run.alerts:
         yield "  no alert" if run.signals else f"  no alert: {UNKNOWN}"
         return
@@ -126,6 +129,17 @@ def extent(run: Judged) -> str:
     if not run.records:
         return "no record"
     return f"{run.records} records, steps {run.first_step} to {run.last_step}"
+
+
+def mute(run: Judged) -> str:
+    """Return after which steps its alerts would have been muted too early, in words; empty if after none."""
+    steps = ", ".join(map(str, run.muted[:MOST_MUTES]))
+    more = f" and {len(run.muted) - MOST_MUTES} more" if len(run.muted) > MOST_MUTES else ""
+    return (
+        f"its log says finished at step {steps}{more}: live, no alert fires until the next step"
+        if steps
+        else ""
+    )
 
 
 def number(value: float | None) -> str:
@@ -280,7 +294,7 @@ def page(report: Report, drawn: Mapping[str, tuple[Chart, ...]], config: Config)
         return link if "://" in link else f"{RESOURCES.as_uri()}/{link}"
 
     jinja = environment(TEMPLATES)
-    jinja.globals |= {"suggestions": suggestions, "extent": extent, "runbook": runbook}
+    jinja.globals |= {"suggestions": suggestions, "extent": extent, "mute": mute, "runbook": runbook}
     jinja.filters["number"] = number
     entries = [
         Entry(f"run-{index}", run, drawn.get(run.run, ()) if isinstance(run, Judged) else ())

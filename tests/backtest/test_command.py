@@ -67,6 +67,22 @@ def test_a_healthy_run_raises_nothing_and_the_table_says_so(
     assert "KLHigh" not in out.splitlines()[-1]
 
 
+def test_a_total_that_steps_exceed_is_reported_as_the_mute_that_it_was_live(
+    backtest: Backtest, newest: None, tmp_path: Path
+) -> None:
+    path = log(tmp_path / "a.jsonl", [{**record, "total_steps": 20} for record in exploding_kl()])
+    (found,) = document(backtest(path, "--format", "json"))["runs"]
+    whole = log(tmp_path / "b.jsonl", exploding_kl())
+
+    assert found["muted"] == [20]
+    assert "KLExplosion" in _alerts(found)
+    assert backtest(path)[1].splitlines()[1].strip() == (
+        "its log says finished at step 20: live, no alert fires until the next step"
+    )
+    assert backtest(path, "--format", "html")[1].count("finished at step 20") == 1
+    assert document(backtest(whole, "--format", "json"))["runs"][0]["muted"] == []
+
+
 def test_a_value_is_tried_without_an_edit(backtest: Backtest, newest: None, tmp_path: Path) -> None:
     path = log(tmp_path / "a.jsonl", exploding_kl())
     tried = ("--set", "alerts.KL.warning=null", "--set", "alerts.KL.critical.above_start=2.5")

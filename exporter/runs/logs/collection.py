@@ -17,6 +17,7 @@ from exporter.runs.files.notice import Notice, Refusal, refusal
 from exporter.runs.files.state_file import About, StateFolder
 from exporter.runs.logs.find import Found
 from exporter.runs.logs.log import Log
+from exporter.runs.logs.names import WANDB_FILE, console_of, has_step
 from exporter.runs.logs.processes import Writers
 from exporter.runs.logs.searcher import DISCOVER_SECONDS, Branch, Searcher, Starts, Time
 from exporter.runs.logs.states import RunStates
@@ -68,7 +69,13 @@ class Logs:
         self._forget_after, self._time, self._stopped = forget_after, time, stopped
         self._branches: dict[Mount, Branch] = {}
         self._searcher = Searcher(
-            mounts, time, self._by_name, states.has_writer, forget_after=forget_after, most=MOST_FILES
+            mounts,
+            time,
+            self._by_name,
+            self._has_step,
+            states.has_writer,
+            forget_after=forget_after,
+            most=MOST_FILES,
         )
         self._starts = Starts(paths, mounts)
         self._notice = Notice()
@@ -210,6 +217,7 @@ class Logs:
         branch.over = self._limit.still_out(branch.over, changed, with_runs, wall)
         new = [found for found in new if str(found.path) not in branch.over]
         there = {found.path for found in result.found}
+        replaced = {console_of(path) for path in there if path.suffix == WANDB_FILE}
         # A log that has runs stays until its time is over, though its file is gone.
         gone = [
             log
@@ -217,7 +225,11 @@ class Logs:
             if log.mount is branch.mount
             and log.path not in there
             and not log.reading
-            and (log.run_set is None or log.quiet(self._time.monotonic()) > self._forget_after)
+            and (
+                log.run_set is None
+                or log.path in replaced
+                or log.quiet(self._time.monotonic()) > self._forget_after
+            )
         ]
         for log in gone:
             self._drop(log)
@@ -239,6 +251,11 @@ class Logs:
         except HungError:  # the state folder: with the next search
             branch.next_search = 0.0
         return gone
+
+    def _has_step(self, wandb_file: Found) -> bool:
+        """Whether W&B's file has a step, or is not read yet."""
+        log = self._by_name.get(str(wandb_file.path))
+        return has_step(wandb_file) if log is None else log.has_step or log.more
 
     def _is_known(self, found: Found, branch: Branch) -> bool:
         """Whether it is followed already; if so, it is known from now on where it lies."""

@@ -18,10 +18,10 @@ from exporter.runs.logs.find import Found
 from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.model.run_set import LIVE_SECONDS, LeftOut, Priority, RunSet, RunSets
-from exporter.runs.model.run_source import GONE_SECONDS, TRACEBACK_SECONDS
+from exporter.runs.model.run_source import GONE_SECONDS
 from exporter.runs.readers.content import Reader, content, reader_of
 from exporter.runs.readers.follow import Block
-from exporter.runs.signals.record import Ended, Event, Servers
+from exporter.runs.signals.record import Event, Servers
 from exporter.runs.sources import Source, recognise_first
 from exporter.runs.sources.console import preamble
 from exporter.runs.sources.prefixes import Prefixes
@@ -35,31 +35,28 @@ _NOTHING = 0, False, None
 
 
 class Preamble:
-    """The lines without a record so far, as a run without a step; ``failed`` in steady seconds."""
+    """The lines without a record so far, as a run without a step."""
 
     def __init__(self, options: Options) -> None:
         self.run = Run("text", "", options)
-        self.failed = 0.0
 
     def take(self, event: Event, clock: Clock) -> None:
         """Take one thing that the text says."""
         self.run.take(event, clock)
         self.run.watched = self.run.watched or clock.live
-        if isinstance(event, Ended):
-            self.failed = clock.moved(None)
 
-    def is_end(self, state: str, grew: float, *, writer: bool | None) -> bool:
+    def is_end(self, state: str, *, writer: bool | None) -> bool:
         """Whether the run has ended badly, in a state by its words, writer (``None``: unseen) and silence.
 
-        A program that ends without an error has done what it should, unless it is known to be a trainer. An
-        error after which the text grew for long was caught (``grew`` in steady seconds). Of a writer that
-        cannot be seen, silence means nothing before the first step, and only a trainer's error is an end.
+        A program that ends without an error has done what it should, unless it is known to be a trainer. Of a
+        writer that cannot be seen, silence means nothing before the first step, and only a trainer's error is
+        an end.
         """
         run = self.run
         is_trainer = run.total is not None or bool(run.servers)
         if state == "failed" and run.ended:
-            ended_with_it = grew - self.failed <= TRACEBACK_SECONDS
-            return run.ended.certain or (ended_with_it and (is_trainer or writer is False))
+            sure = run.ended.certain and not run.ended.cause  # Slurm ends any job
+            return sure or is_trainer or writer is False
         return state in ("vanished", "stopped") and is_trainer and writer is False
 
 
@@ -150,7 +147,7 @@ class Log:
     def has_step(self) -> bool:
         """Whether any step was logged in it."""
         runs = self.run_set.runs.values() if self.run_set else ()
-        return any(run.progress.first is not None for run in runs)
+        return any(run.progress.first is not None for run in list(runs))
 
     @property
     def unread(self) -> int:

@@ -1,8 +1,8 @@
 """What the paths of logs say: which files are one log, and the name of its run.
 
 One log in several files are a run's event files, or a document per checkpoint. What W&B captures of a console
-lies beside the file that holds all that was logged, and is left alone: W&B replays it as a terminal, which
-rewrites lines and keeps no bar of a step.
+lies beside the file that holds all that was logged, and is left alone once that has a step: W&B replays it as
+a terminal, which rewrites lines and keeps no bar of a step.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path, PurePath
 
 from exporter.runs.logs.find import Found
+from exporter.runs.readers.content import reader_of
+from exporter.runs.sources.trackers import WandbFile
 
 GENERIC_STEMS = frozenset({"output", "metrics", "trainer_state", "verl_logs", "train", "tfevents"})
 GENERIC_FOLDERS = frozenset({"files", "logs"})
@@ -97,16 +100,37 @@ def is_part(path: str) -> bool:
     return ".tfevents." in name or name == STATE_FILE or name.endswith(WANDB_FILE)
 
 
-def gathered(found: Iterable[Found]) -> Iterator[Found]:
-    """The logs that the files make up; a file that is a log by itself is returned unchanged."""
+def console_of(wandb_file: Path) -> Path:
+    """Where W&B captures the console of the run of this file."""
+    return wandb_file.parent / "files/output.log"
+
+
+@lru_cache(REMEMBERED)
+def has_step(wandb_file: Found) -> bool:
+    """Whether W&B has written a step to its file: it writes 32 KiB at a time, and a kill takes the rest."""
+    reader = reader_of("wandb", lambda: wandb_file.parts)
+    with suppress(OSError):
+        while block := reader.poll(0.0):
+            if any(map(WandbFile.recognises, block.lines)):
+                return True
+            if not block.more:
+                break
+    return False
+
+
+def gathered(found: Iterable[Found], stepped: Callable[[Found], bool] = has_step) -> Iterator[Found]:
+    """The logs that the files make up; a file that is a log by itself is returned unchanged.
+
+    ``stepped`` says of W&B's file whether it has a step.
+    """
     groups: dict[Path, list[tuple[Order, Found]]] = {}
     files = list(found)
-    of_wandb = {file.path.parent for file in files if file.path.suffix == WANDB_FILE}
+    of_wandb = {file.path.parent: file for file in files if file.path.suffix == WANDB_FILE}
     for file in files:
         folder = file.path.parent
+        of_run = of_wandb.get(folder.parent)
         # W&B's own log, or what it captured of the console.
-        captured = folder.name == "logs" or (folder.name == "files" and file.path.name == "output.log")
-        if captured and folder.parent in of_wandb:
+        if of_run and (folder.name == "logs" or (file.path == console_of(of_run.path) and stepped(of_run))):
             continue
         if place := _of_events(file.path) or _of_checkpoint(file.path):
             path, order = place

@@ -161,7 +161,8 @@ class Branch:
 class Searcher:
     """Searches mounts for files that may be logs.
 
-    ``known`` are the logs that are followed, by path; ``has_writer`` says of a path whether its writer was
+    ``known`` are the logs that are followed, by path; ``has_step`` says of W&B's file whether it has a step,
+    ``has_writer`` of a path whether its writer was
     there when it was seen last. A file is old ``forget_after`` seconds after its last write. Of other files
     than known ones a search keeps the newest, at most ``most``.
     """
@@ -171,13 +172,14 @@ class Searcher:
         mounts: Mounts,
         time: Time,
         known: Container[str],
+        has_step: Callable[[Found], bool],
         has_writer: Callable[[str], bool],
         *,
         forget_after: float,
         most: int,
     ) -> None:
         self._mounts, self._time = mounts, time
-        self._known, self._has_writer = known, has_writer
+        self._known, self._has_step, self._has_writer = known, has_step, has_writer
         self._forget_after, self._most = forget_after, most
 
     def search(self, branch: Branch, starts: tuple[Start, ...]) -> SearchResult:
@@ -199,7 +201,7 @@ class Searcher:
                     result.left_out += has_content
                     result.empty += not has_content
         new = {seen.path for _, _, seen in newest}
-        for found in gathered([*kept, *(seen.found for _, _, seen in newest)]):
+        for found in gathered([*kept, *(seen.found for _, _, seen in newest)], self._has_step):
             one = Seen(str(found.path), found.root, found.inode, found.size, found.changed)
             known = one.path in new or one.path in self._known
             if known or self._may_be_new(branch, aside, one, oldest, result):

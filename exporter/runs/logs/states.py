@@ -58,8 +58,9 @@ class RunStates:
                 gone = None if writer.gone_since is None else now - writer.gone_since
                 present = None if writer.only_named else log.writer
                 launched = log.launch.state if log.launch else None
+                after = now - log.quiet(now) - run.ended_at if run.ended else 0.0
                 state = judge.state(
-                    run, Signs(quiet, gone, present, launched, _since_last_step(log, run, now))
+                    run, Signs(quiet, gone, present, launched, _since_last_step(log, run, now), after)
                 )
             self._last[run.serial] = state
             return state
@@ -75,7 +76,7 @@ class RunStates:
                 if seen and all(sighting.state == "forgotten" for sighting in seen):
                     forgotten.append(log)
             elif log.is_text:
-                found += self._of_text(log, state_of, now)
+                found += self._of_text(log, state_of)
         self.sightings = found
         return forgotten
 
@@ -90,7 +91,7 @@ class RunStates:
             run.watched = run.watched or (state == "running" and log.writer is True)
             yield self._sighting(log, key, run, state, gone=writer.gone_since, writers=writers)
 
-    def _of_text(self, log: Log, state_of: StateOf, now: float) -> Iterator[Sighting]:
+    def _of_text(self, log: Log, state_of: StateOf) -> Iterator[Sighting]:
         """The run of a text without a record, if it ended badly."""
         if log.preamble is None:
             if self._writers.knows(log.file):
@@ -99,7 +100,7 @@ class RunStates:
         run, writer = log.preamble.run, self._see_writer(log)
         state = state_of(log, "", run, writer)
         ended = log.launch is not None and state in ENDED_BADLY
-        if ended or log.preamble.is_end(state, now - log.quiet(now), writer=log.writer):
+        if ended or log.preamble.is_end(state, writer=log.writer):
             yield self._sighting(log, "", run, state, text=log.written)
 
     def _sighting(self, log: Log, key: str, run: Run, state: str, **more: Any) -> Sighting:

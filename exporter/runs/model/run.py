@@ -165,7 +165,8 @@ class Run:
 
     ``watched``: a step arrived while the exporter looked on, now or before a restart. Statistics
     that rules look at first exist only then, since a replay of an old log must raise nothing.
-    ``moved`` is when the last one was logged, in seconds of the steady clock. ``serial`` is unique.
+    ``moved`` is when the last one was logged, in seconds of the steady clock, and ``ended_at`` when the log
+    said that it ``ended``. ``serial`` is unique.
     ``restarts`` counts all starts but the first, ``resumes`` those that did not begin from scratch;
     the last of these ``lost`` this many steps, which are repeated. ``servers`` are those of the
     last start.
@@ -180,6 +181,7 @@ class Run:
         self.reading = Reading(framework, options.keys)
         self.raw = RawKeys(options.raw, self.reading, options.own.keys)
         self.ended: Ended | None = None
+        self.ended_at = 0.0
         self.response_limit: int | None = None
         self.watched = False
         self.moved: float | None = None
@@ -220,8 +222,15 @@ class Run:
                 self.response_limit = tokens
             case Servers():
                 self._add_servers(event)
-            case Ended() if event.certain or self.ended is None:
-                self.ended = event
+            case Ended() if self._is_news(event):
+                self.ended, self.ended_at = event, clock.moved(None)
+
+    def _is_news(self, ended: Ended) -> bool:
+        """Whether it says more than what was said of the end before; the first cause counts."""
+        said = self.ended
+        if said is None or not ended.certain or said.cause:
+            return said is None
+        return not (ended.cause and said.state == "finished")
 
     def _add_servers(self, servers: Servers) -> None:
         """Servers that are reported without a step between them are of one start; later ones replace them."""

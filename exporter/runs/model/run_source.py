@@ -19,7 +19,8 @@ from exporter.runs.stats.catalogue import STATES
 
 GONE_SECONDS = 10.0  # A writer must be away that long: a restart by a wrapper script takes a few seconds
 TRACEBACK_SECONDS = 60.0
-"""Silence after a traceback or the last planned step that makes it the end, where no writer can be seen."""
+"""Silence after a traceback or the last planned step that makes it the end, where no writer can be seen. A
+log that grows for longer behind a traceback is that of a trainer that survived it."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -40,7 +41,8 @@ class Evidence:
 
     ``quiet`` and ``gone`` are for how long the log has not grown and the writer has been away
     (``None``: it is there, or cannot be seen). ``held``: a writer holds the log open. ``launched`` is the
-    state by the wrapper of `stepwatch run`, if there is one: as the trainer's parent it knows.
+    state by the wrapper of `stepwatch run`, if there is one: as the trainer's parent it knows. ``after`` is
+    for how long the log grew behind what it said of the end.
     """
 
     ended: Ended | None
@@ -51,26 +53,33 @@ class Evidence:
     held: bool
     typical: float | None
     launched: str | None = None
+    after: float = 0.0
 
 
 def state(evidence: Evidence, silence: Silence) -> str:
     """The state of a run: running, finished, failed, vanished or stopped."""
-    launched, failed = evidence.launched, _failed(evidence)
+    launched, said = evidence.launched, _said(evidence)
     gone = evidence.gone is not None and evidence.gone >= GONE_SECONDS
     silent = evidence.quiet > silence.limit(evidence.typical)
     all_steps = evidence.step is not None and evidence.step == evidence.total
     # A trainer that made its last step may still save what it learnt: that is no end, and no hang either.
     alive = evidence.held or launched == "running"
-    over = failed or gone or launched == "stopped" or silent or (not alive and _is_brief_silence(evidence))
-    done = (all_steps and over) or (evidence.ended is not None and evidence.ended.state == "finished")
+    over = (
+        said is not None
+        or gone
+        or launched == "stopped"
+        or silent
+        or (not alive and _is_brief_silence(evidence))
+    )
+    done = (all_steps and over) or said == "finished"
     # Who asked a trainer to stop after its last step was late.
     overruled = (launched == "running" and done) or (launched == "stopped" and all_steps)
     if launched and not overruled:
         return launched
     if done:
         return "finished"
-    if failed:
-        return "failed"
+    if said is not None:
+        return said
     if gone:
         return "stopped" if evidence.total is None else "vanished"
     return "stopped" if silent and not evidence.held else "running"
@@ -80,15 +89,20 @@ def _is_brief_silence(evidence: Evidence) -> bool:
     return evidence.quiet > max(TRACEBACK_SECONDS, 2 * (evidence.typical or 0.0))
 
 
-def _failed(evidence: Evidence) -> bool:
+def _said(evidence: Evidence) -> str | None:
+    """The end that the log reports; what may have been caught counts if they were its last words."""
     ended = evidence.ended
-    if ended is None or ended.state != "failed":
-        return False
+    if ended is None:
+        return None
     if ended.certain:
-        return True
+        return ended.state
+    if evidence.after > TRACEBACK_SECONDS:
+        return None
     if evidence.gone is not None:
-        return evidence.gone >= GONE_SECONDS
-    return not evidence.held and _is_brief_silence(evidence)
+        over = evidence.gone >= GONE_SECONDS
+    else:
+        over = not evidence.held and _is_brief_silence(evidence)
+    return ended.state if over else None
 
 
 Place = tuple[Path, str]  # A log or polled target, and the name that it gives a run
@@ -99,7 +113,8 @@ class Signs(NamedTuple):
     """Signs of life of a run, in seconds: since its last record, and since its writer is gone.
 
     ``writer``: whether it is present; ``None`` if that cannot be seen. ``launched``: the state by the wrapper
-    that started it, if there is one. ``all_steps``: since its last planned step; 0 for others.
+    that started it, if there is one. ``all_steps``: since its last planned step; 0 for others. ``after``: for
+    how long the log grew behind what it said of the end.
     """
 
     quiet: float
@@ -107,6 +122,7 @@ class Signs(NamedTuple):
     writer: bool | None
     launched: str | None = None
     all_steps: float = 0.0
+    after: float = 0.0
 
 
 @dataclass(slots=True, frozen=True)
@@ -127,6 +143,7 @@ class Judge:
             bool(signs.writer),
             run.times.pace.typical(),
             signs.launched,
+            signs.after,
         )
         now = state(evidence, self.silence)
         if signs.quiet > self.forget_after and now != "running":

@@ -12,6 +12,7 @@ from exporter.http.exposition import Family, Sample, escape, header, lines, numb
 from exporter.runs import signals
 from exporter.runs.files.launch import Launch
 from exporter.runs.model.run import Run
+from exporter.runs.model.run_source import ENDED_BADLY
 from exporter.runs.serve.views import View
 from exporter.runs.stats.catalogue import (
     MOST_SERIES,
@@ -176,6 +177,8 @@ def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
     yield "rl_run_writer_present", _maybe(view.writer)
     if view.launch is not None:
         yield from _of_wrapper(view.launch, view.state)
+    elif view.state in ENDED_BADLY and (cause := _cause(view)):
+        yield "rl_run_exit_info", [({"cause": cause, "exit_code": "", "signal": "", "requested": "false"}, 1)]
     yield from ((name, _maybe(value)) for name, value in progress(run))
     yield "rl_total_steps", _maybe(run.total)
     yield "rl_resumes_total", _maybe(run.resumes)
@@ -194,6 +197,12 @@ def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
     namespace = {"pid_namespace": view.gpus.namespace}
     yield "rl_run_gpu_process_info", [({"pid": str(pid), **namespace}, 1) for pid in view.gpus.processes]
     yield "rl_run_node_gpu_info", [({"uuid": uuid}, 1) for uuid in view.gpus.node]
+
+
+def _cause(view: View) -> str:
+    """Why the run ended, as the last words of any of its logs name it; empty if none does."""
+    ends = (run.ended for run in (view.run, *view.duplicates))
+    return next((ended.cause for ended in ends if ended and ended.cause), "")
 
 
 def _of_wrapper(launch: Launch, state: str) -> Iterable[tuple[str, list[Sample]]]:

@@ -47,11 +47,12 @@ class ResponseLimit:
 
 @dataclass(slots=True, frozen=True)
 class Ended:
-    """The log says that the run ended; a traceback or exit code, which may be caught, is not ``certain``."""
+    """The log says that the run ended, maybe why; a traceback, which may be caught, is not ``certain``."""
 
     state: str
     certain: bool = True
     run: str = ""
+    cause: str = ""
 
 
 @dataclass(slots=True, frozen=True)

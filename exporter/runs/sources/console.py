@@ -15,12 +15,30 @@ _CODE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _UP = re.compile(r"\r?((?:\x1b\[A)+)")
 _MAY_HAVE_FAILED = rb"Traceback \(most recent|[Ee]xit(?:ed with)?(?: exit)? ?code:? *-?[1-9]|core dumped"
 """Caught errors and programs that a reward runs in a sandbox print that as well."""
-HINTS = rb"HYDRA_FULL_ERROR|ChildFailedError|Job 'raysubmit|" + _MAY_HAVE_FAILED
+_MAY_NAME_CAUSE = rb"\*\*\* (?:JOB|STEP) |ProcessGroupNCCL|NodeDiedError"
+HINTS = rb"HYDRA_FULL_ERROR|ChildFailedError|Job 'raysubmit|" + _MAY_NAME_CAUSE + b"|" + _MAY_HAVE_FAILED
 """A pattern: only lines with a match can report an end."""
 _MAY_REPORT_END = re.compile(HINTS)
-_FINISHED = re.compile(rb"Job 'raysubmit_\w+' succeeded")
-_FAILED = re.compile(rb"HYDRA_FULL_ERROR|ChildFailedError|Job 'raysubmit_\w+' failed")
-_MAY_BE_FAILURE = re.compile(_MAY_HAVE_FAILED)
+_CANCELLED = re.compile(
+    rb"(?:^(?:\d{1,5}: )?|[\])\r] ?)slurmstepd: (?:error: )?\*\*\* (?:JOB|STEP) [^*]*\bCANCELLED AT \S+"
+    rb"(?: DUE TO ([A-Z ]*[A-Z]))?",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""``slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-27T08:00:00 DUE TO TIME LIMIT ***``, also behind
+srun's label or a bar; without a reason somebody cancelled it."""
+_ENDS = (
+    (re.compile(rb"Job 'raysubmit_\w+' succeeded"), Ended("finished")),
+    (re.compile(rb"HYDRA_FULL_ERROR|ChildFailedError|Job 'raysubmit_\w+' failed"), Ended("failed")),
+    (
+        re.compile(rb"ProcessGroupNCCL\.cpp:\d+\].*\bTerminating the process after\b"),
+        Ended("failed", cause="NCCL watchdog"),
+    ),
+    (
+        re.compile(rb"ray\.exceptions\.NodeDiedError\b.*\bpreempted\b"),
+        Ended("failed", certain=False, cause="Ray: node preempted"),
+    ),
+    (re.compile(_MAY_HAVE_FAILED), Ended("failed", certain=False)),
+)
 _SERVER_HINTS = (b"ServerManager: [", b"LoopManager: [", b"LoopManager Hybrid: [", b"outer launched at ")
 """Only lines with one of these can report servers; a search for them takes a tenth of a pattern's time."""
 ENGINES_PATH = "/engine_metrics"
@@ -34,6 +52,9 @@ _ROUTER = re.compile(_BEFORE + rb"(?:SGLang r|R)outer launched at ([0-9A-Fa-f.:\
 
 _PREAMBLE_HINTS = (
     b"raceback (most recent",
+    b"slurmstepd: ",
+    b"ProcessGroupNCCL",
+    b"NodeDiedError",
     b"otal training steps: ",
     b"'total_training_steps': ",
     b"otal optimization steps = ",
@@ -71,11 +92,11 @@ def ending(line: bytes) -> Ended | None:
     """What the line says about the end of the run, if anything."""
     if not _MAY_REPORT_END.search(line):
         return None
-    if _FINISHED.search(line):
-        return Ended("finished")
-    if _FAILED.search(line):
-        return Ended("failed")
-    return Ended("failed", certain=False) if _MAY_BE_FAILURE.search(line) else None
+    if not (found := _CANCELLED.search(line)):
+        return next((ended for pattern, ended in _ENDS if pattern.search(line)), None)
+    if reason := found[1]:
+        return Ended("failed", cause=f"Slurm: {reason.decode().lower()}")
+    return Ended("stopped", certain=False, cause="Slurm: cancelled")
 
 
 def servers(line: bytes) -> Servers | None:
@@ -104,7 +125,7 @@ def preamble(line: bytes) -> Iterator[Event]:
     if total := _TOTAL.search(line):
         yield TotalSteps(int(total[1].replace(b",", b"")))
     ended = ending(line)
-    if ended and (ended.certain or any(map(_UNCAUGHT.match, line.split(b"\r")))):
+    if ended and (ended.certain or ended.cause or any(map(_UNCAUGHT.match, line.split(b"\r")))):
         yield ended
 
 

@@ -19,6 +19,8 @@ from typing import NamedTuple
 
 MOST_WAITING = 100_000  # Records that may wait in a buffer of the trainer
 MOST_BARS = 16  # Bars that are remembered: a trainer has a few, a log that repeats may have any number
+TOGETHER = 3
+"""How many steps in a row a bar must move along with to be the training's; others meet the step by chance."""
 _BAR = re.compile(r"\s*\d{1,3}%\|[^|]*\|\s*(\d{1,15})/(\d{1,15}) \[([^\]]*)\]")
 _TORN = re.compile(r"\s*\d{1,3}(?:%(?:\|.*)?)?", re.DOTALL)
 _JUST_STARTED = "00:00<?"
@@ -27,6 +29,43 @@ _JUST_STARTED = "00:00<?"
 def is_torn(piece: str) -> bool:
     """Whether it is the first part of a bar only."""
     return _TORN.fullmatch(piece) is not None and not _BAR.match(piece)
+
+
+@dataclass(slots=True)
+class MovingBar:
+    """What a bar shows, what it showed at the last step, for how many steps it moved along."""
+
+    position: int = 0
+    drawn: bool = False
+    before: int = -1
+    together: int = 0
+
+    def step(self, step: int) -> None:
+        """Compare what was drawn since the last step with the step that is logged now."""
+        if self.drawn:
+            moves = self.before < self.position and step - 1 <= self.position <= step
+            self.together = self.together + 1 if moves else 0
+            self.before, self.drawn = self.position, False
+
+
+class MovingBars:
+    """The bars of a log by their totals."""
+
+    def __init__(self) -> None:
+        self._bars: dict[int, MovingBar] = {}
+
+    def draw(self, position: int, total: int) -> None:
+        """A bar was drawn."""
+        bar = self._bars[total] = self._bars.pop(total, MovingBar())  # the one drawn last stands last
+        bar.position, bar.drawn = position, True
+        if len(self._bars) > MOST_BARS:
+            del self._bars[next(iter(self._bars))]
+
+    def step(self, step: int) -> list[int]:
+        """Compare all bars with the step that is logged now; returns the totals of those that move along."""
+        for bar in self._bars.values():
+            bar.step(step)
+        return [total for total, bar in self._bars.items() if bar.together >= TOGETHER]
 
 
 class Bar(NamedTuple):
@@ -56,17 +95,20 @@ class Mark:
 class ProgressBars:
     """The nameless bars of one log. Which of them counts training steps shows when a record comes.
 
-    ``total`` is that bar's number of steps, as soon as it is known; ``position`` the step it showed
-    last. ``cut_off``: what was seen last is the first bar of another trainer, while that of the one
-    before was not closed: it was killed.
+    ``total`` is that bar's number of steps, as far as can be seen; ``certain``: records bore it out, which
+    cleared the bar or with which it moves along. ``position`` is the step it showed last. ``cut_off``: what
+    was seen last is the first bar of another trainer, while that of the one before was not closed: it was
+    killed.
     """
 
     def __init__(self) -> None:
         self.total: int | None = None
+        self.certain = False
         self.position = 0
         self.cut_off = False
         self._declared: int | None = None
         self._bar: Bar | None = None
+        self._moving = MovingBars()
         self._marks: deque[Mark] = deque(maxlen=MOST_WAITING)
         self._cleared: Mark | None = None
         self._used: Mark | None = None
@@ -124,6 +166,7 @@ class ProgressBars:
             if just_started and step == 0:
                 bar = self._begun(depth, total)
         self._reopen(depth)
+        self._moving.draw(step, total)
         self._shown[depth], self._last = (bar, step), depth
         if self._is_training(bar):
             self.position = step
@@ -169,6 +212,11 @@ class ProgressBars:
         return mark.before[self._training(mark)] != expected
 
     @property
+    def marked(self) -> bool:
+        """Whether the bar was cleared for a record."""
+        return bool(self._bar or self._marks)
+
+    @property
     def restarted(self) -> bool:
         """Whether the next record is the first of another training, as its bar shows."""
         return self._restarted or bool(self._bar and self._marks and self._bar not in self._marks[0].before)
@@ -180,7 +228,9 @@ class ProgressBars:
             others = (mark for mark in self._marks if mark.direct or bar not in mark.before)
             self._marks = deque(others, maxlen=MOST_WAITING)
         self.total = self._bar = self._used = None
-        self.position, self._restarted = 0, False
+        self._moving = MovingBars()
+        self.certain = self._restarted = False
+        self.position = 0
 
     def last_step(self) -> int:
         """The step of the last record by the bar that was drawn again behind it; 0 if unknown."""
@@ -192,7 +242,7 @@ class ProgressBars:
         Logs lose lines. Where steps were regular so far and the next mark lies beyond the ``expected``
         step, the mark is a later record's: unless the record stands right where the bar was cleared.
         """
-        self._choose()
+        self.choose()
         self._records = True
         bar = self._bar
         while bar and self._marks:
@@ -206,19 +256,25 @@ class ProgressBars:
                 return step if step > after else None
         return None
 
+    def logged(self, step: int) -> None:
+        """A training record was written at a step."""
+        self.certain = self.certain or self.total in self._moving.step(step)
+
     def skip_record(self) -> int | None:
         """Handle a record that is not of the training; returns the step that its bar showed."""
         mark = self._marks.popleft() if self._marks else None
         return mark.step(self._training(mark)) if mark else None
 
-    def _choose(self) -> None:
+    def choose(self) -> None:
         """Find the training's bar: that of the next mark, the declared one, or the one drawn last."""
         if self._bar is None and self._marks:
             self._bar = self._training(self._marks[0])
-            self.total = self._bar[1]
-        elif self.total is None:
+            self.total, self.certain = self._bar[1], True
+        elif self.total is None or not (
+            self.certain or any(self._is_training(bar) for bar, _ in self._shown.values())
+        ):
             going = [bar[1] for bar, step in self._shown.values() if step < bar[1]]
-            self.total = self._declared or next(iter(going), None)
+            self.total, self.certain = self._declared or next(iter(going), None), self._declared is not None
         else:
             return
         self._declared = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from struct import Struct
 from typing import Any
 
@@ -23,35 +22,16 @@ from exporter.runs.signals.record import (
 from exporter.runs.sources.base import Source, load_json
 from exporter.runs.sources.console import ending, servers
 from exporter.runs.sources.flat import FlatRecords, flattened, is_record
+from exporter.runs.sources.progress_bar import MovingBars
 from exporter.runs.sources.protobuf import EIGHT_BYTES, SIZED, VARINT, fields, key
 
 LONGEST_VALUE = 100  # in bytes; what is longer is not a number
-MOST_BARS = 16
-TOGETHER = 3
-"""How many steps in a row a bar must move along with to be the training's; others meet the step by chance."""
 _HISTORY, _CONSOLE, _EXIT = key(2, SIZED), key(13, SIZED), key(18, SIZED)
 _ITEM = key(1, SIZED)
 _KEY, _KEY_PART, _JSON = key(1, SIZED), key(2, SIZED), key(16, SIZED)
 _PRINTED = key(3, SIZED)
 _EXIT_CODE = key(1, VARINT)
 _BAR = re.compile(rb"\d{1,3}%\|[^|]*\|\s*(\d{1,15})/(\d{1,15}) \[")
-
-
-@dataclass(slots=True)
-class _Bar:
-    """A progress bar: what it shows, what it showed at the last step, for how many steps it moved along."""
-
-    position: int = 0
-    drawn: bool = False
-    before: int = -1
-    together: int = 0
-
-    def step(self, step: int) -> None:
-        """Compare what was drawn since the last step with the step that is logged now."""
-        if self.drawn:
-            moves = self.before < self.position and step - 1 <= self.position <= step
-            self.together = self.together + 1 if moves else 0
-            self.before, self.drawn = self.position, False
 
 
 class WandbFile(Source):
@@ -70,7 +50,7 @@ class WandbFile(Source):
 
     def __init__(self) -> None:
         self._records = FlatRecords()
-        self._bars: dict[int, _Bar] = {}
+        self._bars = MovingBars()
         self._step: int | None = None
         self._total: int | None = None
 
@@ -97,20 +77,14 @@ class WandbFile(Source):
         if step == self._step:
             return
         self._step = step
-        for bar in self._bars.values():
-            bar.step(step)
-        totals = [total for total, bar in self._bars.items() if bar.together >= TOGETHER]
+        totals = self._bars.step(step)
         if totals and self._total not in totals:
             self._total = max(totals)
             yield TotalSteps(self._total)
 
     def _printed(self, text: bytes) -> Iterator[Event]:
         for found in _BAR.finditer(text):
-            position, total = int(found[1]), int(found[2])
-            bar = self._bars[total] = self._bars.pop(total, _Bar())  # the one drawn last stands last
-            bar.position, bar.drawn = position, True
-            if len(self._bars) > MOST_BARS:
-                del self._bars[next(iter(self._bars))]
+            self._bars.draw(int(found[1]), int(found[2]))
         if mention := servers(text):
             yield mention
         if ended := ending(text):

@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Generator, Iterator
+from math import isfinite, nan
 
 from exporter.runs.signals.record import PROGRESS, Ended, Event, Record, TotalSteps, number
 from exporter.runs.sources.base import Source
 from exporter.runs.sources.console import HINTS, Dicts, Values, drawn, ending
 from exporter.runs.sources.progress_bar import ProgressBars, is_torn
 
+ALIKE = 0.05  # Steps an epoch, by two bars, may differ by as much: the bars are late, and epochs are rounded
 COUNTERS = ("num_tokens", "epoch")  # they only grow, until the training restarts
 
 
@@ -28,6 +30,10 @@ class Steps:
         self._gaps: deque[int] = deque(maxlen=2)
         self._counters: dict[str, float] = {}
         self._first: int | None = None
+        self.leads = False
+        """The bar stands before all records: it is drawn ahead of them, or its line is written again."""
+        self._moved = 0, 0.0, False
+        """What a bar showed when it moved last, steps an epoch by that, whether they were as many before."""
         self._over = False
 
     @property
@@ -35,8 +41,8 @@ class Steps:
         """Whether the record that comes now must wait until its bar is drawn again and shows its step."""
         return self.bars.in_doubt(None if self.bars.restarted else self._expected())
 
-    def of_training(self, values: Values) -> int:
-        """The step of the next record of the training."""
+    def _see(self, values: Values) -> dict[str, float]:
+        """The counters of the next record; begins another training where it is the first of that."""
         self.last = max(self.last, self.bars.last_step())
         found = {name: number(values[name]) for name in COUNTERS if name in values}
         counters = {name: value for name, value in found.items() if value is not None}
@@ -44,16 +50,49 @@ class Steps:
         if self._over or self.bars.restarted or fell:
             self._begin()
         self._counters |= counters
+        return counters
+
+    def shown(self, values: Values) -> int:
+        """The step that a bar shows before the first record, without being cleared for it; 0 if none.
+
+        The record waits for the next one, which shows whether the bar leads.
+        """
+        self._see(values)
+        self.bars.choose()
+        unmarked = not self.last and not self.bars.marked
+        return self.bars.position if unmarked and self.bars.position > (self.every or 1) else 0
+
+    def of_training(self, values: Values) -> int:
+        """The step of the next record of the training."""
+        counters = self._see(values)
         step = self.bars.step_of_record(self.last, self._expected())
         if step is not None and self.last:
             self._gaps.append(step - self.last)
         elif step is not None:
             self._first = step
-        elif self._first is None:  # a bar that never left a mark may be late, but is never ahead
-            step = max(self.last + (self.every or 1), self.bars.position)
         else:
-            step = self.last + (self.every or (self._gaps[-1] if self._gaps else self._first))
+            step = self._unmarked(counters.get("epoch"))
         self.last = step
+        self.bars.logged(step)
+        return step
+
+    def _unmarked(self, epoch: float | None) -> int:
+        """The step of a record whose bar left no mark.
+
+        Where a bar showed as many steps an epoch twice, the epoch shows the steps until it moves again.
+        """
+        position = 0 if self.leads else self.bars.position
+        if self._first is None:  # the bar may be late, but is not ahead, unless it leads
+            step = max(self.last + (self.every or 1), position)
+        elif gap := self.every or (self._gaps[-1] if self._gaps else None):
+            return self.last + gap
+        else:  # the trainer has not made more steps than its bar shows
+            step = max(self.last + 1, min(self.last + self._first, position))
+        shown, rate, alike = self._moved
+        if epoch and position > shown:
+            self._moved = position, step / epoch, abs(step / epoch - rate) <= ALIKE * rate
+        elif epoch and alike:
+            step = max(step, min(round(rate * epoch), self.bars.total or step))
         return step
 
     def of_evaluation(self) -> int:
@@ -71,9 +110,10 @@ class Steps:
         self._over = True
 
     def _begin(self) -> None:
-        self.last, self._first, self._over = 0, None, False
+        self.last, self._first, self._over, self.leads = 0, None, False, False
         self._gaps.clear()
         self._counters = {}
+        self._moved = 0, 0.0, False
         self.bars.begin()
 
     def _expected(self) -> int | None:
@@ -104,6 +144,9 @@ class TrlConsole(Source):
         self._total: int | None = None
         self._finished = False
         self._waiting: Values | None = None  # A record whose bar will show its step
+        self._shown = 0  # The step that its bar showed, where the next record will tell whether that counts
+        self._last: Values | None = None
+        self._copies = self._ranks = 0  # Of the last record so far, and of each
         self._unfinished = b""
         """What was read of the last line, where it may go on: then it comes again as a whole."""
 
@@ -155,8 +198,23 @@ class TrlConsole(Source):
         bars.end_of_line()
         return not text.strip() or self._dicts.is_open
 
+    def _is_copy(self, values: Values) -> bool:
+        """Whether another rank prints the last record again: no two steps have one gradient."""
+        if values != self._last:
+            self._last, self._copies = values, 0
+            return False
+        self._copies += 1
+        if isfinite(number(values.get("grad_norm")) or nan):  # neither 0 nor NaN
+            self._ranks = max(self._ranks, self._copies)
+        if self._copies <= self._ranks:
+            return True
+        self._copies = 0
+        return False
+
     def _logged(self, values: Values) -> Iterator[Event]:
-        yield from self._waited()
+        if self._is_copy(values):
+            return
+        yield from self._waited(values)
         if "train_runtime" in values:
             self._finished = True
             self._steps.end()
@@ -164,17 +222,35 @@ class TrlConsole(Source):
             yield from self._record(values, evaluation=True)
         elif PROGRESS not in values and self._steps.in_doubt:
             self._waiting, self._finished = values, False
+        elif PROGRESS not in values and (shown := self._steps.shown(values)):
+            self._waiting, self._shown, self._finished = values, shown, False
         else:
             self._finished = False
             yield from self._record(values, evaluation=False)
         if self._finished:  # an evaluation after the end is not a sign of life
             yield Ended("finished")
 
-    def _waited(self) -> Iterator[Event]:
-        """The record that waits, if there is one: its bar was drawn again, or will not be."""
-        if self._waiting is not None:
-            values, self._waiting = self._waiting, None
-            yield from self._record(values, evaluation=False)
+    def flush(self) -> Iterator[Event]:
+        if self._shown:
+            yield from self._waited(self._waiting)
+
+    def _waited(self, following: Values | None = None) -> Iterator[Event]:
+        """The record that waits, if there is one: its bar was drawn again, or will not be.
+
+        If the bar did not move before the ``following`` record, while the epoch rose by as much as before the
+        first, both are counted.
+        """
+        bars, shown = self._steps.bars, self._shown
+        moved = bars.position > shown
+        if self._waiting is None or (shown and not (moved or following)):
+            return
+        values, self._waiting, self._shown = self._waiting, None, 0
+        now, bars.position = bars.position, shown or bars.position
+        if shown and following and not moved:
+            first, second = (number(each.get("epoch") or "") or 0.0 for each in (values, following))
+            self._steps.leads = 0 < 1.5 * first <= second <= 2.5 * first
+        yield from self._record(values, evaluation=False)
+        bars.position = now if shown else bars.position
 
     def _record(self, values: Values, *, evaluation: bool) -> Iterator[Event]:
         if progress := _PROGRESS.fullmatch(values.get(PROGRESS) or ""):
@@ -182,7 +258,7 @@ class TrlConsole(Source):
             self._steps.last = step
         else:
             step = self._steps.of_evaluation() if evaluation else self._steps.of_training(values)
-            total = self._steps.bars.total or 0
+            total = (self._steps.bars.certain and self._steps.bars.total) or 0
         yield from self._new_total(total)
         yield Record(step, values)
 

@@ -182,7 +182,9 @@ RUN_FAMILIES: tuple[Family, ...] = (
     Family("rl_run_info", "gauge", "What the run is read from; the value is always 1."),
     Family("rl_run_state", "gauge", "1 for the state the run is in, 0 for the others."),
     Family("rl_run_writer_present", "gauge", "1 while a process holds the log open, 0 once none does."),
-    Family("rl_run_exit_info", "gauge", "How the trainer that `stepwatch run` started ended; always 1."),
+    Family(
+        "rl_run_exit_info", "gauge", "How the trainer ended, as `stepwatch run` or its log says; always 1."
+    ),
     Family("rl_run_retry_info", "gauge", "Which planned retry this attempt is, or waits for; always 1."),
     Family("rl_run_retry_timestamp_seconds", "gauge", "When that retry starts, while it is waited for."),
     Family("rl_run_retries_total", "counter", "Attempts that `stepwatch run --retry` started."),

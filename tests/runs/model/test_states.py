@@ -193,6 +193,82 @@ def test_a_run_whose_last_planned_step_was_long_ago_has_finished_though_its_file
     assert page.look(1.0).state("a") == "finished"
 
 
+# last words
+
+LIMIT = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-27T08:00:00 DUE TO TIME LIMIT ***\n"
+CANCELLED = "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-27T08:00:00 ***\n"
+NCCL = "[rank3]:[F1127 08:00:00.123456789 ProcessGroupNCCL.cpp:1557] [PG ID 0 PG GUID 0(default_pg) Rank 3] "
+TOTAL = "Total training steps: 100\n"
+SUCCEEDED = "Job 'raysubmit_k3P' succeeded\n"
+TOOL = "Traceback (most recent call last):\n  File \"<stdin>\", line 1\nNameError: name 'x' is not defined\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (LIMIT, ("failed", "Slurm: time limit")),
+        (f"0: {LIMIT}".replace("TIME LIMIT", "PREEMPTION"), ("failed", "Slurm: preemption")),
+        (LIMIT.replace("TIME LIMIT", "NODE FAILURE, SEE LOG"), ("failed", "Slurm: node failure")),
+        (f"\r  5%|5         | 5/100 [00:02<01:38,  1.2it/s]{CANCELLED}", ("stopped", "Slurm: cancelled")),
+        (
+            f"{NCCL}Terminating the process after attempting to dump debug info.\n",
+            ("failed", "NCCL watchdog"),
+        ),
+        ("ray.exceptions.NodeDiedError: the node was preempted.\n", ("failed", "Ray: node preempted")),
+        # what comes first explains what follows
+        (f"{LIMIT}ChildFailedError\n", ("failed", "Slurm: time limit")),
+        (f"{TOOL}{CANCELLED}", ("failed", None)),
+        (f"{SUCCEEDED}{LIMIT}", ("finished", None)),
+        (f'response: "{LIMIT}', ("", None)),
+    ],
+)
+def test_the_last_words_of_a_log_end_its_run_by_their_cause(
+    folder: Path, watched: Watching, holding: Holding, words: str, expected: tuple[str, str | None]
+) -> None:
+    page, logs = watched(proc=Path("/proc")), (folder / "a.log", folder / "b.log")
+    append(logs[0], console(1, measured(1)))
+    append(logs[1], TOTAL, console(1, measured(2)))
+    page.look()
+    processes = [holding(log) for log in logs]
+    for step in range(2, 12):
+        append(logs[0], console(step, measured(step)))
+        append(logs[1], console(step, measured(step + 1)))
+        page.look(1.5)
+    for log, process in zip(logs, processes, strict=True):
+        append(log, words)
+        process.kill()
+        process.wait()
+    page.look(6.0)
+    found = page.look(12.0)
+
+    state, cause = expected
+    assert (found.state("a"), found.state("b")) == (state or "stopped", state or "vanished")
+    causes = [dict(labels)["cause"] for labels in found.all("rl_run_exit_info")]
+    assert causes == [cause, cause] * (cause is not None)
+
+
+@pytest.mark.parametrize("survived", [False, True])
+def test_a_traceback_that_the_trainer_survived_is_no_end(
+    folder: Path, watched: Watching, holding: Holding, survived: bool
+) -> None:
+    page, log = watched(proc=Path("/proc")), folder / "a.log"
+    append(log, console(1, measured(1)))
+    page.look()
+    process = holding(log)
+    followed(page, log, lambda step: console(step, measured(step)), range(2, 6))
+    append(log, TOOL)
+    page.look(1.5)
+    for _ in range(5 if survived else 2):
+        append(log, "a tool's answer\n")
+        os.utime(log, (page.clock.wall + 20.0,) * 2)
+        assert page.look(20.0).state("a") == "running"
+    process.kill()
+    process.wait()
+    page.look(6.0)
+
+    assert page.look(12.0).state("a") == ("stopped" if survived else "failed")
+
+
 # event files
 
 

@@ -7,6 +7,7 @@ import io
 import math
 from collections.abc import Iterable
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
 from exporter.runs.sources.trl_console import TrlConsole
+from tests.runs.conftest import Watching
 from tests.runs.lines import bare
 from tests.runs.trl_trainer import Training
 
@@ -200,6 +202,65 @@ FALLS = [logged(num_tokens=tokens) for tokens in (553176.0, 560000.0, 1558.0, 20
 )  # fmt: skip
 def test_the_step_of_a_record_is_that_at_which_it_was_logged(text: str, expected: list[int]) -> None:
     assert steps(text) == expected
+
+
+# bars that do not move with the records
+
+
+def record(number: int, of: int = 200, gradient: float = 0.5) -> str:
+    """The record after so many of all records of one epoch."""
+    return f"{logged(number / 7, round(number / of, 4), grad_norm=gradient * number)}\n"
+
+
+FIRST_BARS = f"{start(1)}{bar(1, 1)}\n{start(5)}{bar(0, 5)}\n"
+RANKS = [record(number) for number in range(1, 31)] + [f"{logged(1.0, 0.9, grad_norm=0.0)}\n"] * 20
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # a total of another bar, until the training's is drawn
+        (FIRST_BARS + "".join(f"{record(at)}{bar(at, 50)}\n" for at in range(1, 51)), (50, 50, 50)),
+        # another bar is all there is
+        (FIRST_BARS + "".join(map(record, range(1, 51))), (50, 50, None)),
+        # bars in lines of their own, behind those of another training
+        (
+            "".join(f"{bar(10 * at, 170)}\n{record(at, 17)}" for at in range(1, 18))
+            + f"{SUMMARY}\n"
+            + "".join(f"{bar(10 * at, 2140)}\n{record(at, 214)}" for at in range(1, 215)),
+            (214, 2140, 2140),
+        ),
+        # a bar in one line before all records, as W&B captures it, or drawn ahead of them
+        (
+            f"{start(2140)}Loading\n{bar(175, 2140)}\n" + "".join(record(at, 214) for at in range(1, 18)),
+            (17, 17, None),
+        ),
+        (
+            "".join((at % 25 == 1) * f"{bar(at + 24, 200)}\n" + record(at) for at in range(1, 201)),
+            (200, 200, None),
+        ),
+        # a bar that was cleared once, after some records that arrive later
+        (above(bar(175, 2140), "") + "".join(record(at, 214) for at in range(1, 215)), (214, 388, 2140)),
+        # a bar that is drawn every 25 steps, where records come every 5; some are missing
+        (
+            "".join((at % 5 == 0) * f"{bar(5 * at, 200)}\n" + record(at, 40) for at in range(1, 36))
+            + record(39, 40),
+            (36, 195, 200),
+        ),
+        # four ranks print each record, and in the end a dead one, which counts once; one rank does
+        (f"{start(50)}\n" + "".join(4 * line for line in RANKS), (31, 50, None)),
+        (f"{start(50)}\n" + "".join(RANKS), (31, 50, None)),
+    ],
+    ids=["first", "other", "two trainings", "above", "ahead", "once", "late", "ranks", "one rank"],
+)
+def test_steps_and_totals_where_bars_do_not_move_with_the_records(
+    folder: Path, watched: Watching, text: str, expected: tuple[int | None, ...]
+) -> None:
+    (folder / "a.log").write_text(text)
+    page = watched().look()
+
+    names = ("rl_records_total", "rl_step", "rl_total_steps")
+    assert tuple(page.value(name, run="a") for name in names) == expected
 
 
 def test_ms_swift_reports_step_and_total() -> None:

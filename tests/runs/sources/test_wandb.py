@@ -17,6 +17,7 @@ from exporter.runs.readers.frames import LevelDbRecords
 from exporter.runs.signals.record import Ended, Event, Record, Servers, TotalSteps, number
 from exporter.runs.sources import recognise_first
 from exporter.runs.sources.trackers import WandbFile
+from stepwatch.operate import logfiles
 from tests.runs.conftest import Watching
 from tests.runs.lines import append, console, measured
 from tests.runs.scrape import Scrape
@@ -276,6 +277,25 @@ def test_a_file_that_w_b_has_only_begun_is_not_text(tmp_path: Path) -> None:
 
     assert content(path) == "wandb"
     assert not block.lines
+
+
+def test_a_file_without_a_step_hides_no_console_until_it_has_one(folder: Path, watched: Watching) -> None:
+    log(folder / FILE, printed("loading"), summary({"loss": 0.5}))
+    (folder / FOLDER / "files").mkdir()
+    (folder / FOLDER / "logs").mkdir()
+    append(folder / FOLDER / "logs/debug.log", console(1, reported(1)))
+    console_log = folder / FOLDER / "files/output.log"
+    append(console_log, *(console(step, reported(step)) for step in range(1, 31)))
+    page = watched()
+    found = page.look()
+    assert (shown(found), found.value("rl_run_info", run=RUN, source="verl_console")) == ({RUN: 30}, 1)
+    assert {each.path for each in logfiles.logs([str(folder)], folder)[0]} == {folder / FILE, console_log}
+    log(folder / FILE, printed("loading"), *rows(range(1, 21)))
+    page.discover()
+    found = page.discover()
+
+    assert (shown(found), found.value("rl_run_info", run=RUN, source="wandb")) == ({RUN: 20}, 1)
+    assert {each.path for each in logfiles.logs([str(folder)], folder)[0]} == {folder / FILE}
 
 
 def test_w_b_s_output_without_the_file_is_read_as_a_console(folder: Path, watched: Watching) -> None:
