@@ -112,7 +112,7 @@ def test_a_flag_wins_over_the_file(start: Starting, tmp_path: Path) -> None:
     [
         ("--port", "http", "'http' is not a port. Expected a number from 1 to 65535."),
         ("--interval", "1s", "'1s' is not a positive number. Expected one such as 15 or 0.5."),
-        ("--idle", "inf", "'inf' is not a positive number"),
+        ("--retry", "inf", "'inf' is not a positive number"),
         ("--pcie", "yes", "'yes' is not a boolean. Expected true or false."),
         ("--backend", "rocm", "'rocm' is not a backend. Expected nvml or demo."),
     ],
