@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from math import inf
-from typing import Any, TypeVar
+from typing import Any
 
 from exporter.gpu import library
 from exporter.gpu.backend import (
@@ -28,7 +28,6 @@ from exporter.gpu.library import Batch, Mark, Window, number
 from exporter.gpu.processes import Processes
 from exporter.gpu.table import Row, rows
 
-T = TypeVar("T")
 Found = Reading | Problem
 Answers = dict[tuple[Any, ...], Any]
 
@@ -63,7 +62,7 @@ class Pass:
             answer: Any = None
             for source in row.sources:
                 if source.key not in answers:
-                    answers[source.key] = _answer(handle, *source.key)
+                    answers[source.key] = library.answer(handle, *source.key)
                 answer = answers[source.key]
                 if not isinstance(answer, UnsupportedError):
                     break
@@ -96,78 +95,6 @@ class Pass:
                 name = f"{name.removesuffix(')')}{' ' if ')' in name else '('}{inside})" if inside else name
             listed.append(Problem(name, problem.code, lacks))
         return listed
-
-
-def _answer(handle: Any, name: str, *arguments: int) -> Any:
-    """What a function answers, or the ``ReadError`` of this call. Raises those of the GPU or of NVML."""
-    try:
-        if name in _OURS:
-            return _OURS[name](handle, *arguments)
-        return library.call(f"Device{name}", handle, *arguments)
-    except ReadError as problem:
-        return problem
-
-
-def _either(handle: Any, newer: Callable[[Any], T], older: Callable[[Any], T]) -> T:
-    """What the newer call gives, or the older one where the driver does not know that."""
-    try:
-        return newer(handle)
-    except UnsupportedError:
-        return older(handle)
-
-
-def _celsius(handle: Any) -> float:
-    return number(
-        _either(
-            handle,
-            lambda gpu: library.words(gpu, "GetTemperatureV", 0x100000C)[2],
-            lambda gpu: library.call("DeviceGetTemperature", gpu, 0),  # goes with CUDA 14
-        )
-    )
-
-
-def _reported_margin(handle: Any) -> float:
-    return float(library.words(handle, "GetMarginTemperature", 0x1000008)[1])
-
-
-def _margin(handle: Any) -> float:
-    return number(library.call("DeviceGetTemperatureThreshold", handle, 1)) - _celsius(handle)
-
-
-def _threshold(handle: Any, field: int) -> float:
-    """Since Ada, from its distance to where the margin is 0; right to one degree: both are read in turn."""
-    zero = _celsius(handle) + _reported_margin(handle)
-    distance = Batch([("field", field, 0)]).ask(handle)["field", field, 0]
-    if isinstance(distance, DriverError):
-        raise UnsupportedError(distance.code)
-    return float(zero - distance)
-
-
-def _fabric(handle: Any) -> Any:
-    return _either(
-        handle,
-        lambda gpu: library.words(gpu, "GetGpuFabricInfoV", 0x2000024)[7],
-        lambda gpu: library.words(gpu, "GetGpuFabricInfo", 28)[6],
-    )
-
-
-def _clock_events(handle: Any) -> list[bool]:
-    bits = _either(
-        handle,
-        partial(library.call, "DeviceGetCurrentClocksEventReasons"),
-        partial(library.call, "DeviceGetCurrentClocksThrottleReasons"),
-    )
-    return [bool(bits >> place & 1) for place in range(9)]
-
-
-_OURS: dict[str, Callable[..., Any]] = {
-    "temperature": _celsius,
-    "margin": lambda handle: _either(handle, _reported_margin, _margin),
-    "threshold": _threshold,
-    "fabric": _fabric,
-    "clock_events": _clock_events,
-}
-"""What the table asks for that is not one function of NVML."""
 
 
 def _optional(handle: Any, name: str, otherwise: Any = "") -> Any:
@@ -361,17 +288,13 @@ class NvmlCard:
 
     def _highest(self, handle: Any) -> Iterator[Found]:
         """The highest sample since the last reading. One that is impossible makes no other wrong."""
-
-        def samples(since: int) -> list[tuple[int, float | None]]:
-            try:
-                kind, found = library.call("DeviceGetSamples", handle, _UTILIZATION, since)
-            except ReadError as problem:
-                if problem.code != "not_found":
-                    raise
-                return []
-            return [(each.timeStamp, library.decode(kind, bytes(each.sampleValue))) for each in found]
-
-        percents = self._mark.new(samples)
+        try:
+            kind, samples = library.call("DeviceGetSamples", handle, _UTILIZATION, self._mark.since())
+        except ReadError as problem:
+            if problem.code != "not_found":
+                raise
+            kind, samples = 0, []
+        percents = [library.decode(kind, bytes(each.sampleValue)) for each in self._mark.newer(samples)]
         good = [percent for percent in percents if percent is not None and 0 <= percent <= 100]
         if good:
             yield Reading("gpu_utilization_window_max_ratio", max(good) / 100)
@@ -391,7 +314,7 @@ class NvmlCard:
     def _link_states(self, handle: Any) -> Iterator[Found]:
         found = []
         for link in self._links:
-            state = _answer(handle, "GetNvLinkState", link)
+            state = library.answer(handle, "GetNvLinkState", link)
             if not isinstance(state, UnsupportedError):  # this GPU does not have all links
                 if isinstance(state, ReadError):
                     raise state

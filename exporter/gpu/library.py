@@ -13,14 +13,13 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from math import inf, isfinite
+from operator import attrgetter
 from struct import Struct
-from typing import Any, TypeVar
+from typing import Any
 
 import pynvml
 
 from exporter.gpu.backend import BackendError, CardError, DriverError, ReadError, UnsupportedError
-
-T = TypeVar("T")
 
 _MISFIT = getattr(pynvml, "NVMLLibraryMismatchError", ())
 """Newer wheels have a kind of its own for a driver that lacks a function of several versions."""
@@ -217,10 +216,65 @@ class Mark:
     def __init__(self) -> None:
         self._last = 0
 
-    def new(self, ask: Callable[[int], Iterable[tuple[int, T]]]) -> list[T]:
-        """Samples since the last reading, in order; ``ask`` gives times and samples after a time."""
-        # after the clock was set back, all new samples would seem old
-        since = self._last if self._last <= (time.time() + 1) * 1e6 else 0
-        found = sorted((each for each in ask(since) if each[0] > since), key=lambda each: each[0])
-        self._last = found[-1][0] if found else since or 1
-        return [sample for _, sample in found] if since else []
+    def since(self) -> int:
+        """After which time to ask for samples; 0 where the clock was set back: new ones would seem old."""
+        if self._last > (time.time() + 1) * 1e6:
+            self._last = 0
+        return self._last
+
+    def newer(self, samples: Iterable[Any]) -> list[Any]:
+        """Those since the last reading, in order; none at the first."""
+        since = self._last
+        found = sorted((each for each in samples if each.timeStamp > since), key=attrgetter("timeStamp"))
+        self._last = found[-1].timeStamp if found else since or 1
+        return found if since else []
+
+
+def answer(handle: Any, name: str, *arguments: int) -> Any:
+    """What the table asks for, or the ``ReadError`` of this call. Raises those of the GPU or of NVML."""
+    try:
+        if name in _OURS:
+            return _OURS[name](handle, *arguments)
+        return call(f"Device{name}", handle, *arguments)
+    except ReadError as problem:
+        return problem
+
+
+def _temperature(handle: Any) -> float:
+    try:
+        return number(words(handle, "GetTemperatureV", 0x100000C)[2])
+    except UnsupportedError:
+        return number(call("DeviceGetTemperature", handle, 0))  # goes with CUDA 14
+
+
+def _margin(handle: Any) -> int:
+    return int(words(handle, "GetMarginTemperature", 0x1000008)[1])
+
+
+def _threshold(handle: Any, field: int) -> float:
+    """Since Ada, from its distance to where the margin is 0; right to one degree: both are read in turn."""
+    zero = _temperature(handle) + _margin(handle)
+    distance = Batch([("field", field, 0)]).ask(handle)["field", field, 0]
+    if isinstance(distance, DriverError):
+        raise UnsupportedError(distance.code)
+    return float(zero - distance)
+
+
+def _clock_events(handle: Any) -> list[bool]:
+    try:
+        bits = call("DeviceGetCurrentClocksEventReasons", handle)
+    except UnsupportedError:
+        bits = call("DeviceGetCurrentClocksThrottleReasons", handle)
+    return [bool(bits >> place & 1) for place in range(9)]
+
+
+_OURS: dict[str, Callable[..., Any]] = {
+    "temperature": _temperature,
+    "margin": _margin,
+    "old_margin": lambda gpu: number(call("DeviceGetTemperatureThreshold", gpu, 1)) - _temperature(gpu),
+    "threshold": _threshold,
+    "fabric": lambda gpu: words(gpu, "GetGpuFabricInfoV", 0x2000024)[7],
+    "old_fabric": lambda gpu: words(gpu, "GetGpuFabricInfo", 28)[6],
+    "clock_events": _clock_events,
+}
+"""What the table asks for that is not a function of the wheel's."""

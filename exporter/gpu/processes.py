@@ -95,15 +95,12 @@ class Processes:
 
     def _utilization(self, handle: Any) -> Iterator[Reading | Problem]:
         """What those did that were listed last: each by its newest sample since the last reading."""
-
-        def samples(since: int) -> list[tuple[int, Any]]:
-            try:  # Blackwell only has the first call, drivers before 550 only the second
-                found = _listed(handle, "GetProcessesUtilizationInfo", since)
-            except UnsupportedError:
-                found = _listed(handle, "GetProcessUtilization", since)
-            return [(each.timeStamp, each) for each in found]
-
-        new = self._mark.new(samples)
+        since = self._mark.since()
+        try:  # Blackwell only has the first call, drivers before 550 only the second
+            samples = _listed(handle, "GetProcessesUtilizationInfo", since)
+        except UnsupportedError:
+            samples = _listed(handle, "GetProcessUtilization", since)
+        new = self._mark.newer(samples)
         percents = {sample.pid: sample.smUtil for sample in new if sample.pid in self._pids}
         shares = {pid: percent / 100 for pid, percent in percents.items() if percent <= 100}
         yield from self._readings("gpu_process_sm_utilization_ratio", shares)

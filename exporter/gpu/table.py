@@ -10,7 +10,7 @@ A line at the margin is a metric: type, name, help. An indented line below it is
   which the number means this value, ``570-``: the first that answers. ``{a,b}``: several values.
 
 Where it is from: ``GetEccMode(0)[1]`` or ``.gpu``: NVML's function without ``nvmlDevice``, its argument, and
-which part of the answer; in lower case a function of ``exporter.gpu.card``. ``field(82)``: a value with a
+which part of the answer; in lower case a function of ``exporter.gpu.library``. ``field(82)``: a value with a
 number; ``link(202)``: of each NVLink, or of all together; ``sum(38)``: only of all, ``each(161)``: only of
 each. ``gpm(2)``: a mean of the GPU's own counters. ``latency``: the slowest of the numbered values.
 """
@@ -61,7 +61,7 @@ gauge gpu_temperature_celsius Temperature at a sensor.
 gauge gpu_temperature_threshold_celsius Temperature at which the GPU slows down or stops.
   static GetTemperatureThreshold threshold={shutdown,slowdown,gpu_max} GetTemperatureThreshold({0,1,3})|threshold({193,194,196})
 gauge gpu_temperature_margin_celsius Degrees left until the GPU slows down.
-  fast GetMarginTemperature - margin signed 570-
+  fast GetMarginTemperature - margin|old_margin signed 570-
 gauge gpu_clock_hertz Current clock.
   fast GetClockInfo domain={graphics,sm,memory,video} GetClockInfo({0,1,2,3}) *1e6
 gauge gpu_clock_max_hertz Highest clock that the GPU can be set to.
@@ -111,7 +111,7 @@ counter gpu_nvlink_errors_total Errors of the NVLinks.
   slow - type={receive_general,integrity,transmit_discard} link({210,211,212}) 550-
   slow - type={link_recovery_failed,link_recovery,symbol} link({214,215,221}) 550-
 gauge gpu_fabric_state State in the NVLink fabric: 0 none, 1 not started, 2 in progress, 3 joined.
-  slow GetGpuFabricInfo - fabric max=3
+  slow GetGpuFabricInfo - fabric|old_fabric max=3
 gauge gpu_recovery_action Recovery that the driver requests: 0 none, 1 reset, 2 reboot, 3 drain, 4 drain, reset.
   slow FieldValue(recovery_action) - field(230) 570-
 counter gpu_ecc_errors_total Memory errors in the life of the GPU.
