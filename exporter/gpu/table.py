@@ -178,8 +178,6 @@ FAMILIES = {
 """All metrics, in the order in which they are written."""
 
 _SOURCE = re.compile(r"(\w+)(?:\((\w+)\))?(?:\[(\d)\]|\.(\w+))?(?:\*(\d+))?")
-ALL_LINKS = 0xFFFFFFFF
-"""The scope of a numbered value that is the sum over all NVLinks."""
 
 
 class Source(NamedTuple):
@@ -260,8 +258,8 @@ def _row(metric: str, tier: str, name: str, label: str, source: str, *options: s
 def _source(text: str, factor: float) -> Source:
     name, argument, index, attribute, times = _SOURCE.findall(text)[0]
     key: tuple[Any, ...] = (name, int(argument, 0)) if argument else (name,)
-    if name in ("field", "link", "sum", "each"):
-        key = ("field", int(argument), 0 if name == "field" else ALL_LINKS)
+    if name in ("field", "link", "sum", "each"):  # the scope is none, or the sum over all NVLinks
+        key = ("field", int(argument), 0 if name == "field" else 0xFFFFFFFF)
     part = itemgetter(int(index)) if index else attrgetter(attribute) if attribute else float
     return Source(key, part, factor * float(times or 1))
 
