@@ -111,6 +111,9 @@ check: development ## Lint, format, types, and whether generated files are curre
 	@$(PY) -m mypy
 	@$(PY) generate.py --check
 
+drift: development ## List keys of trainers' newest releases that no table has, and keys of tables that none has
+	@$(PY) -m tools.drift
+
 bench: development ## Measure what docs/benchmarks.md shows
 	@$(PY) -m tests.real
 	@$(PY) -m benchmarks $(ARGS)

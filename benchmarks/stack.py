@@ -29,7 +29,9 @@ from tests.rules import promtool, rendered
 from tests.rules.promtool import Group, Moment
 
 NOTIFICATIONS, HEALTHY_STEPS, SPREAD_SECONDS = 20, 12, 25.0
-LIVE, OVERRIDES, WARM_SECONDS = 100, (0, 1, 50, 200), 45.0
+WARM_SECONDS = 45.0
+CASES = ((1, 0), (1, 50), (10, 0), (10, 50), (100, 0), (100, 1), (100, 50), (100, 200))
+"""Live runs, and overrides."""
 BACKTEST_STEPS = 10_000
 GENERATED = 7
 EVALUATION = "sum(prometheus_rule_evaluation_duration_seconds_sum)"
@@ -84,19 +86,19 @@ def _log(stack: Stack, name: str, kls: list[float], first: int = 1) -> None:
     "Prometheus, of a core",
 )  # fmt: skip
 def rules() -> Iterator[tuple[object, ...]]:
-    """What the rules cost with 100 live runs, at the default interval, by Prometheus's own metrics.
+    """What the rules cost with live runs, at the default interval, by Prometheus's own metrics.
 
     Beside it the share of a core that the same Prometheus uses in all, scrapes and storage included.
     """
     for version, other in PAIRS:
-        for number in OVERRIDES:
+        for live, number in CASES:
             overrides = [_override(each) for each in range(number)]
             with (
                 tempfile.TemporaryDirectory() as folder,
                 Stack(Path(folder), (version, other), scrape=[], overrides=overrides) as stack,
             ):
-                growing = logs.runs(stack.runs, LIVE)
-                stack.wait_until(lambda stack=stack: len(stack.query("rl_step")) == LIVE)
+                growing = logs.runs(stack.runs, live)
+                stack.wait_until(lambda stack=stack, live=live: len(stack.query("rl_step")) == live)
                 with training(growing):
                     time.sleep(WARM_SECONDS)
                     before = _evaluation(stack)
@@ -105,7 +107,7 @@ def rules() -> Iterator[tuple[object, ...]]:
                 size = sum(file.stat().st_size for file in Path(folder).rglob("generated/rules/*.yml"))
                 series = len(stack.query('{__name__=~"rl_.+",run="run-0"}'))
             yield (
-                version, LIVE, series, number, f"{size / 1000:.0f}",
+                version, live, series, number, f"{size / 1000:.0f}",
                 f"{100 * share:.1f} %", f"{100 * whole:.1f} %",
             )  # fmt: skip
 

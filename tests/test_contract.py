@@ -244,7 +244,9 @@ def _exported(run: Run) -> str:
     retry = Retry(1, 3, "network error", 90.0)
     waiting = Launch(1, 1.0, 73.0, exit_code=1, held=True, retry=retry, waits=True)
     solved = Run("json_metrics", "nemo_rl", Options())
-    solved.take(Record(1, {"train/baseline_reward/pct_0": 12.5}), Clock(1.0, 1.0, live=True))
+    for step in range(10):  # and its reward has no known key
+        values = {"train/baseline_reward/pct_0": 12.5 + step, "env/correct_rate": step / 10}
+        solved.take(Record(step, values), Clock(float(step), float(step), live=True))
     waits = View("c", solved, "running", writer=None, launch=waiting)
     overrides = Overrides([Override.read({"runs": view.name, "limits": {"KL": {"warning.above": 0.5}}})])
     chunks = [RunText(overrides).chunks(each, 73.0) for each in (view, unread, waits)]

@@ -37,10 +37,10 @@ def test_each_make_target_that_a_workflow_a_form_or_the_guide_names_exists(file:
     assert named <= TARGETS
 
 
-def test_the_workflows_run_the_checks_the_fast_tests_and_all_tests() -> None:
+def test_the_workflows_run_the_checks_the_fast_tests_all_tests_and_the_comparison_with_trainers() -> None:
     run = [re.findall(r"\bmake ([a-z-]+)", step.get("run", "")) for step in steps()]
 
-    assert sorted(name for names in run for name in names) == ["check", "test", "test-fast"]
+    assert sorted(name for names in run for name in names) == ["check", "drift", "test", "test-fast"]
 
 
 def test_fast_tests_run_on_each_python_that_is_supported() -> None:
@@ -62,7 +62,7 @@ def test_a_workflow_has_no_secret_no_right_to_write_and_ends(file: Path) -> None
     assert workflow["permissions"] == {"contents": "read"}
     assert "secrets" not in file.read_text()
     # YAML 1.1 reads `on` as true. Code of a fork runs by `pull_request` only, which gives it no rights.
-    assert set(workflow[True]) <= {"push", "pull_request"}
+    assert set(workflow[True]) <= {"push", "pull_request", "schedule", "workflow_dispatch"}
     assert workflow["concurrency"]["cancel-in-progress"] is True
     for job in workflow["jobs"].values():
         assert "permissions" not in job

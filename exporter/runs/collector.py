@@ -25,7 +25,7 @@ from exporter.runs.pages.page import MonitorPage
 from exporter.runs.pages.source import PolledSource, Polling, RegisteredPages, Target
 from exporter.runs.serve.endpoints import UnknownRunError
 from exporter.runs.serve.metrics import NO_OVERRIDES, Overrides, RunText, page
-from exporter.runs.serve.views import Duplicates, Selection, Unmapped, View, select
+from exporter.runs.serve.views import Duplicates, Selection, View, select
 
 Listener = Callable[[Iterable[View], Iterable[Log]], None]
 """Gets the runs that are shown and all logs, after each look, while the lock is held."""
@@ -117,7 +117,6 @@ class Collector:
         self._gpus: Mapping[Place, RunGPUs] = {}
         self._shown = Selection()
         self._texts: dict[Place, RunText] = {}
-        self._unmapped = Unmapped()
         self._due: dict[str, float] = {}
         self._epoch = time.time() - time.monotonic()
 
@@ -145,7 +144,6 @@ class Collector:
             self._select(time.monotonic())
             for listener in self.listeners:
                 listener(self._shown.views.values(), self.logs)
-        self.health.unjudged = self._unmapped.log(self._shown.views.values())
         with self._lock:
             run_sets = self._run_sets()
             self._note_health(run_sets)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
 from exporter.bridge.audit import STOP
-from stepwatch.alerts.table import TABLE
+from stepwatch.alerts.table import Table
 from stepwatch.schema.errors import NOTHING, Fault, Faults
 from stepwatch.schema.scalars import (
     ActionCount,
@@ -22,33 +21,13 @@ from stepwatch.schema.scalars import (
     instead,
     one_of,
 )
-from stepwatch.schema.section import Checked, Section, default, needed
-
-_SEVERITIES = {
-    name: {alert.severity for alert in TABLE if alert.name == name}
-    for name in (alert.name for alert in TABLE if alert.subject == "run")
-}
-"""Of each alert about runs; ``None`` where its block says it."""
-
-
-def _alert(value: Any) -> str:
-    if value in _SEVERITIES:
-        return str(value)
-    known = value in {alert.name for alert in TABLE}
-    raise Fault(
-        "is not an alert about runs" if known else "is not an alert",
-        expected="an alert about runs that docs/runbook.md lists, such as KLExplosion",
-        fix="name one about the run itself" if known else instead(value, _SEVERITIES),
-    )
-
-
-AlertName = Annotated[str, Checked(_alert)]
+from stepwatch.schema.section import Section, default, needed
 
 
 class Policy(Section):
     """What is done when an alert about a run has been firing for a while."""
 
-    on: AlertName = needed("The name of the alert.")
+    on: str = needed("The name of the alert.")
     severity: SentSeverity | None = default(None, "The severity of the alert. null: any.")
     for_: Span = Field(
         default=Duration.parse("2m"),
@@ -67,7 +46,7 @@ class Policy(Section):
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Policy:
-        if faults := [*self._steps(), *self._severity(), *self._kill()]:
+        if faults := [*self._steps(), *self._kill()]:
             raise Faults(faults)
         return self
 
@@ -83,10 +62,23 @@ class Policy(Section):
         if says:
             yield Fault(says, expected=expected, fix=fix, at=("do",), value=NOTHING)
 
-    def _severity(self) -> Iterator[Fault]:
-        known = _SEVERITIES[self.on]
-        if self.severity is not None and not {self.severity, None} & known:
-            has = one_of(sorted(filter(None, known)))
+    def unknown(self, table: Table) -> Iterator[Fault]:
+        """Yield a fault if the table has no such alert about runs, or it has another severity."""
+        alerts = [alert for alert in table.alerts if alert.name == self.on]
+        of_runs = [alert for alert in table.alerts if alert.subject == "run"]
+        severities = {alert.severity for alert in alerts}  # None where its block says it
+        if not any(alert in of_runs for alert in alerts):
+            yield Fault(
+                "is not an alert about runs" if alerts else "is not an alert",
+                expected="an alert about runs that docs/runbook.md or alerts.d has, such as KLExplosion",
+                fix="name one about the run itself"
+                if alerts
+                else instead(self.on, [alert.name for alert in of_runs]),
+                at=("on",),
+                value=self.on,
+            )
+        elif self.severity is not None and not {self.severity, None} & severities:
+            has = one_of(sorted(filter(None, severities)))
             yield Fault(
                 f"is not a severity of {self.on}",
                 expected=f"{has}, or null for any",

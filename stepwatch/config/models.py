@@ -464,8 +464,10 @@ def _interval_faults(config: Config) -> Iterator[Fault]:
 
 
 def _action_faults(config: Config) -> Iterator[Fault]:
-    """Yield a fault if runs would be changed after an announcement that no one gets."""
+    """Yield a fault for a policy of an unknown alert, and for an announcement of a stop that no one gets."""
     actions = config.actions
+    for index, policy in enumerate(actions.policies):
+        yield from (each.below(("actions", "policies", index)) for each in policy.unknown(config.table))
     changed = [policy for policy in actions.policies if STOP in policy.do]
     if changed and not actions.dry_run and actions.veto.milliseconds and not config.receivers:
         yield Fault(

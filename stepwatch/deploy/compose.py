@@ -13,7 +13,7 @@ from stepwatch.config.deployment import CONTAINER_PORTS, Deployment, InContainer
 from stepwatch.deploy.engine import Engine, EngineError, Service, addresses, gpu_files
 from stepwatch.deploy.native.state import State
 from stepwatch.deploy.native.status import DEGRADED, NOT_RUNNING, UP
-from stepwatch.render import layout, output, variables
+from stepwatch.render import layout, variables
 from stepwatch.render.generator import containers, generate
 from stepwatch.render.variables import of_config, of_machine, published
 from stepwatch.services import agent, agent_users, lifecycle, settings
@@ -76,7 +76,6 @@ class Containers:
 
     def _up(self, runs: Path | None, *, demo: bool) -> int:
         out, say = self.rendered, self.say
-        output.recover(out)
         config = load(self.config)
         agent.require_no_demo(config, demo=demo)
         last = self.place.runs(config.runs.path, say)

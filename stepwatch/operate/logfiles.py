@@ -24,6 +24,8 @@ NOT_READ = {
     "empty": "empty",
     "binary": "no text",
     "document": "JSON without a history of steps",
+    "notebook": "a notebook without a trainer's table of steps. Fix: save it after a training with TRL or "
+    "Transformers, or name their trainer_state.json or event files",
     "text": "no trainer records",
     "no_records": "no trainer records",
     "compressed": "no trainer records",

@@ -128,7 +128,6 @@ def _alerting(config: Config, deployment: Deployment) -> Settings:
     """Return how the run exporter reports faults of Prometheus and Alertmanager."""
     alert = config.alerts.block("AlertingBroken")
     name = type(alert).__name__
-    silences = f"{config.link('alertmanager')}/#/silences/new"
     return {
         "enabled": alert.enabled,
         "severity": alert.severity,
@@ -137,7 +136,6 @@ def _alerting(config: Config, deployment: Deployment) -> Settings:
         "annotations": {
             "runbook_url": runbook_url(config, name),
             "dashboard_url": dashboard_url(config, deployment, "stack"),
-            "silence_url": f"{silences}?filter=%7Balertname%3D%22{name}%22%7D",
         },
         "texts": catalogue(config.language).of("exporter"),
         "scrape_interval": config.intervals.runs.seconds,

@@ -65,7 +65,6 @@ def containers(config: Config) -> Deployment:
 
 def generate(config: Path, out: Path, *, templates: Path = RESOURCES, place: Place = containers) -> Outcome:
     """Render a configuration, check it, replace what is generated. Raises Refused: nothing was touched."""
-    output.recover(out)
     settings = load(config)
     context = _context(settings, place)
     receivers.require_known(settings, config, context["deployment"])
@@ -73,7 +72,9 @@ def generate(config: Path, out: Path, *, templates: Path = RESOURCES, place: Pla
     with output.locked(out), output.staged(out, files) as staging:
         changes = output.compare(out, files)
         try:
-            checks = check.check(staging.rendered(), agent=settings.is_agent)
+            checks = check.check(
+                {path.name: path / output.GENERATED for path in staging.iterdir()}, agent=settings.is_agent
+            )
         except check.CheckError as error:
             blocks = receivers.refused_blocks(settings, config, context["deployment"])
             raise blocks or _in_users_words(error, settings, files) from None

@@ -96,17 +96,12 @@ def message(
             description = translate("{who}: {compared}, for {wait}.", who=who, compared=compared, wait=wait)
         else:
             description = translate("{who}: {compared}.", who=who, compared=compared)
-    cluster = "{{with or $labels.cluster $externalLabels.cluster}}{{$c = printf `,cluster=%q` .}}{{end}}"
-    matchers = ",".join(filter(None, [f'alertname="{alert.name}"', _matchers(subject.labels)]))
-    printed = f"printf `{{{matchers}%s}}` {_arguments(subject.labels)} $c"
-    form = f"{config.link('alertmanager')}/#/silences/new?filter="
     return {
         "summary": alert.summary,
         "description": description,
         "action": action,
         "runbook_url": _runbook_of(config, alert),
         "dashboard_url": dashboard_url(config, deployment, alert.subject),
-        "silence_url": f"{{{{$c := ``}}}}{cluster}{form}{{{{{printed} | {_IN_A_URL}}}}}",
     }
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from exporter.runs.sources.prefixes import Prefixes
+
 TAIL_BYTES, TAIL_LINES = 65536, 200
 """The end of the output that is searched."""
 
-# What stands before an exception: `[rank0]: `, `(WorkerDict pid=3212) `, `2025-11-23T17:32:12.08Z `,
-# `ray.exceptions.RayTaskError(...): `, "terminate called ... what():  ".
-_START = r"^(?:\[rank\d+\]:\s*|\([\w :.=,-]+\)\s*|\d{4}-\d\d-\d\d[T ][\d:.,]+Z?\s+|E\s{2,}|\s+what\(\):\s+)*"
+_START = r"^(?:E\s{2,}|\s+what\(\):\s+)*"  # pytest's, and "terminate called ... what():  "
 
 
 def _raised(names: str) -> str:
@@ -94,8 +94,8 @@ def classify(output: bytes, *, killed: bool = False, oom_kills: int = 0) -> Fail
 
     ``oom_kills`` are processes that the kernel killed meanwhile for lack of memory.
     """
-    text = _ANSI.sub("", output[-TAIL_BYTES:].decode(errors="replace")).replace("\r", "\n")
-    lines = text.splitlines()[-TAIL_LINES:]
+    tail = output[-TAIL_BYTES:].replace(b"\r", b"\n").splitlines()[-TAIL_LINES:]
+    lines = [_ANSI.sub("", line.decode(errors="replace")) for line in Prefixes().strip(tail)]
     if oom_kills and (killed or any(map(_KILLED.search, lines))):
         return CLASSES["host_oom"]
     last = {

@@ -26,6 +26,8 @@ _RANKS = {"critical": 0, "warning": 1, "info": 2}
 # Of what config.yaml names; pages that are registered come and go.
 _DOWN = r'^stepwatch_target_up\{name="([^"]+)",source="(?:mlflow|prometheus_page)"\} 0\.0$'
 _STATE = r'^rl_run_state\{(?=[^}]*run="((?:[^"\\]|\\.)*)")(?=[^}]*state="(\w+)")[^}]*\} 1\.0$'
+_TEXT = r'"((?:[^"\\]|\\.)*)"'
+_MISSING = rf'^rl_run_signal_missing_info\{{run={_TEXT},signal="(\w+)",reason="(\w+)",setting={_TEXT}'
 _HUNG = r'^stepwatch_mount_hung_since_timestamp_seconds\{mount="([^"]+)"\} (\S+)$'
 
 _LEFT_OUT = {
@@ -133,10 +135,13 @@ class HealthReport:
         yield from self._unreadable(page)
         for name in re.findall(_DOWN, page, re.MULTILINE):
             yield f"{name} returned no readable answer; {self.log} says why."
-        if count := metric(page, "stepwatch_unjudged_runs"):
+        for run, signal, reason, setting in re.findall(_MISSING, page, re.MULTILINE):
+            lost = f"no longer logs {signal}, which it had in every step"
+            lacks = lost if reason == "lost" else f"has no known key of {signal}"
+            line = f", such as {_unescaped(setting)}" if setting else ""
             yield (
-                f"Runs without a signal that rules use: {count:.0f}. {self.log} names them. Fix: map their "
-                "keys to signals below signals in config.yaml."
+                f"{_unescaped(run)} {lacks}. Fix: map its keys to signals below signals in "
+                f"config.yaml{line}; `make inspect` lists them."
             )
 
     def _unreadable(self, page: str) -> Iterator[str]:

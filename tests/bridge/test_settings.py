@@ -96,7 +96,7 @@ RECEIVER = 'receivers: [{name: a, webhook: {url: "http://127.0.0.1:1/"}, severit
 ON = "actions: {policies: [{on: KLExplosion, do: [evidence, notify, stop]}]}\n"
 WRONG = {
     "{on: KLExplosio, do: [stop]}": '"KLExplosio" is not an alert. Expected: an alert about runs that '
-    "docs/runbook.md lists, such as KLExplosion. Fix: did you mean KLExplosion?",
+    "docs/runbook.md or alerts.d has, such as KLExplosion. Fix: did you mean KLExplosion?",
     "{on: DiskLow, do: [stop]}": '"DiskLow" is not an alert about runs.',
     "{on: KLHigh, severity: critical, do: [stop]}": '"critical" is not a severity of KLHigh. Expected: warn',
     "{on: KLHigh, do: []}": "do: is empty. Expected: one step or more.",
@@ -110,10 +110,30 @@ WRONG = {
 }
 
 
+OWN = r"""
+Slow:
+  about: The environment is slow.
+  topic: progress
+  severity: warning
+  limits: {seconds: {default: 5, why: Usual is 1.}}
+  summary: Environment is slow
+  action: look at it
+  conditions: [{measured: "seconds:", value: "min_over(raw(\"env/s\"), 3)", above: $seconds, signal: env/s}]
+"""
+
+
 def written(tmp_path: Path, text: str) -> Path:
     file = tmp_path / "config.yaml"
     file.write_text(text)
     return file
+
+
+def test_a_policy_may_follow_an_alert_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "alerts.d").mkdir()
+    (tmp_path / "alerts.d/env.yaml").write_text(OWN)
+
+    config = load(written(tmp_path, f"{RECEIVER}actions: {{policies: [{{on: Slow, do: [notify]}}]}}\n"))
+    assert config.actions.triggers == (("Slow", ""),)
 
 
 @pytest.mark.parametrize("policy", WRONG)

@@ -138,12 +138,13 @@ def test_a_prometheus_that_was_started_again_keeps_the_onset(seen: Seen) -> None
     stack, before = seen.stack, recorded(seen.stack, ONSET, "KLExplosion")
     stack.prometheus.stop()
     stack.prometheus.start()
-    let_pass(3, stack.evaluations)
-    restarted = max(
-        float(each["value"][1]) for each in stack.query('ALERTS_FOR_STATE{alertname="KLExplosion"}')
-    )
 
-    assert restarted > before, "which takes it for a new alert"
+    def taken_for_new() -> bool:
+        times = stack.query('ALERTS_FOR_STATE{alertname="KLExplosion"}')
+        return any(float(each["value"][1]) > before for each in times)
+
+    stack.wait_until(taken_for_new)
+    let_pass(3, stack.evaluations)
     assert recorded(stack, ONSET, "KLExplosion") == before
     stack.wait_until(lambda: of_page(stack)["KLExplosion"]["since"] == before)
     assert of_table(seen, "training", "Firing")[0]["KLExplosion"] == 1000 * before

@@ -78,6 +78,8 @@ preemption|slurmstepd: error: *** JOB 32 ON cn119 CANCELLED AT 2021-06-18T13:05:
 |slurmstepd: error: *** JOB 32 ON cn119 CANCELLED AT 2021-06-18T13:05:36 DUE TO TIME LIMIT ***
 cuda_oom|\x1b[36m(WorkerDict pid=3212)\x1b[0m torch.OutOfMemoryError: CUDA out of memory. Tried to
 cuda_oom|[rank0]: torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 22.78 GiB.
+cuda_oom|ERROR:trainer:torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 22.78 GiB.
+host_oom|(raylet, ip=10.0.0.7) MemoryError: std::bad_alloc
 cuda_oom|RuntimeError: CUDA error: out of memory
 cuda_oom|RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`
 network|requests.exceptions.ConnectionError: (MaxRetryError("HTTPSConnectionPool(host='huggingface.co'

@@ -15,6 +15,7 @@ from exporter.runs.signals import Reading
 from exporter.runs.signals.record import Record, TotalSteps
 from exporter.runs.sources.json_logs import FlatJsonl
 from stepwatch.__main__ import main
+from stepwatch.operate.logfiles import NOT_READ
 from tests import formats
 from tests.runs.lines import append, console, measured, verl_json
 from tests.runs.speaking import Speaking, says
@@ -141,6 +142,7 @@ def test_a_log_below_the_watched_folder_has_the_name_that_the_stack_gives_it(
         (bytes(range(256)), "no text"),
         (b"hello\n", "no trainer records"),
         (b'{\n "hidden_size": 4\n}\n', "JSON without a history of steps"),
+        (b'{\n "cells": []\n}\n', NOT_READ["notebook"]),
     ],
 )
 def test_a_file_that_is_not_a_log_is_reported_as_what_it_is(

@@ -132,8 +132,25 @@ NEVER_STARTED = (
     Scenario("read by two jobs", {LOG: "0+0x500", AGAIN: "0+0x500"}, {1807: [_here(EXPORTER)]}),
 )
 
+UNKNOWN, LOST_KL = (
+    selector("rl_run_signal_missing_info", **EXPORTER, run=RUN, signal=signal, reason=reason, setting="")
+    for signal, reason in (("reward", "unknown"), ("kl", "lost"))
+)
+SIGNALS_UNKNOWN = (
+    _by_the_minute(
+        "no known key", {UNKNOWN: "_x9 1+0x9 stale", **STATES["running"]}, {8: [], 10: [THIS], 21: []}
+    ),
+    _by_the_minute("lost", {LOST_KL: "_x9 1+0x90", **STATES["running"]}, {8: [], 10: [THIS], 90: [THIS]}),
+    _by_the_minute(
+        "both of one run", {UNKNOWN: "1+0x90", LOST_KL: "1+0x90", **STATES["running"]}, {9: [THIS]}
+    ),
+    _by_the_minute("a run that has ended", {LOST_KL: "1+0x90", **STATES["stopped"]}, {10: []}),
+    _by_the_minute("nothing is missing", STATES["running"], {10: []}),
+)
+
 SCENARIOS: dict[tuple[str, str], tuple[Scenario, ...]] = {
     ("NeverStarted", "warning"): NEVER_STARTED,
     ("Restarting", "critical"): RESTARTING,
     ("ResumedWithLoss", "info"): RESUMED_WITH_LOSS,
+    ("SignalsUnknown", "info"): SIGNALS_UNKNOWN,
 }

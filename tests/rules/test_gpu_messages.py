@@ -87,15 +87,13 @@ def test_messages_about_a_simulated_gpu_call_it_so(promtool: Path, tmp_path: Pat
         assert alert.annotations["description"].startswith("GPU 3 at a:9411 (simulated H200), GPU-3: ")
 
 
-def test_links_lead_to_the_box_and_silence_the_card(promtool: Path, tmp_path: Path) -> None:
+def test_links_lead_to_the_box(promtool: Path, tmp_path: Path) -> None:
     rule = ("GPUHot", "warning")
     notes = _written(promtool, tmp_path, rule, *_about_all(rule)[:1])[0].annotations
     assert notes["runbook_url"] == "docs/runbook.md#gpuhot"
     shown = urllib.parse.urlsplit(notes["dashboard_url"])
     assert shown.path == "/d/stepwatch-gpu"
     assert urllib.parse.unquote(shown.query) == f"var-instance={TARGET['instance']}"
-    silenced = urllib.parse.unquote(notes["silence_url"].partition("/#/silences/new?filter=")[2])
-    assert silenced == '{alertname="GPUHot",instance="a:9411",gpu="3"}'
 
 
 @pytest.mark.parametrize("severity", ["critical", "warning"])

@@ -82,8 +82,5 @@ def test_links_lead_to_the_run_whatever_its_name_from_its_start(promtool: Path, 
         shown = urllib.parse.urlsplit(notes["dashboard_url"])
         assert shown.path == "/d/stepwatch-training"
         assert urllib.parse.unquote(shown.query) == f"var-run={AWKWARD}&from=-20000000&to=now"
-        silenced = notes["silence_url"].partition("/#/silences/new?filter=")[2]
-        assert urllib.parse.unquote(silenced) == f'{{alertname="{name}",run="实验/a b\\"c"}}'
-        for url in (notes["dashboard_url"], notes["silence_url"]):
-            assert url.isascii()
-            assert not set(' +"') & set(url)
+        assert notes["dashboard_url"].isascii()
+        assert not set(' +"') & set(notes["dashboard_url"])

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from exporter.runs.sources.prefixes import Prefixes
+
 
 def console(step: int, values: Mapping[str, Any], prefix: str = "") -> str:
     """A line of verl's console logger, with its line end."""
@@ -58,6 +60,11 @@ KEYS = {
     "grad_norm": "actor/grad_norm",
     "step_seconds": "perf/time_per_step",
 }
+
+
+def bare(*lines: str | bytes) -> list[bytes]:
+    """Lines as the reader of a log hands them to a source: without what stands before their text."""
+    return Prefixes().strip([line if isinstance(line, bytes) else line.encode() for line in lines])
 
 
 def append(path: Path, *lines: str) -> None:

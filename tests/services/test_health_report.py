@@ -297,6 +297,7 @@ LEFT_OUT = (
     'stepwatch_files{kind="left_out"} 7.0\n'
     'stepwatch_left_out_runs{state="running"} 3.0\nstepwatch_left_out_runs{state="ended"} 2.0\n'
 )
+MISSING = r'rl_run_signal_missing_info{{run="qwen \"b\"",signal="{}",reason="{}",setting="{}"}} 1.0' + "\n"
 TARGET = 'stepwatch_target_up{{name="{}",source="{}"}} {}\n'
 
 
@@ -313,7 +314,14 @@ TARGET = 'stepwatch_target_up{{name="{}",source="{}"}} {}\n'
             ["7 files are not read: ", "Fix: name the folder or glob", "3 live runs are not watched: "],
         ),
         (LEFT_OUT, ["Fix: start another Stepwatch", "2 ended runs are not shown: "]),
-        ("stepwatch_unjudged_runs 2.0\n", ["Runs without a signal that rules use: 2."]),
+        (
+            MISSING.format("reward", "unknown", r"reward: [\"env/points\"]"),
+            [
+                'qwen "b" has no known key of reward. ',
+                'in config.yaml, such as reward: ["env/points"]; `make inspect`',
+            ],
+        ),
+        (MISSING.format("kl", "lost", ""), ['qwen "b" no longer logs kl, which it had in every step. ']),
         (
             TARGET.format("http://10.0.0.8:5000", "mlflow", 0.0),
             ["http://10.0.0.8:5000 returned no readable answer; /logs/exporter.log says why."],
@@ -325,5 +333,5 @@ def test_what_is_not_read_or_judged_is_counted_with_the_fix(serve: Serve, page: 
 
     assert all(words in said for words in says), said
     up, registered = TARGET.format("up", "mlflow", 1.0), TARGET.format("registered", "rl_insight", 0.0)
-    fine = re.sub(r" \d\.0", " 0.0", LEFT_OUT) + "stepwatch_unjudged_runs 0.0\n" + up + registered
+    fine = re.sub(r" \d\.0", " 0.0", LEFT_OUT) + up + registered
     assert len(lines(serve({"/metrics": [RUNS + fine]}))) == 1

@@ -24,6 +24,7 @@ from exporter.runs.readers.follow import Block
 from exporter.runs.signals.record import Ended, Event, Servers
 from exporter.runs.sources import Source, recognise_first
 from exporter.runs.sources.console import preamble
+from exporter.runs.sources.prefixes import Prefixes
 
 IDLE_SECONDS = 2.0  # Files without a record are looked at less often: a run folder may hold thousands
 SLOW_SECONDS = 1.0
@@ -113,6 +114,7 @@ class Log:
         self.must_be_saved = False
         self._reader: Reader | None = None
         self._source: Source | None = None
+        self._prefixes: Prefixes | None = None
         self._live_from: int | None = None
         self._quiet_from = 0.0
         self._read_at = 0.0
@@ -212,6 +214,7 @@ class Log:
                 self._reached_end()
             elif self.kind != "binary":
                 self._reader = reader_of(self.kind, lambda: self.found.parts)
+                self._prefixes = Prefixes() if self.kind in ("text", "compressed") else None
         if self._reader is None:
             self.unread_since = None
             return
@@ -284,6 +287,9 @@ class Log:
         self._health.dropped["too_long"] += block.too_long
         self._health.dropped["malformed"] += block.broken
         self.written = block.written
+        if self._prefixes is not None:
+            self._prefixes = Prefixes() if block.restarted else self._prefixes
+            block.lines = self._prefixes.strip(block.lines)
         if block.restarted:
             # What the runs know so far is nowhere else now. What stands in the log already is history again:
             # a copy of a log is replaced as a whole.

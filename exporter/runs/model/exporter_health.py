@@ -45,7 +45,6 @@ class Health:
     dormant: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
     duplicates: int = 0
-    unjudged: int = 0
     refused: int = 0
     targets: list[Polled] = field(default_factory=list)
     unstarted: Mapping[str, float] = field(default_factory=dict)
@@ -92,7 +91,6 @@ class Health:
         yield own("dormant_runs", "Runs that had ended before they were watched.", self.dormant)
         yield own("name_collisions", "Logs whose short name is not unique.", self.collisions)
         yield own("events_refused_total", "Events of too many runs in one log.", self.refused)
-        yield own("unjudged_runs", "Runs without a signal that rules use.", self.unjudged)
         text = "When the oldest log appeared that has grown since without a step of any run."
         yield own("log_without_step_timestamp_seconds", text, by_label("log", self.unstarted))
         yield own("duplicate_logs", "Logs of a run that is shown by another log of it.", self.duplicates)

@@ -23,6 +23,7 @@ from exporter.runs.model.progress import (
     Stream,
 )
 from exporter.runs.signals.key import Keys
+from exporter.runs.signals.missing import ENOUGH_STEPS, Missing, Presence, missing
 from exporter.runs.signals.reading import Reading
 from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, Servers, TotalSteps
 from exporter.runs.signals.truncation import Truncation
@@ -195,6 +196,7 @@ class Run:
         self.progress = Progress()
         self.owners = SignalSources()
         self._truncation = Truncation()
+        self._presence = Presence()
         self.statistics: dict[str, SignalStatistics] = by_signal(self.options.own.statistics)
         self.latest: dict[str, float] = {}
         self.parts: dict[tuple[str, str], float] = {}
@@ -202,6 +204,7 @@ class Run:
         self.trace = Fingerprint()
         self.history = History(self.options.detail, self.options.own.drawn)
         self._candidates: tuple[object, tuple[Candidate, ...]] = None, ()
+        self._missing: tuple[object, tuple[Missing, ...]] = None, ()
         self.records = 0
         self.lost: int | None = None
 
@@ -304,6 +307,7 @@ class Run:
         if len(self.progress.streams) > 1:
             new = self.owners.own(new, stream, self.progress, lambda signal: self.statistics[signal].measured)
         stream.counted.update(new)
+        self._presence.note(self.records, new)
         self.latest.update(new)
         self.parts.update(self.reading.parts(record.values))
         self.raw.note(record.values)
@@ -334,6 +338,15 @@ class Run:
             carried = {*self.latest, *self.reading.carried}
             self._candidates = seen, candidates(self.raw.unmapped(), carried)
         return self._candidates[1]
+
+    def missing(self) -> tuple[Missing, ...]:
+        """Signals that an RL run has, and this one lacks or has lost."""
+        enough, lost = self.records >= ENOUGH_STEPS, self._presence.lost(self.records)
+        seen = self.raw.kinds, len(self.latest), enough, lost
+        if self._missing[0] != seen:
+            carried = {*self.latest, *self.reading.carried}
+            self._missing = seen, missing(self.records, self._presence, carried, self.raw.unmapped())
+        return self._missing[1]
 
     def _hold(self, statistics: SignalStatistics, now: float) -> None:
         for statistic, read in statistics.readers:

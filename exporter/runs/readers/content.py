@@ -19,6 +19,7 @@ _STARTS = {
     "compressed": re.compile(rb"\x1f\x8b"),
     "wandb": re.compile(rb":W&B"),
     "swanlab": re.compile(rb":SWL"),
+    "notebook": re.compile(rb'\s*\{\s*"(?:cells|nbformat)"\s*:'),
     "events": re.compile(rb".{12}.{0,16}brain\.Event:", re.DOTALL),  # behind the 12 bytes of a frame
 }
 _HISTORY = b'"log_history"'  # what a Hugging Face trainer's state holds, be it written in one line
@@ -88,7 +89,7 @@ def reader_of(kind: str, parts: Parts) -> Reader:
     match kind:
         case "events":
             return Chain(parts, lambda path: Follower(path, EventFrames()))
-        case "document":
+        case "document" | "notebook":
             return Document(parts)
         case "compressed":
             return Archive(parts()[-1])

@@ -111,7 +111,8 @@ class RunText:
         """The run's lines; ``now`` in seconds of the clock that records arrive by."""
         run = view.run
         facts = (view.name, view.state, view.writer, view.unread, view.gpus, view.launch)
-        key = (run.version, run.times.last, run.watched, *facts)
+        versions = sum(each.version for each in view.duplicates)
+        key = (run.version, versions, run.times.last, run.watched, *facts)
         if key != self._key or now > self._until:
             self._chunks, self._until = _render(view, now, self._overrides)
             self._key = key
@@ -125,12 +126,16 @@ def _render(view: View, now: float, overrides: Overrides) -> tuple[Chunks, float
     for metric, value in latest(run):
         chunks[metric] = f"{metric}{{{label}}} {number(value)}\n"
     expiry = float("inf")
-    for statistic, present in statistics(run):
-        if statistic.hold is not Hold.NONE and not run.watched:
-            continue
-        held = run.held.get(statistic)
-        value = held.value(now, present) if held else present
-        expiry = min(expiry, held.expires()) if held else expiry
+    values: dict[Statistic, float] = {}
+    for each in (run, *view.duplicates):
+        for statistic, present in statistics(each) if each is run else _streaks(each):
+            if statistic.hold is not Hold.NONE and not each.watched:
+                continue
+            held = each.held.get(statistic)
+            value = held.value(now, present) if held else present
+            expiry = min(expiry, held.expires()) if held else expiry
+            values[statistic] = value if each is run else max(value, values.get(statistic, value))
+    for statistic, value in values.items():
         line = f"{statistic.metric}{{{label}{labels_of(statistic)}}} {number(value)}\n"
         chunks[statistic.metric] = chunks.get(statistic.metric, "") + line
     room = MOST_SERIES + run.raw.more_than_usual - sum(chunk.count("\n") for chunk in chunks.values())
@@ -155,6 +160,15 @@ def statistics(run: Run) -> Iterator[tuple[Statistic, float]]:
                     yield statistic, present
 
 
+def _streaks(duplicate: Run) -> Iterator[tuple[Statistic, float]]:
+    """Records in a row with NaN or Inf: the JSON lines of prime-rl leave out what its console reports."""
+    for of_signal in duplicate.statistics.values():
+        if of_signal.nonfinite:
+            for statistic, read in of_signal.readers:
+                if statistic.name == "nonfinite_streak_steps" and (present := read()) is not None:
+                    yield statistic, present
+
+
 def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
     run, times = view.run, view.run.times
     yield "rl_run_info", [({"framework": run.reading.framework, "source": run.source}, 1)]
@@ -173,6 +187,10 @@ def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
     yield "rl_run_unread_since_timestamp_seconds", _maybe(view.unread)
     yield "rl_run_start_timestamp_seconds", _maybe(times.start)
     yield "rl_step_interval_typical_seconds", _maybe(times.pace.typical())
+    yield (
+        "rl_run_signal_missing_info",
+        [({"signal": name, "reason": reason, "setting": line}, 1) for name, reason, line in run.missing()],
+    )
     namespace = {"pid_namespace": view.gpus.namespace}
     yield "rl_run_gpu_process_info", [({"pid": str(pid), **namespace}, 1) for pid in view.gpus.processes]
     yield "rl_run_node_gpu_info", [({"uuid": uuid}, 1) for uuid in view.gpus.node]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from math import inf
@@ -23,8 +23,6 @@ from exporter.runs.logs.processes import RunGPUs
 from exporter.runs.logs.states import explains
 from exporter.runs.model.run import Run, Times
 from exporter.runs.model.run_source import Place, Sighting
-from exporter.runs.signals.unmapped import ENOUGH_RECORDS
-from exporter.runs.stats.catalogue import JUDGED
 
 logger = logging.getLogger(__name__)
 COMPARE_SECONDS = 5.0
@@ -306,34 +304,3 @@ def _views(
         )
         for name, one in zip(names, once, strict=True)
     }
-
-
-class Unmapped:
-    """Reports runs that no rule can judge, because none of their keys is known, each once."""
-
-    def __init__(self) -> None:
-        self._logged: frozenset[int] = frozenset()
-
-    def log(self, views: Iterable[View]) -> int:
-        """Report such runs; returns how many there are."""
-        unjudged = [
-            view
-            for view in views
-            if view.run.records >= ENOUGH_RECORDS and JUDGED.isdisjoint(view.run.latest)
-        ]
-        for view in unjudged:
-            if view.run.serial in self._logged:
-                continue
-            keys = sorted(view.run.raw.values())
-            more = f" and {len(keys) - MOST_KEYS} more" if len(keys) > MOST_KEYS else ""
-            listed = f": {', '.join(keys[:MOST_KEYS])}{more}" if keys else ""
-            likely = [candidate.setting for candidate in view.run.candidates()] or ["reward: [key]"]
-            logger.warning(
-                "%s: none of its keys is a signal that rules use%s. "
-                "Fix: map its keys to signals below signals in config.yaml, such as %s",
-                view.name,
-                listed,
-                "; ".join(likely),
-            )
-        self._logged = frozenset(view.run.serial for view in unjudged)
-        return len(unjudged)

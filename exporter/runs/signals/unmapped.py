@@ -14,6 +14,9 @@ ENOUGH_RECORDS = 5
 """The first records may lack what comes later: actor metrics during a critic's warm-up, say."""
 MOST_CANDIDATES = 4
 """Keys named for one signal: a trainer may log the reward of each of a hundred environments."""
+_SUCCESS = frozenset({"acc", "correct", "pass", "passed", "solve", "solved", "success", "successes"})
+"""What trainers of one's own call a reward of 0 or 1, and its mean a rate."""
+_SHARES = frozenset({"frac", "fraction", "ratio", "rate", "share"})
 _LENGTH = frozenset({"length", "lengths", "len", "lens"})
 _VALIDATION = frozenset({"val", "valid", "validation", "eval", "evaluation", "test", "dev", "heldout"})
 
@@ -31,7 +34,8 @@ _NO_MEAN = frozenset(
         *("std", "stddev", "var", "variance", "max", "min", "maximum", "minimum", "median", "diff", "range"),
         *("best", "worst", "p10", "p25", "p50", "p75", "p90", "p95", "p99"),
         *("coef", "coeff", "coefficient", "beta", "weight", "weights", "target", "limit", "threshold"),
-        *("frac", "fraction", "ratio", "rate", "share", "zero", "clip", "clipped", "clipfrac", "truncated"),
+        *_SHARES,
+        *("zero", "clip", "clipped", "clipfrac", "truncated"),
         *("time", "seconds", "ms", "count", "num", "step", "steps", "norm", "grad", "lr", "id", "version"),
     )
 )
@@ -74,7 +78,7 @@ def candidates(unmapped: Iterable[str], carried: Collection[str]) -> tuple[Candi
 def _resembled(words: frozenset[str]) -> str | None:
     """The signal whose mean a key of these words looks like."""
     held_out = not words.isdisjoint(_VALIDATION)
-    if not words.isdisjoint(_NO_MEAN):
+    if not words.isdisjoint(_NO_MEAN if words.isdisjoint(_SUCCESS) else _NO_MEAN - _SHARES):
         return None
     if not words.isdisjoint(KL):
         return next((kind for kind, signs in _KINDS_OF_KL.items() if not words.isdisjoint(signs)), "kl")
@@ -82,7 +86,7 @@ def _resembled(words: frozenset[str]) -> str | None:
         return "entropy"
     if not words.isdisjoint(_LENGTH) and words.isdisjoint(_NO_RESPONSE):
         return "validation_response_length" if held_out else "response_length"
-    if not words.isdisjoint(REWARD):
+    if not words.isdisjoint(REWARD | _SUCCESS):
         return "validation_score" if held_out else "reward"
     return None
 

@@ -1,7 +1,7 @@
 """Sources: one class for each format that trainers write, distinguished by content, not by name.
 
 ``base`` is what they have in common; ``console``, ``flat``, ``progress_bar`` and ``protobuf`` are what they
-parse with.
+parse with. ``prefixes`` removes what launchers, collectors and loggers put before lines of text.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ from contextlib import suppress
 
 from exporter.runs.signals.record import Record
 from exporter.runs.sources.base import Source
-from exporter.runs.sources.block_consoles import Areal, DeepSpeedChat, NemoRl
+from exporter.runs.sources.block_consoles import Areal, Clu, DeepSpeedChat, NemoRl, RichTable
 from exporter.runs.sources.csv_table import CsvTable
 from exporter.runs.sources.dict_consoles import OpenRlhf, SkyRl, Slime
 from exporter.runs.sources.json_logs import (
     FlatJsonl,
     JsonList,
     MetricTable,
+    Notebook,
     ScopedJsonl,
     TrainerState,
     TwinkleEvents,
     VerlJsonl,
 )
-from exporter.runs.sources.line_consoles import PrimeRl, Roll, VerlConsole
+from exporter.runs.sources.line_consoles import EpochLines, PrimeRl, Roll, VerlConsole
 from exporter.runs.sources.tensorboard import TensorBoard
 from exporter.runs.sources.trackers import SwanLab, Trackio, WandbFile
 from exporter.runs.sources.trl_console import TrlConsole
@@ -45,12 +46,16 @@ TEXT: tuple[type[Source], ...] = (
     SkyRl,
     Roll,
     PrimeRl,
+    RichTable,
+    Clu,
+    EpochLines,
     CsvTable,
 )
 SOURCES: dict[str, tuple[type[Source], ...]] = {
     "text": TEXT,
     "compressed": TEXT,
     "document": (TrainerState, JsonList, MetricTable),
+    "notebook": (Notebook,),
     "events": (TensorBoard,),
     "database": (Trackio,),
     "wandb": (WandbFile,),
@@ -58,7 +63,7 @@ SOURCES: dict[str, tuple[type[Source], ...]] = {
 }
 """By what a file holds; what is more particular stands first."""
 
-AHEAD = 50  # lines after the head of a table within which a row must come
+BEFORE, AHEAD = 3, 50  # lines before the head of a table with its title, and after it with its first row
 
 
 def recognise(line: bytes, kind: str = "text") -> Source | None:
@@ -69,15 +74,16 @@ def recognise(line: bytes, kind: str = "text") -> Source | None:
 def recognise_first(lines: Sequence[bytes], kind: str = "text") -> Source | None:
     """The source of the first record, if any; a table's head is one if a row follows, or nothing yet."""
     for index, line in enumerate(lines):
-        if (source := recognise(line, kind)) and _continues(source, lines[index : index + AHEAD]):
+        source = recognise(line, kind)
+        if source and _continues(source, lines[max(0, index - BEFORE) : index], lines[index : index + AHEAD]):
             return type(source)()
     return None
 
 
-def _continues(source: Source, lines: Sequence[bytes]) -> bool:
+def _continues(source: Source, before: Sequence[bytes], lines: Sequence[bytes]) -> bool:
     if not any(map(bytes.strip, lines[1:])):
         return True
-    for line in lines:
+    for line in (*before, *lines):
         with suppress(ValueError):
             if any(isinstance(event, Record) for event in list(source.parse(line))):
                 return True

@@ -1,4 +1,4 @@
-"""Consoles that print each record over several lines: AReaL, DeepSpeed-Chat, NeMo-RL."""
+"""Consoles that print each record over several lines: AReaL, Tinker, CLU, DeepSpeed-Chat, NeMo-RL."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import re
 from abc import abstractmethod
 from collections.abc import Iterator
 
+from exporter.runs.signals import measurements
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
 from exporter.runs.sources.base import Source
 from exporter.runs.sources.console import Dicts, Values, ending, pieces
+from exporter.runs.sources.tensorboard import Streams
 
 MOST_KEYS = 5000  # no trainer has more in a step: what is longer is not a table or list of its results
 
@@ -38,12 +40,45 @@ class BlockConsole(Source):
 
 
 _WALL = "│"
+_TOP, _RULES = ("╒", "┌", "┏", "╭"), ("├", "╞", "┡", "╘", "└", "╰")
+LONGEST_ROW = 64 * 1024
+
+
+class TableConsole(BlockConsole):
+    """A table drawn in boxes, whose lines a terminal may have broken at its width."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._width = 0
+        self._row = ""
+
+    def _rows(self, piece: str) -> Iterator[list[str]]:
+        """The cells of the row that ends with this piece of a line; none of a cut row's last."""
+        if piece.startswith(_TOP):  # without its right corner, it shows the width of the terminal
+            self._width = len(piece) if piece.endswith(("═", "─", "━", "╤", "┬", "┳")) else 0
+        held, self._row = self._row, ""
+        if held and piece.startswith(_RULES):
+            yield _cells(held)
+            held = ""
+        row = held + piece
+        if _WALL in row:
+            broken = len(piece) == self._width or not row.rstrip().endswith(_WALL)
+            if self._width and broken and len(row) < LONGEST_ROW:
+                self._row = row
+            else:
+                yield _cells(row)
+
+
+def _cells(row: str) -> list[str]:
+    return [cell.strip() for cell in row.split(_WALL)[1:-1]]
+
+
 _BOTTOM = re.compile("[╘└╰][═─]")
 _AREAL_HEADER = re.compile(r"Epoch \d+/\d+ Step \d+/\d+ Train step (\d{1,15})/(\d{1,15}) done")
 _AREAL_RECORD = re.compile(_AREAL_HEADER.pattern.encode())
 
 
-class Areal(BlockConsole):
+class Areal(TableConsole):
     """AReaL's console output and its log files: a line with the step, and a table of it, drawn in boxes.
 
     Steps are counted from 1 there.
@@ -60,18 +95,113 @@ class Areal(BlockConsole):
         return _AREAL_RECORD.search(line) is not None
 
     def _read(self, piece: str) -> Iterator[Event]:
-        if _WALL in piece:
-            # a row that was cut has no wall at its end, and its last cell is not trusted
-            cells = [cell.strip() for cell in piece.split(_WALL)[1:-1]]
+        for cells in self._rows(piece):
             for key, value in zip(cells[::2], cells[1::2], strict=False):
                 if key and number(value) is not None and len(self._values) < MOST_KEYS:
                     self._values[key] = value
-        elif header := _AREAL_HEADER.search(piece):
+        if header := _AREAL_HEADER.search(piece):
             yield from self.flush()
             self._step = int(header[1])
             yield TotalSteps(int(header[2]))
         elif _BOTTOM.search(piece):  # a collector of logs may have put its time before the line
             yield from self.flush()
+
+
+_TITLE = re.compile(r"\s*Step (\d{1,15})\s*")
+_HEADING = re.compile(r"┃[^┃]+┃[^┃]+┃\s*")
+
+
+class RichTable(TableConsole):
+    """A table of two columns, which rich drew below its title ``Step 12``: Tinker's console.
+
+    Keys of more than 60 characters end in an ellipsis there, and are left out. Source:
+    ``tinker_cookbook/utils/ml_log.py`` of 2026-08.
+    """
+
+    name = "rich_console"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._in_table = False
+        self._last = "", ""
+
+    @classmethod
+    def recognises(cls, line: bytes) -> bool:
+        return line.startswith("┃".encode()) and any(map(_HEADING.fullmatch, pieces(line)))
+
+    def _read(self, piece: str) -> Iterator[Event]:
+        if title := _TITLE.fullmatch(piece):
+            yield from self.flush()
+            self._step, self._in_table = int(title[1]), False
+        elif _HEADING.fullmatch(piece):
+            self._in_table = True
+        elif not self._in_table and piece.strip() and not piece.startswith(_TOP):
+            self._step = None  # other text: the title was none
+        for cells in self._rows(piece):
+            if self._in_table and len(cells) == 2 and len(self._values) < MOST_KEYS:
+                key, value = cells
+                if not value:  # a narrow column folds its keys: the value stands beside the first part
+                    self._values.pop(self._last[0], None)
+                    key, value = self._last[0] + key, self._last[1]
+                self._last = key, value
+                if number(value) is not None and "…" not in key:
+                    self._values[key] = value
+        if _BOTTOM.match(piece):
+            yield from self.flush()
+            self._step, self._in_table = None, False
+
+
+_SCALARS = re.compile(r"\[(\d{1,15})\](?: collection=\S+)? ([^\s=,]+=[^\s=,]+(?:, [^\s=,]+=[^\s=,]+)*)\s*")
+_TUNIX_STEP = re.compile(
+    r"Train step (\d{1,15}) training loss: ([^\s,]+)(?:\s+- training perplexity: (\S+))?\s*"
+)
+
+
+class Clu(BlockConsole):
+    """The console of CLU's ``LoggingWriter``: ``[12] actor/train/kl=0.01, actor/train/loss=0.5``.
+
+    Tunix logs to it (``clu`` among its backends), one line a scalar, and in any case ``Train step 12
+    training loss: 0.5  - training perplexity: 1.6``. Source: ``clu/metric_writers/logging_writer.py``,
+    ``tunix/sft/metrics_logger.py`` and ``peft_trainer.py`` of 2026-08.
+    """
+
+    name = "clu_console"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._streams = Streams()
+        self._stream = ""
+
+    @classmethod
+    def recognises(cls, line: bytes) -> bool:
+        if b"] " not in line and b"Train step " not in line:
+            return False
+        return any(found and measurements(tuple(found[1])) for found in map(_scalars, pieces(line)))
+
+    def _read(self, piece: str) -> Iterator[Event]:
+        step, values = _scalars(piece) or (None, {})
+        for key, value in values.items():
+            stream = self._streams.of(key.partition("/")[0], step or 0)
+            if (step, stream) != (self._step, self._stream) or len(self._values) >= MOST_KEYS:
+                yield from self.flush()
+            self._step, self._stream = step, stream
+            self._values[key] = value
+
+    def flush(self) -> Iterator[Event]:
+        if self._step is not None and self._values:
+            yield Record(self._step, self._values, stream=self._stream)
+        self._values = {}
+
+
+def _scalars(piece: str) -> tuple[int, Values] | None:
+    if found := _SCALARS.fullmatch(piece):
+        values = dict([pair.split("=") for pair in found[2].split(", ")])
+    elif found := _TUNIX_STEP.fullmatch(piece):
+        values = {"train/loss": found[2]} | ({"train/perplexity": found[3]} if found[3] else {})
+    else:
+        return None
+    measured: Values = {key: value for key, value in values.items() if number(value) is not None}
+    return (int(found[1]), measured) if measured else None
 
 
 _NUMBER = r"([-+]?(?:[\d.]+(?:e[-+]?\d+)?|nan|inf))(?![\d.])"

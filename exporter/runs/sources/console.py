@@ -1,7 +1,7 @@
 """What the printed lines of all trainers have in common.
 
-Colours, carriage returns and Ray's prefix around them; how they report the end of a run, the steps to
-come, and where rollout servers listen; and dicts of numbers as Python prints them, read without ``eval``.
+Colours and carriage returns in them; how they report the end of a run, the steps to come, and where
+rollout servers listen; and dicts of numbers as Python prints them, read without ``eval``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from exporter.runs.signals.record import Ended, Event, Servers, TotalSteps
 
 _CODE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _UP = re.compile(r"\r?((?:\x1b\[A)+)")
-_RAY = re.compile(r"\s*\([^()]{1,100}\bpid=\d+[^()]{0,100}\) ?")
 _MAY_HAVE_FAILED = rb"Traceback \(most recent|[Ee]xit(?:ed with)?(?: exit)? ?code:? *-?[1-9]|core dumped"
 """Caught errors and programs that a reward runs in a sandbox print that as well."""
 HINTS = rb"HYDRA_FULL_ERROR|ChildFailedError|Job 'raysubmit|" + _MAY_HAVE_FAILED
@@ -46,16 +45,15 @@ _TOTAL = re.compile(
     rb"(?:Total training steps: |'total_training_steps': |Total optimization steps = )([1-9][\d,]{0,18})\b"
 )
 _UNCAUGHT = re.compile(
-    rb"(?:\x1b\[[0-9;]*m)*(?:\([^()]{1,100}\bpid=\d+[^()]{0,100}\)(?:\x1b\[[0-9;]*m)* ?)?"
-    rb"(?:\[rank\d+\]:\s?)?(?:[^\"']{0,300}\[[^\]\"']{0,80}(?:it/s|s/it)[^\]\"']{0,60}\])?"
+    rb"(?:\x1b\[[0-9;]*m)*(?:[^\"']{0,300}\[[^\]\"']{0,80}(?:it/s|s/it)[^\]\"']{0,60}\])?"
     rb"Traceback \(most recent call last\)"
 )
-"""At the start of a line, but for what Ray and PyTorch put before it, or behind a progress bar. What
-programs print that a reward runs, and what pip reports of a build, is quoted or indented."""
+"""At the start of a line or behind a progress bar. What programs print that a reward runs, and what pip
+reports of a build, is quoted or indented."""
 
 
 def pieces(line: bytes) -> Iterator[str]:
-    """The texts that carriage returns glued into one line, without colours and Ray's prefix."""
+    """The texts that carriage returns glued into one line, without colours."""
     return (piece for piece, _ in drawn(line))
 
 
@@ -65,11 +63,8 @@ def drawn(line: bytes) -> Iterator[tuple[str, int]]:
     if "\x1b" in text:
         text = _CODE.sub("", _UP.sub(lambda up: "\0" * up[1].count("A") + "\r", text))
     for raw in text.split("\r"):
-        piece = raw.rstrip("\0")
-        if not piece:
-            continue
-        prefix = _RAY.match(piece) if "pid=" in piece else None
-        yield piece[prefix.end() :] if prefix else piece, len(raw) - len(piece)
+        if piece := raw.rstrip("\0"):
+            yield piece, len(raw) - len(piece)
 
 
 def ending(line: bytes) -> Ended | None:

@@ -1,15 +1,17 @@
 """Histories in JSON: one object a line, or one document that is rewritten as a whole.
 
 Lines are verl's, those of trainers whose parts log lines of their own, of home-made loops, and Twinkle's
-events. Documents are transformers' ``trainer_state.json``, lists of log dicts, and tables of metric, step
-and value.
+events. Documents are transformers' ``trainer_state.json``, lists of log dicts, tables of metric, step and
+value, and notebooks.
 """
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from html import unescape
 from typing import Any
 
 import orjson
@@ -220,6 +222,52 @@ class MetricTable(JsonDocument):
                         rows.setdefault(int(step), {})[metric] = value
         entries = [{**row, "step": step} for step, row in sorted(rows.items())]
         return [entry for entry in entries if is_record(entry)] or None
+
+
+_TABLE = re.compile(r"(?:<progress[^>]*\bmax='(\d{1,15})'.{0,2000}?)?<table\b.*?</table>", re.DOTALL)
+_HTML_ROW, _HTML_CELL = (
+    re.compile(r"<tr\b.*?</tr>", re.DOTALL),
+    re.compile(r"<t([hd])\b[^>]*>(.*?)</t", re.DOTALL),
+)
+_HTML_NAMES = {"Step": "step", "Training Loss": "loss", "Validation Loss": "eval_loss"}
+
+
+class Notebook(JsonDocument):
+    """The tables of steps that transformers' and Unsloth's trainers show in a notebook, of all its cells.
+
+    Values have six decimals, keys of Unsloth spaces around their slashes (``completions / mean_length``).
+    Source: ``utils/notebook.py`` of transformers 5.
+    """
+
+    name = "notebook"
+    framework = "trl"
+
+    @staticmethod
+    def history(document: Any) -> list[Any] | None:
+        match document:
+            case {"cells": list(cells)}:
+                return [row for cell in cells for row in _html_rows(cell)]
+        return None
+
+
+def _html_rows(cell: Any) -> Iterator[dict[str, Any]]:
+    """A row for each step; a table of something else has none."""
+    outputs = cell.get("outputs") if isinstance(cell, dict) else None
+    for output in outputs if isinstance(outputs, list) else ():
+        match output:
+            case {"data": {"text/html": str() | list() as html}}:
+                for table in _TABLE.finditer(html if isinstance(html, str) else "".join(map(str, html))):
+                    yield from _rows_of(table[0], table[1])
+
+
+def _rows_of(table: str, total: str | None) -> Iterator[dict[str, Any]]:
+    head, *rows = [_HTML_CELL.findall(row) for row in _HTML_ROW.findall(table)] or [[]]
+    keys = [unescape(text).strip().replace(" / ", "/") for _, text in head]
+    for row in rows if "Step" in keys else ():
+        if len(row) == len(keys) and all(kind == "d" for kind, _ in row):
+            names = (_HTML_NAMES.get(key, key) for key in keys)
+            found: dict[str, Any] = dict(zip(names, (unescape(text).strip() for _, text in row), strict=True))
+            yield found | ({"max_steps": total} if total else {})
 
 
 MOST_PARTITIONS = 256  # in the making at a time. The oldest is given up for another.

@@ -1,16 +1,19 @@
-"""Consoles that print each record in one line: verl, ROLL, prime-rl."""
+"""Consoles that print each record in one line: verl, ROLL, prime-rl, minimind."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+from exporter.runs.signals import measurements
 from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, TotalSteps, is_step, number
 from exporter.runs.sources.base import Source, load_json
 from exporter.runs.sources.console import HINTS, ending, pieces, servers
+from exporter.runs.sources.prefixes import TERMINAL_CUT
 
-TERMINAL_CUT = 4096
 _FOLDED = " [repeated "  # Ray adds that to a line which several processes printed
 _VERL_STEP = re.compile(rb"(?:^|[\s\]m)|])step:(\d{1,15}) - (?=[^\r\x1b\x00])")
 _BREAKS = b"\r\x1b\x00"  # bytes at which the fields end: a bar redraws itself there, or a colour changes
@@ -27,10 +30,9 @@ _VERL_FINISHED = re.compile(rb"Final validation metrics|Total time for train ste
 class VerlConsole(Source):
     """verl's ``console`` logger: ``step:12 - actor/entropy:0.41 - ...`` amid everything else it prints.
 
-    Also as W&B's ``output.log``; all versions since 0.2. The line may stand behind Ray's ``(TaskRunner
-    pid=1)`` and colour codes, glued to tqdm bars by a carriage return; values may be wrapped by numpy
-    (``np.float64(0.5)``). A pseudo terminal cuts lines after 4096 bytes: the last field of such a line is
-    dropped, since its digits may be cut.
+    Also as W&B's ``output.log``; all versions since 0.2. The line may stand behind colour codes, or glued to
+    tqdm bars by a carriage return; values may be wrapped by numpy (``np.float64(0.5)``). A pseudo terminal
+    cuts lines after 4096 bytes: the last field of such a line is dropped, since its digits may be cut.
     """
 
     name = "verl_console"
@@ -144,6 +146,7 @@ def _roll_record(step: int, values: dict[str, Any]) -> Record | None:
     return Record(step, measured) if measured else None
 
 
+_REWARD = "reward/all/mean"
 _TRAINER = {
     "Loss": "loss/mean",
     "Entropy": "entropy/all/mean",
@@ -157,7 +160,7 @@ _TRAINER = {
     "Routing Conf.": "routing_confidence/mean",
 }
 _ORCHESTRATOR = {
-    "Reward": "reward/all/mean",
+    "Reward": _REWARD,
     "Val. Reward": "val_reward/all/mean",
     "Seq. Length": "seq_len/all/mean",
     "Turns": "num_turns/all/mean",
@@ -165,7 +168,8 @@ _ORCHESTRATOR = {
     "Max Off-Policy": "off_policy_level/all/max",
     "Max. Off-Policy Level": "off_policy_level/all/max",
     "Truncation": "is_truncated/all/mean",
-    "Error": "has_error/all/mean",
+    "Error": "train/agg/all/has_error/mean",
+    "Cancelled": "train/agg/all/cancelled/mean",
     "Throughput": "perf/infer/throughput",
 }
 """prime-rl's own keys for the words of its lines."""
@@ -176,6 +180,8 @@ _RECOGNISED = re.compile(rf"{_TIMED}(?:Loss|Reward):? -?[\dn]".encode())
 _FIELD = re.compile(r"([A-Z][A-Za-z. -]{1,30}?):? (-?(?:\d[\d.]*(?:e[+-]?\d+)?|nan|inf))(%?)")
 _TIME = re.compile(r"([\d.]+)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DROPPED = re.compile(rb"Dropping \d{1,9} non-finite value\(s\) from [^:]{1,300}: ([^\r\x1b]+)")
+_AGENTS_REWARD = re.compile(r"train/agg/effective/[^/]+/reward/mean")
 _PRIME_TOTAL = re.compile(rb"Starting (?:training|orchestrator) loop \(max_steps=(\d{1,15})\b")
 _PRIME_FINISHED = re.compile(rb"(?:RL trainer|Orchestrator) finished")
 
@@ -188,12 +194,17 @@ class PrimeRl(Source):
     ``Step 12 | 3.2s | Loss 0.0012 | Entropy 0.4127 | Mismatch KL 0.0003 | Grad. Norm 0.5312 | LR 1.00e-06
     | Throughput 8123 tokens/s | MFU 31.2% | Peak Mem. 45.6 GiB``, and of the orchestrator ``Step 12 |
     9.8s | Reward 0.5312 | Trainable 60/64 (93.8%) | ... | Truncation 1.6%``. Until 2026-05 the words were
-    followed by colons, and the time had one. Source: ``trainer/rl/train.py`` and ``orchestrator`` of
-    2026-10.
+    followed by colons, and the time had one. Behind the line of a step it names what it leaves out of its
+    JSON lines: ``Dropping 2 non-finite value(s) from metrics.jsonl: loss/mean, optim/grad_norm``. Source:
+    ``trainer/rl/train.py``, ``orchestrator`` and ``monitors/file.py`` of 2026-10.
     """
 
     name = "prime_rl_console"
     framework = "prime_rl"
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, Record] = {}
+        self._last: Record | None = None
 
     @classmethod
     def recognises(cls, line: bytes) -> bool:
@@ -202,17 +213,39 @@ class PrimeRl(Source):
     def parse(self, line: bytes) -> Iterator[Event]:
         if b"Step " in line and b" | " in line:
             for piece in pieces(line):
-                if found := _PRIME_STEP.search(piece):
-                    yield from _prime_record(int(found[1]), found[2], found[3])
+                found = _PRIME_STEP.search(piece)
+                if found and (record := _prime_record(int(found[1]), found[2], found[3])):
+                    if before := self._waiting.pop(record.stream, None):
+                        yield before
+                    self._last = self._waiting[record.stream] = record
+        elif dropped := _DROPPED.search(line):
+            yield from self._not_finite(dropped[1].decode("utf-8", "replace"))
         elif total := _PRIME_TOTAL.search(line):
             yield TotalSteps(int(total[1]))
-        elif _PRIME_FINISHED.search(line):
-            yield Ended("finished")
-        elif ended := ending(line):
+        elif ended := Ended("finished") if _PRIME_FINISHED.search(line) else ending(line):
+            yield from self.flush()
             yield ended
 
+    def flush(self) -> Iterator[Event]:
+        """The last step of each part, which a line about NaN may still follow."""
+        waiting, self._waiting = self._waiting, {}
+        yield from waiting.values()
 
-def _prime_record(step: int, time: str, text: str) -> Iterator[Record]:
+    def _not_finite(self, text: str) -> Iterator[Event]:
+        """Up to five names, of the step before; without those of no line: nothing would show their end."""
+        names = [name.removeprefix("metrics.") for name in text.removesuffix(" ...").strip().split(", ")]
+        keys = [_REWARD if _AGENTS_REWARD.fullmatch(name) else name for name in names]
+        printed = {*_TRAINER.values(), *_ORCHESTRATOR.values()}
+        values = {key: math.nan for key in keys if key in printed}
+        if self._last is None or not values:
+            return
+        if waiting := self._waiting.get(self._last.stream):
+            self._waiting[waiting.stream] = replace(waiting, values={**waiting.values, **values})
+        else:
+            yield replace(self._last, values=values)
+
+
+def _prime_record(step: int, time: str, text: str) -> Record | None:
     fields = list(filter(None, map(_FIELD.match, text.split(" | "))))
     is_orchestrator = any(field[1] == "Reward" for field in fields)
     keys = _ORCHESTRATOR if is_orchestrator else _TRAINER
@@ -221,6 +254,57 @@ def _prime_record(step: int, time: str, text: str) -> Iterator[Record]:
         if key := keys.get(field[1]):
             # shares are logged in percent; elsewhere prime-rl logs the utilisation of FLOPs in percent, too
             values[key] = float(field[2]) / (100 if field[3] and key != "perf/mfu" else 1)
-    if values:
-        values["time/step"] = sum(float(amount) * _SECONDS[unit] for amount, unit in _TIME.findall(time))
-        yield Record(step, values, stream="orchestrator" if is_orchestrator else "trainer")
+    if not values:
+        return None
+    values["time/step"] = sum(float(amount) * _SECONDS[unit] for amount, unit in _TIME.findall(time))
+    return Record(step, values, stream="orchestrator" if is_orchestrator else "trainer")
+
+
+_EPOCH = re.compile(
+    r"[Ee]poch[: ]*\[?\s*(\d{1,9})\s*/\s*(\d{1,9})\s*\]?[,| ]*(?:[Ss]tep[: ]*)?"
+    r"[\[(]\s*(\d{1,15})\s*/\s*(\d{1,15})\s*[\])]"
+)
+_NAMED = re.compile(
+    r"[\s,|)\]]([A-Za-z][\w ./-]{0,60}?)\s*[:=]\s*([-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf))(?![\w.%])",
+    re.IGNORECASE,
+)
+
+
+class EpochLines(Source):
+    """Lines that begin with epoch and step: ``Epoch:[1/2](100/9751), Reward: -1.7233, KL_ref: 0.1``.
+
+    Those of minimind's trainers. Steps count on over the epochs, which may be counted from 0. Source:
+    ``trainer/train_grpo.py`` and ``train_ppo.py`` of 2026-08.
+    """
+
+    name = "epoch_console"
+
+    def __init__(self) -> None:
+        self._first = 1
+        self._total: int | None = None
+
+    @classmethod
+    def recognises(cls, line: bytes) -> bool:
+        return b"poch" in line and any(values for _, values in map(_of_epoch, pieces(line)))
+
+    def parse(self, line: bytes) -> Iterator[Event]:
+        for piece in pieces(line) if b"poch" in line else ():
+            found, values = _of_epoch(piece)
+            if found and values:
+                epoch, epochs, step, steps = map(int, found.groups())
+                self._first = min(self._first, epoch)
+                if epochs * steps != self._total:
+                    self._total = epochs * steps
+                    yield TotalSteps(self._total)
+                yield Record((epoch - self._first) * steps + step, values)
+        if ended := ending(line):
+            yield ended
+
+
+def _of_epoch(piece: str) -> tuple[re.Match[str] | None, dict[str, str]]:
+    """Where the step stands in it, and the numbers behind that; none if they are no measurements."""
+    if not (found := _EPOCH.match(piece)):
+        return None, {}
+    pairs = _NAMED.findall(piece, found.end() - 1)
+    values = {key: value for key, value in pairs if number(value) is not None}
+    return found, values if measurements(tuple(values)) else {}

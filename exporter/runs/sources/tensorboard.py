@@ -91,7 +91,7 @@ _NOTHING: Iterator[Event] = iter(())  # an iterator that is at its end stays the
 _Scalars = list[tuple[str, float]]
 
 
-class _Streams:
+class Streams:
     """Which of a trainer's counters a tag's steps belong to.
 
     Some trainers count several things, each with tags of its own (slime: rollouts and updates). A lower
@@ -129,7 +129,7 @@ class TensorBoard(Source):
         self._step = b""
         self._shapes: dict[bytes, tuple[str, str]] = {}
         self._scalars: set[str] = set()
-        self._streams = _Streams()
+        self._streams = Streams()
 
     @classmethod
     def recognises(cls, line: bytes) -> bool:

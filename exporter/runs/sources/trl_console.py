@@ -200,8 +200,7 @@ def _of_trainer(line: bytes) -> re.Match[bytes] | None:
 
 def _is_alone(before: str) -> bool:
     """A dict in a list, in an assignment or behind a word and a colon is another program's print."""
-    before = before.rstrip()
-    return not before.endswith((":", "=", ",", "[", "(", "{")) or before.endswith("]:")
+    return not before.rstrip().endswith((":", "=", ",", "[", "(", "{"))
 
 
 def _is_logged(values: Values) -> bool:

@@ -187,6 +187,7 @@ RUN_FAMILIES: tuple[Family, ...] = (
     Family("rl_run_retry_timestamp_seconds", "gauge", "When that retry starts, while it is waited for."),
     Family("rl_run_retries_total", "counter", "Attempts that `stepwatch run --retry` started."),
     Family("rl_run_checkpoint_step", "gauge", "Step of a complete checkpoint of a wrapped trainer."),
+    Family("rl_run_signal_missing_info", "gauge", "A signal that the log lacks or has lost; always 1."),
     Family("rl_step", "gauge", "Training step of the last record."),
     Family("rl_total_steps", "gauge", "Steps the trainer was configured to make, where the log says so."),
     Family("rl_steps_seen", "gauge", "Steps from the first one measured to the last, by step number."),

@@ -15,7 +15,7 @@ from stepwatch.config.deployment import Deployment, OnThisMachine
 from stepwatch.deploy.native import installed, service, stack, status, supervisord
 from stepwatch.deploy.native.stack import Part, Stack
 from stepwatch.deploy.native.state import DamagedStateError, StackError, State
-from stepwatch.render import layout, output
+from stepwatch.render import layout
 from stepwatch.render.generator import generate
 from stepwatch.schema.errors import Refused
 from stepwatch.services import agent, agent_users, lifecycle
@@ -52,7 +52,6 @@ class Processes:
         place, say = self.place, self.say
         place.create()
         with place.lock("`make up`", say):
-            output.recover(place.rendered)
             config = load(self.config)
             agent.require_no_demo(config, demo=demo)
             remembered = None if runs else place.runs(config.runs.path, say)

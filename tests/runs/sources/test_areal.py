@@ -115,3 +115,16 @@ def test_a_row_cut_anywhere_holds_no_cut_number(cut: int) -> None:
     found = records(HEADER, TABLE[3][:cut])
 
     assert all(whole[key] == value for record in found for key, value in record.values.items())
+
+
+@pytest.mark.parametrize("width", [40, 60, 61, 88, 180])
+def test_a_table_that_a_terminal_wrapped_is_the_same(width: int) -> None:
+    wide = [line[:-1] + line[1:] for line in TABLE[2:]]
+    wide = [line.replace("ppo_actor", "critic").replace("timeperf", "perf") for line in wide]
+    table = [left[:-1] + right for left, right in zip(TABLE[2:], wide, strict=True)]
+    wrapped = [line[at : at + width] for line in table for at in range(0, len(line), width)]
+    (whole,) = records(HEADER, *table)
+
+    assert len(whole.values) == 10
+    assert records(HEADER, *wrapped) == [whole]
+    assert records(HEADER, *wrapped, HEADER.replace("step 12", "step 13"), *wrapped)[1].step == 13

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
 from exporter.runs.sources.block_consoles import NemoRl
+from tests.runs.lines import bare
 
 RESULTS = ["📊 Training Results:", "  • Loss: -0.0021", "  • Avg Reward: {}"]
 
 
 def read(*lines: str | bytes) -> list[Event]:
     source = NemoRl()
-    encoded = [line if isinstance(line, bytes) else line.encode() for line in lines]
-    return [event for line in encoded for event in source.parse(line)] + list(source.flush())
+    return [event for line in bare(*lines) for event in source.parse(line)] + list(source.flush())
 
 
 def records(*lines: str) -> list[tuple[int, dict[str, float | None]]]:

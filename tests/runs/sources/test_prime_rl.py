@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from json import dumps
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def trainer(step: int, entropy: float = 0.4127, seconds: str = "3.25s") -> str:
 def orchestrator(step: int, reward: float = 0.5312) -> str:
     reported = (
         f"Step {step} |  12.50s | Reward {reward:.4f} | Trainable 60/64 (93.8%) | Turns 1.0 | Branches 1.0",
-        "Max Off-Policy 2 | Error 0.0% | Cancelled 0.0% | Truncation 12.5% | Timeout 0.0%",
+        "Max Off-Policy 2 | Error 3.1% | Cancelled 25.0% | Truncation 12.5% | Timeout 0.0%",
     )
     return f"{BEFORE}{' | '.join(reported)}{AFTER}"
 
@@ -53,7 +54,7 @@ OLD_ORCHESTRATOR = " | ".join(
 
 def read(*lines: str) -> list[Event]:
     source = PrimeRl()
-    return [event for line in lines for event in source.parse(line.encode())]
+    return [event for line in lines for event in source.parse(line.encode())] + list(source.flush())
 
 
 def signals(line: str) -> dict[str, float]:
@@ -81,6 +82,8 @@ def test_a_line_of_the_orchestrator_is_a_step_with_its_signals() -> None:
         "reward": 0.5312,
         "turns": 1.0,
         "staleness_max": 2.0,
+        "rollout_failure_ratio": 0.031,
+        "stale_drop_ratio": 0.25,
         "truncated_ratio": 0.125,
         "step_seconds": 12.5,
     }
@@ -147,3 +150,38 @@ def test_both_parts_in_one_growing_log_are_one_run(folder: Path, watched: Watchi
     assert found.value("rl_reward", run="prime/rl") == pytest.approx(0.5625)
     assert found.value("rl_entropy", run="prime/rl") == 0.4127
     assert found.value("rl_restarts_total", run="prime/rl") == 0
+
+
+@pytest.mark.parametrize("printed", ["nan", "0.5312", None])
+@pytest.mark.parametrize("json", [False, True], ids=["alone", "beside its JSON lines"])
+def test_what_its_json_drops_as_not_finite_counts_until_it_is_finite_again(
+    folder: Path, watched: Watching, printed: str | None, *, json: bool
+) -> None:
+    page, place = watched(hold=0.0), folder / "prime"
+    place.mkdir()
+    drop = "10:11:13 WARNING Dropping 7 non-finite value(s) from"
+    grad_norm, reward = "optim/grad_norm", "train/agg/effective/default/reward/mean"
+    for step in range(13):
+        entropy, broken = 0.4 + step / 64, 9 <= step <= 11
+        line = trainer(step, entropy)
+        if broken:
+            shown = "" if printed is None else f"Grad. Norm {printed} | "
+            line = line.replace("Grad. Norm 0.5312 | ", shown)
+        lines = [orchestrator(step), *broken * [f"{drop} metrics.jsonl: {reward}, train/a/tokens/mean"], line]
+        lines += broken * [f"{drop} metrics.jsonl: {grad_norm}"]
+        lines += broken * [f"{drop} Prime monitor metrics payload: metrics.{grad_norm}, metrics.a[1] ..."]
+        append(place / "rl.log", *(f"{each}\n" for each in lines))
+        if json:
+            finite = {} if broken else {grad_norm: 0.5312, reward: 0.5312}
+            logged = {"step": step, "entropy/all/mean": entropy, "optim/lr": 1e-6, **finite}
+            append(place / "metrics.jsonl", dumps({**logged, "perf/throughput": 8123.0}) + "\n")
+        found = page.discover()
+        if step < 8:  # by so many the logs are known to be of one run
+            continue
+        (run,) = found.runs()
+        for signal in ("grad_norm", "reward"):
+            streak = found.value("rl_nonfinite_streak_steps", run=run, signal=signal)
+            assert streak == (step - 8 if broken else 0), (step, signal)
+    assert found.value("rl_step", run=run) == 12
+    assert found.value("rl_nonfinite_streak_steps", run=run, signal="entropy") == 0
+    assert bool(found.value("stepwatch_duplicate_logs")) == json

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from exporter.runs.signals.record import number
 from exporter.runs.sources.console import LONGEST_DICT, MOST_DICT_LINES, Dicts, Values, pieces
+from tests.runs.lines import bare
 
 
 def read(*lines: str) -> list[tuple[str, Values]]:
@@ -92,7 +93,7 @@ def test_what_is_not_a_dict_is_none(line: str) -> None:
 def test_colours_and_rays_prefix_are_taken_off_every_piece() -> None:
     line = b"\x1b[36m(Trainer pid=12, ip=10.0.0.7)\x1b[0m {'a': 1}\r(Trainer pid=12) b\r\r"
 
-    assert list(pieces(line)) == ["{'a': 1}", "b"]
+    assert list(pieces(*bare(line))) == ["{'a': 1}", "b"]
 
 
 unprintable = ("C", "Z")

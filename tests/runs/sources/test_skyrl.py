@@ -15,7 +15,7 @@ from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, numbe
 from exporter.runs.sources import recognise, recognise_first
 from exporter.runs.sources.dict_consoles import SkyRl
 from tests.runs.conftest import Watching
-from tests.runs.lines import append
+from tests.runs.lines import append, bare
 
 NAME = "skyrl.train.utils.tracking:log:201"
 WHERE = ":".join(f"\x1b[36m{part}\x1b[0m" for part in NAME.split(":"))
@@ -49,7 +49,7 @@ def measured(step: int) -> dict[str, Any]:
 
 def read(*lines: str) -> list[Event]:
     source = SkyRl()
-    return [event for line in lines for event in source.parse(line.encode())]
+    return [event for line in bare(*lines) for event in source.parse(line)]
 
 
 @pytest.mark.parametrize("form", [PLAIN, COLOURED])

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from exporter.runs.signals.record import Event, Record, number
 from exporter.runs.sources.dict_consoles import OpenRlhf, Slime
+from tests.runs.lines import bare
 
 ROLLOUT = "train_metric_utils.py:135 - rollout 11: {'rollout/rewards': 0.0, 'rollout/raw_reward': 0.53}"
 
 
 def read(*lines: str | bytes) -> list[Event]:
     source = Slime()
-    encoded = [line if isinstance(line, bytes) else line.encode() for line in lines]
-    return [event for line in encoded for event in source.parse(line)]
+    return [event for line in bare(*lines) for event in source.parse(line)]
 
 
 def steps(*lines: str) -> list[tuple[str, int]]:

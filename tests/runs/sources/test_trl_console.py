@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
 from exporter.runs.sources.trl_console import TrlConsole
+from tests.runs.lines import bare
 from tests.runs.trl_trainer import Training
 
 BLANK = " " * 40
@@ -44,7 +45,7 @@ def above(bar_: str, printed: str) -> str:
 
 def events(text: str) -> list[Event]:
     source = TrlConsole()
-    found = [event for line in text.split("\n") for event in source.parse(line.encode())]
+    found = [event for line in bare(*text.split("\n")) for event in source.parse(line)]
     return found + list(source.flush())
 
 
@@ -100,7 +101,7 @@ def test_both_versions_of_transformers_are_read(line: str) -> None:
 )
 def test_a_record_is_read_whatever_stands_around_it(line: str) -> None:
     assert rewards(line) == [0.5]
-    assert TrlConsole.recognises(line.encode())
+    assert TrlConsole.recognises(*bare(line))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, TotalSteps, number
 from exporter.runs.sources.line_consoles import VerlConsole
-from tests.runs.lines import console
+from tests.runs.lines import bare, console
 
 RECORD = "step:12 - actor/entropy:0.41 - actor/lr:1e-06 - critic/score/mean:0.53125"
 
@@ -86,6 +86,9 @@ def test_the_last_field_of_a_line_cut_by_a_terminal_is_dropped() -> None:
 
     assert set(record(cut).values) == {"critic/score/mean"}
     assert set(record(cut + "\r").values) == {"critic/score/mean"}
+    behind_ray = f"(TaskRunner pid=7) {cut}"[:4096]
+    for line in bare(behind_ray, behind_ray + "\r"):
+        assert set(record(line).values) == {"critic/score/mean"}
     assert set(record(cut + "1").values) == {"critic/score/mean", key}
     assert set(record(cut[:-1]).values) == {"critic/score/mean", key}
 

@@ -1,0 +1,1 @@
+"""Compares the keys in trainers' newest sources with the tables of signals."""
