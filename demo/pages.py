@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 
 from demo.scenario import healthy
 from demo.servers import NEXT_TOKEN, reached
-from exporter.gpu.backend import Extras
+from exporter.gpu.backend import Settings
 from exporter.gpu.demo import Demo
 
 RAY_LIST = Path(".ray/prom_metrics_service_discovery.json")
@@ -127,8 +127,8 @@ class Pages:
             ("run", "uuid"),
             registry=nodes[0].registry,
         )
-        simulated = Demo(Extras())
-        for number in range(simulated.open()):
+        simulated = Demo(Settings())
+        for number in range(simulated.open()[0]):
             gpus.labels(run=run, uuid=simulated.card(number).uuid).set(1)
         servers = [start_http_server(0, listen, each.registry)[0] for each in self._advancing]
         self.addresses = tuple(f"{reached(listen)}:{server.server_port}" for server in servers)

@@ -12,18 +12,15 @@ import json
 import logging
 import os
 import resource
-import signal
 import socket
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
-from threading import Event
 
 from exporter import logging_setup
-from exporter.gpu.backend import LONGEST_RELEASE_SECONDS, PROFILES, RELEASE_SECONDS, Backend, Extras
-from exporter.gpu.gpus import Gpus, Settings
+from exporter.gpu.backend import LONGEST_RELEASE_SECONDS, PROFILES, RELEASE_SECONDS, Backend, Settings
+from exporter.gpu.gpus import Gpus
 from exporter.http.exposition import CONTENT_TYPE
 from exporter.http.message import Answer, Later, Request, text
 from exporter.http.routes import HostCheck, Routes
@@ -62,9 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = flags.options()
     logging_setup.configure(options.log_level, options.log_format)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a driver that crashes again and again fills disks
-    stop, release = stopped_by_signal(), Event()
-    signal.signal(signal.SIGUSR1, lambda *_: release.set())
-    gpus = Gpus(_settings(options))
+    stop = stopped_by_signal()
+    gpus = Gpus(_backend, _settings(options))
     pages = HostCheck(routes(gpus), (*options.hosts, options.listen))
     try:
         server = Server((options.listen, options.port), pages)
@@ -79,7 +75,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     reason = ""
     while not (stop.is_set() or reason):
         server.serve(TICK_SECONDS)
-        now = time.monotonic()
         if flags.changed():
             renewed = flags.renewed()
             gpus.usable = renewed is not None
@@ -89,10 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 gpus.configure(_settings(options))
                 pages.hosts = (*options.hosts, options.listen)
                 logger.info("New settings: applied without a restart.")
-        if release.is_set():
-            release.clear()
-            gpus.release(RELEASE_SECONDS, now)
-        reason = gpus.tick(now)
+        reason = gpus.tick(time.monotonic())
         if gpus.must_restart:
             _restart(gpus, server)
     if reason:
@@ -111,22 +103,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _settings(options: argparse.Namespace) -> Settings:
-    extras = Extras(*(getattr(options, name) for name in Extras._fields))
-    make = partial(_backend, options.backend, extras)
-    return Settings(
-        make, options.interval, options.idle, options.expected, options.retry, options.restart_after
-    )
+    return Settings(*(getattr(options, name) for name in Settings._fields))
 
 
-def _backend(name: str, extras: Extras) -> Backend:
+def _backend(settings: Settings) -> Backend:
     """The GPUs of this machine or the simulated ones; only what is asked for is loaded."""
-    if name == "demo":
+    if settings.backend == "demo":
         from exporter.gpu.demo import Demo  # noqa: PLC0415
 
-        return Demo(extras)
+        return Demo(settings)
     from exporter.gpu.nvml import Nvml  # noqa: PLC0415
 
-    return Nvml(extras)
+    return Nvml(settings)
 
 
 def _restart(gpus: Gpus, server: Server) -> None:
@@ -152,7 +140,6 @@ def _answer(descriptors: Sequence[int], body: bytes) -> None:
 
 def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
     """Return the options, of these flags or of those of this process; new ones apply but for the address."""
-    usual = Extras()
     flags = CommandLine(
         "python -m exporter.gpu",
         "Export GPU metrics from NVIDIA's driver to Prometheus.",
@@ -160,32 +147,21 @@ def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
         _sick_exists,
     )
     flags.add_address(9411)
-    for name, check, default, help_text in (
-        ("backend", one_of("backend", ("nvml", "demo")), "nvml", "where the GPUs are, demo: simulated ones"),
-        ("interval", positive, 1.0, "seconds between two readings"),
-        ("idle", positive, 60.0, "seconds without a scrape after which GPUs are read only every 15 s"),
-        ("expected", number, 0, "expected number of GPUs; 0 for the most that were seen"),
-        (
-            "retry",
-            positive,
-            2.0,
-            "seconds until a missing driver or GPU is searched for again, doubled each time",
-        ),
-        (
-            "restart-after",
-            number,
-            0,
-            "seconds without a readable GPU until the exporter exits to be restarted",
-        ),
-        ("processes", number, usual.processes, "maximum number of processes named per GPU; 0 for none"),
-        ("proc", string, usual.proc, "the host's /proc, with the names of the processes"),
-        ("serial", switch, usual.serial, "serve the serial numbers of the boards: true or false"),
-        ("links", switch, usual.links, "count bytes and errors of each NVLink: true or false"),
-        ("pcie", switch, usual.pcie, "sample PCIe before Hopper, 40 ms each time: true or false"),
-        ("profile", one_of("profile", PROFILES), usual.profile, f"simulated GPUs: {', '.join(PROFILES)}"),
-        ("sick", number, usual.sick, "the number of the simulated GPU that fails"),
+    for name, check, help_text in (
+        ("backend", one_of("backend", ("nvml", "demo")), "where the GPUs are, demo: simulated ones"),
+        ("interval", positive, "seconds between two readings"),
+        ("expected", number, "expected number of GPUs; 0 for the most that were seen"),
+        ("retry", positive, "seconds until a missing driver or GPU is tried again, doubled each time"),
+        ("restart-after", number, "seconds without a readable GPU until it exits to be restarted"),
+        ("processes", number, "maximum number of processes named per GPU; 0 for none"),
+        ("proc", string, "the host's /proc, with the names of the processes"),
+        ("serial", switch, "serve the serial numbers of the boards: true or false"),
+        ("links", switch, "count bytes and errors of each NVLink: true or false"),
+        ("pcie", switch, "sample PCIe before Hopper, 40 ms each time: true or false"),
+        ("profile", one_of("profile", PROFILES), f"simulated GPUs: {', '.join(PROFILES)}"),
+        ("sick", number, "the number of the simulated GPU that fails"),
     ):
-        flags.add(name, check, default, help_text)
+        flags.add(name, check, Settings._field_defaults[name.replace("-", "_")], help_text)
     return flags
 
 
@@ -202,9 +178,7 @@ def routes(gpus: Gpus) -> Routes:
     """Return the answers to requests, by path and method."""
 
     def metrics(_: Request) -> Answer:
-        now = time.monotonic()
-        gpus.scraped(now)
-        return Answer("200 OK", CONTENT_TYPE, gpus.page(now))
+        return Answer("200 OK", CONTENT_TYPE, gpus.page(time.monotonic()))
 
     def ready(_: Request) -> Answer:
         return text("200 OK", "ok\n") if gpus.ready else text("503 Service Unavailable", "not read yet\n")

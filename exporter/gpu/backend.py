@@ -42,9 +42,18 @@ PROFILES = {"h200": 8, "a100": 8, "a100-mig": 2, "rtx4080": 2}
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
-class Extras(NamedTuple):
-    """What is served only on request, and the simulated GPUs (``sick`` is the number of one that fails)."""
+class Settings(NamedTuple):
+    """The flags. All times in seconds.
 
+    ``retry``: until the next try to open NVML, doubled each time; ``restart_after``: without a readable GPU
+    until the exporter should end, 0 for never. ``expected``: how many GPUs, 0 for the most that were seen.
+    """
+
+    backend: str = "nvml"
+    interval: float = 1.0
+    expected: int = 0
+    retry: float = 2.0
+    restart_after: int = 0
     processes: int = 0
     proc: str = "/proc"
     serial: bool = False
@@ -79,7 +88,7 @@ class Problem(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A driver call; ``read`` takes the handle of a GPU and raises ``ReadError`` or one of its kinds."""
+    """A driver call; ``read`` takes the handle of a GPU and raises ``DriverError``."""
 
     name: str
     tier: Tier
@@ -94,23 +103,27 @@ class Event(NamedTuple):
     at: float
 
 
-class ReadError(Exception):
-    """Raised when a call fails this time; ``code`` is a word for the reason."""
+class DriverError(Exception):
+    """What a driver call may raise; ``code`` is a word for the reason."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
         self.code = code
 
 
+class ReadError(DriverError):
+    """Raised when a call fails this time."""
+
+
 class UnsupportedError(ReadError):
     """Raised when the GPU or its driver does not have the call."""
 
 
-class CardError(ReadError):
+class CardError(DriverError):
     """Raised when nothing can be read from this GPU; ``code`` becomes the reason of ``gpu_up``."""
 
 
-class BackendError(ReadError):
+class BackendError(DriverError):
     """Raised when only reopening NVML helps; ``code`` becomes the reason of ``gpu_exporter_nvml_up``."""
 
 
@@ -121,7 +134,7 @@ class Card(Protocol):
     calls: list[Call]
 
     def read(self, call: Call) -> Iterable[Reading | Problem]:
-        """Make one of its calls. Raises ``ReadError`` or one of its kinds."""
+        """Make one of its calls. Raises ``DriverError``."""
 
     def find(self) -> None:
         """Look again for a GPU that was down. Raises ``CardError`` if it still is."""
@@ -130,20 +143,14 @@ class Card(Protocol):
 class Backend(Protocol):
     """A source of GPUs, opened once."""
 
-    def open(self) -> int:
-        """Connect to the driver. Returns how many GPUs it lists. Raises ``BackendError``."""
-
-    def system(self) -> Reading:
-        """What holds for all GPUs. Raises ``BackendError``."""
+    def open(self) -> tuple[int, dict[str, str]]:
+        """Connect. Returns how many GPUs there are, and the driver's versions. Raises ``BackendError``."""
 
     def card(self, number: int) -> Card:
         """Open a GPU; may be tried again. Raises ``CardError`` or ``BackendError``."""
 
     def events(self, seconds: float) -> Iterable[Event]:
-        """Wait at most that long for critical errors. Raises ``ReadError``."""
+        """Wait at most that long for critical errors. Raises ``DriverError``."""
 
     def close(self) -> None:
         """Release the devices."""
-
-    def outdated(self) -> bool:
-        """Whether only another process would load the driver's present library."""

@@ -16,17 +16,17 @@ from exporter.gpu.backend import (
     BackendError,
     Call,
     CardError,
-    Extras,
+    DriverError,
     Problem,
     ReadError,
     Reading,
+    Settings,
     Tier,
     UnsupportedError,
 )
-from exporter.gpu.library import Batch, number
+from exporter.gpu.library import Batch, Mark, Window, number
 from exporter.gpu.processes import Processes
 from exporter.gpu.table import Row, rows
-from exporter.gpu.windows import Mark, Window
 
 Found = Reading | Problem
 Answers = dict[tuple[Any, ...], Any]
@@ -52,7 +52,7 @@ class Pass:
         self._sizes = Counter(row.name for row in self._rows)
 
     def read(self, handle: Any) -> list[Found]:
-        """A reading for each row, or what is wrong with it. Raises ``ReadError`` if there is none."""
+        """A reading for each row, or what is wrong with it. Raises ``DriverError`` if there is none."""
         answers = self._ask(handle) if self._ask else {}
         if self._ask and not answers:
             return []
@@ -62,20 +62,17 @@ class Pass:
             answer: Any = None
             for source in row.sources:
                 if source.key not in answers:
-                    answers[source.key] = _answer(handle, *source.key)
+                    answers[source.key] = library.answer(handle, *source.key)
                 answer = answers[source.key]
                 if not isinstance(answer, UnsupportedError):
                     break
             try:
-                if isinstance(answer, ReadError):
+                if isinstance(answer, DriverError):
                     raise answer
-                most = row.most + ("max=~100" in row.options)
-                value = number(source.part(answer), most, -inf if "signed" in row.options else 0)
-                found.append(
-                    Reading(row.metric, min(value, row.most) * source.factor / row.divisor, row.labels)
-                )
-            except (CardError, BackendError):
-                raise
+                rounding = row.scope == "gpm"  # 100.3 means 100
+                value = number(source.part(answer), row.most + rounding, -inf if row.signed else 0)
+                value = min(value, row.most) * source.factor / row.divisor
+                found.append(Reading(row.metric, value, row.labels))
             except ReadError as problem:
                 problems.append((row, problem))
         return found + self._problems(problems, nothing=not found) if problems else found
@@ -98,46 +95,6 @@ class Pass:
                 name = f"{name.removesuffix(')')}{' ' if ')' in name else '('}{inside})" if inside else name
             listed.append(Problem(name, problem.code, lacks))
         return listed
-
-
-def _answer(handle: Any, name: str, *arguments: int) -> Any:
-    """What a function answers, or the ``ReadError`` of this call. Raises those of the GPU or of NVML."""
-    try:
-        if name in _OURS:
-            return _OURS[name](handle, *arguments)
-        if name.endswith("#"):
-            return library.words(handle, name[:-1], *arguments)
-        return library.call(f"Device{name}", handle, *arguments)
-    except (CardError, BackendError):
-        raise
-    except ReadError as problem:
-        return problem
-
-
-def _celsius(handle: Any) -> float:
-    """The second call goes with CUDA 14."""
-    try:
-        return number(library.words(handle, "GetTemperatureV", 0x100000C)[2])
-    except UnsupportedError:
-        return number(library.call("DeviceGetTemperature", handle, 0))
-
-
-def _threshold(handle: Any, field: int) -> float:
-    """Since Ada, from its distance to where the margin is 0; right to one degree: both are read in turn."""
-    zero = _celsius(handle) + library.words(handle, "GetMarginTemperature", 0x1000008)[1]
-    distance = Batch([("field", field, 0)]).ask(handle)["field", field, 0]
-    if isinstance(distance, ReadError):
-        raise UnsupportedError(distance.code)
-    return float(zero - distance)
-
-
-_OURS: dict[str, Callable[..., float]] = {
-    "margin": lambda handle: (
-        number(library.call("DeviceGetTemperatureThreshold", handle, 1)) - _celsius(handle)
-    ),
-    "threshold": _threshold,
-}
-"""What the table asks for that is not a function of NVML."""
 
 
 def _optional(handle: Any, name: str, otherwise: Any = "") -> Any:
@@ -257,20 +214,18 @@ class NvmlCard:
     """A GPU that NVML gave a handle for. ``register`` has its Xid errors reported, by handle and UUID."""
 
     def __init__(
-        self, handle: Any, register: Callable[[Any, str], None], extras: Extras, driver: str
+        self, handle: Any, register: Callable[[Any, str], list[Found]], settings: Settings, driver: str
     ) -> None:
         self.uuid = str(library.call("DeviceGetUUID", handle))
         self._bus_id = _bus_id(handle)
-        self._handle, self._extras, self._links = handle, extras, range(0)
-        pcie = extras.pcie and _architecture(handle) < _HOPPER  # since Hopper, GPM has it without a wait
-        scopes = ("sum",) if extras.links else ("each",)
-        kept = [
-            row for row in rows(driver) if row.scope not in scopes and ("pcie" not in row.options or pcie)
-        ]
-        self._of_links = [row for row in kept if row.scope in ("link", "each")] if extras.links else []
+        self._handle, self._settings, self._links = handle, settings, range(0)
+        pcie = settings.pcie and _architecture(handle) < _HOPPER  # since Hopper, GPM has it without a wait
+        left_out = ("sum" if settings.links else "each", "" if pcie else "GetPcieThroughput")
+        kept = [row for row in rows(driver) if row.scope not in left_out]
+        self._of_links = [row for row in kept if row.scope in ("link", "each")] if settings.links else []
         kept = [row for row in kept if row not in self._of_links]
         self._mark, self._mig = Mark(), Mig(kept)
-        self._processes = Processes(extras, driver)
+        self._processes = Processes(settings, driver)
         means = [row for row in kept if row.scope == "gpm"]
         self._window = Window(partial(library.call, "GpmSampleGet"), (row.sources[0].key for row in means))
         grouped: dict[tuple[Tier, str], list[Row]] = {}
@@ -279,7 +234,7 @@ class NvmlCard:
                 grouped.setdefault((row.tier, row.name), []).append(row)
         # first comes what shows whether the instances are still the same
         self.calls = [
-            Call("RegisterEvents", Tier.STATIC, self._listen),
+            Call("RegisterEvents", Tier.STATIC, lambda handle: register(handle, self.uuid)),
             *self._mig.calls,
             Call("GetSamples", Tier.FAST, self._highest),
             Call("GpmSampleGet", Tier.FAST, Pass(means, self._window.ask).read),
@@ -291,10 +246,10 @@ class NvmlCard:
             Call("GetNvLinkState", Tier.SLOW, self._link_states),
             *_fields(row for row in kept if row.scope in ("field", "link", "sum", "latency")),
         ]
-        self._fixed, self._register = len(self.calls), register
+        self._fixed = len(self.calls)
 
     def read(self, call: Call) -> list[Found]:
-        """Make one of its calls. Raises ``ReadError`` or one of its kinds."""
+        """Make one of its calls. Raises ``DriverError``."""
         try:
             return list(call.read(self._handle))
         except ReadError as problem:
@@ -309,18 +264,14 @@ class NvmlCard:
 
     def forget(self) -> None:
         """Forget the state of a GPU that was lost, or is no longer read."""
-        for each in (self._mark, self._mig, self._processes, self._window):
-            each.forget()
+        self._mig.forget()
+        self._window.forget()
 
     def _look_up(self) -> None:
         try:
             self._handle = library.call("DeviceGetHandleByPciBusId", self._bus_id.encode())
-        except ReadError as problem:
+        except DriverError as problem:
             raise down(problem) from problem
-
-    def _listen(self, handle: Any) -> list[Found]:
-        self._register(handle, self.uuid)
-        return []
 
     def _identity(self, handle: Any) -> Iterator[Found]:
         """What distinguishes a GPU from others; with its serial number only if that is wanted."""
@@ -332,22 +283,18 @@ class NvmlCard:
             "compute_capability": ".".join(map(str, _optional(handle, "GetCudaComputeCapability"))),
             "vbios_version": str(_optional(handle, "GetVbiosVersion")),
         }
-        serial = {"serial": str(_optional(handle, "GetSerial"))} if self._extras.serial else {}
+        serial = {"serial": str(_optional(handle, "GetSerial"))} if self._settings.serial else {}
         yield Reading("gpu_info", 1, {**labels, **serial})
 
     def _highest(self, handle: Any) -> Iterator[Found]:
         """The highest sample since the last reading. One that is impossible makes no other wrong."""
-
-        def samples(since: int) -> list[tuple[int, float | None]]:
-            try:
-                kind, found = library.call("DeviceGetSamples", handle, _UTILIZATION, since)
-            except ReadError as problem:
-                if problem.code != "not_found":
-                    raise
-                return []
-            return [(each.timeStamp, library.decode(kind, bytes(each.sampleValue))) for each in found]
-
-        percents = self._mark.new(samples)
+        try:
+            kind, samples = library.call("DeviceGetSamples", handle, _UTILIZATION, self._mark.since())
+        except ReadError as problem:
+            if problem.code != "not_found":
+                raise
+            kind, samples = 0, []
+        percents = [library.decode(kind, bytes(each.sampleValue)) for each in self._mark.newer(samples)]
         good = [percent for percent in percents if percent is not None and 0 <= percent <= 100]
         if good:
             yield Reading("gpu_utilization_window_max_ratio", max(good) / 100)
@@ -357,7 +304,7 @@ class NvmlCard:
     def _count_links(self, handle: Any) -> list[Found]:
         """Learn how many NVLinks there are, and read each from now on if that is wanted."""
         count = Batch([_LINK_COUNT]).ask(handle)[_LINK_COUNT]
-        if isinstance(count, ReadError):
+        if isinstance(count, DriverError):
             raise count
         self._links = range(int(number(count, _MOST_LINKS)))
         single = [row.of_link(link) for link in self._links for row in self._of_links]
@@ -367,7 +314,7 @@ class NvmlCard:
     def _link_states(self, handle: Any) -> Iterator[Found]:
         found = []
         for link in self._links:
-            state = _answer(handle, "GetNvLinkState", link)
+            state = library.answer(handle, "GetNvLinkState", link)
             if not isinstance(state, UnsupportedError):  # this GPU does not have all links
                 if isinstance(state, ReadError):
                     raise state
@@ -382,11 +329,11 @@ def _fields(kept: Iterable[Row], what: str = "") -> Iterator[Call]:
     for tier in (Tier.FAST, Tier.SLOW):
         if some := [row for row in listed if row.tier is tier]:
             keys = {source.key: row for row in some for source in row.sources if source.key[0] == "field"}
-            batch = Batch(keys, (key for key, row in keys.items() if "wide" in row.options))
+            batch = Batch(keys, (key for key, row in keys.items() if row.wide))
             slow = "(slow)" if tier is Tier.SLOW else ""
             yield Call(f"GetFieldValues{what}{slow}", tier, Pass(some, batch.ask).read)
 
 
-def down(problem: ReadError) -> ReadError:
+def down(problem: DriverError) -> DriverError:
     """What it means that a GPU cannot be found."""
     return problem if isinstance(problem, (CardError, BackendError)) else CardError(problem.code)

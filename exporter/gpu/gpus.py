@@ -12,7 +12,7 @@ from contextlib import suppress
 from math import inf
 from threading import Event as Flag
 from threading import RLock, Thread
-from typing import Any, NamedTuple
+from typing import Any
 
 from exporter import __version__
 from exporter.gpu.backend import (
@@ -25,6 +25,7 @@ from exporter.gpu.backend import (
     Backend,
     BackendError,
     Event,
+    Settings,
 )
 from exporter.gpu.reader import EVENT_SECONDS, SILENT, STALE_INTERVALS, Caller, Listener, Reader
 from exporter.gpu.table import FAMILIES
@@ -32,7 +33,6 @@ from exporter.http.exposition import Sample, by_label, header, lines, process_me
 
 logger = logging.getLogger(__name__)
 
-IDLE_INTERVAL_SECONDS = 15.0
 OPENING_SECONDS = 60.0
 """Without persistence mode the driver takes seconds per GPU to answer."""
 HEAD_START_SECONDS = 0.02
@@ -52,47 +52,31 @@ Gpu = tuple[int, str]
 """Number and UUID."""
 
 
-class Settings(NamedTuple):
-    """How GPUs are read; ``make`` makes their backend. All times in seconds.
-
-    ``interval``: from one reading to the next; ``idle``: without a scrape until readings are rare; ``retry``:
-    until the next try to open NVML, doubled each time; ``patience``: without a readable GPU until the
-    exporter should end, 0 for never. ``expected``: how many GPUs, 0 for the most that were seen.
-    """
-
-    make: Callable[[], Backend]
-    interval: float = 1.0
-    idle: float = 60.0
-    expected: int = 0
-    retry: float = 2.0
-    patience: float = 0
-
-
 class Gpus:
     """The GPUs of a backend. ``start`` reads them in threads; call ``tick`` often. Times are steady."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, make: Callable[[Settings], Backend], settings: Settings) -> None:
         self.settings, self.usable, self.settled = settings, True, time.time()
         """How it reads from now on, whether newer settings were valid, and since when since 1970."""
-        self.must_restart = False
+        self._make, self.must_restart = make, False
         """Whether only a new process releases the devices, or loads the present library."""
         self.free, self.stuck, self.ready = True, False, False
         """Whether no device is open; none could be released; NVML has answered, be it with an error."""
         self.readers: list[Reader] = []
-        self.xids: Counter[tuple[str, int]] = Counter()
-        """Xid errors by UUID and number."""
-        self._xid_times: dict[tuple[str, int], float] = {}
+        self.xids: dict[tuple[str, int], tuple[int, float]] = {}
+        """How many Xid errors there were and when the last, by UUID and number."""
         self._callers: list[Caller] = []
         self._events: deque[Event] = deque()
         self._call, self._called = "", inf
-        self._seconds, self._scraped = settings.interval, time.monotonic()
         self._state, self._since, self._grace = "starting", time.monotonic(), -inf
         self._lock, self._wake, self._closing, self._changed = RLock(), Flag(), Flag(), Flag()
         self._open_at, self._reopen_at, self._pause = 0.0, inf, settings.retry
         self._asked, self._span = inf, 0.0
-        self._outdated = self._mig_seen = self._ever_well = False
+        self._must_reopen = self._mig_seen = self._ever_well = False
         self._hopeless_since: float | None = None
-        self._system, self._collected = "", 0.0
+        self._versions: dict[str, str] = {}
+        self._loaded: tuple[str, int] | None = None
+        self._collected = 0.0
         self._reinits, self._most = 0, 0
         self._errors: Counter[tuple[str, str]] = Counter()
         self._numbers: dict[str, int] = {}
@@ -101,7 +85,7 @@ class Gpus:
 
     def configure(self, settings: Settings) -> None:
         """Use these settings from now on; the GPUs are read with them once NVML was reopened."""
-        self.settings, self.settled, self._outdated = settings, time.time(), bool(self.readers)
+        self.settings, self.settled, self._must_reopen = settings, time.time(), bool(self.readers)
 
     # What the page says
 
@@ -110,7 +94,6 @@ class Gpus:
         reason, cards = self._learn(now)
         text: dict[str, str] = {}
         if reason == OK:
-            text["gpu_driver_info"] = self._system
             for reader in self.readers:
                 for metric, line in reader.current(now).lines.items():
                     text[metric] = text.get(metric, "") + line
@@ -125,7 +108,7 @@ class Gpus:
         present = {uuid for _, uuid in cards}
         lost = {(number, uuid): "lost" for uuid, number in self._numbers.items() if uuid not in present}
         up = {gpu: why if reason == OK else reason for gpu, why in {**cards, **lost}.items()}
-        xids = {(uuid, xid): 0 for uuid in self._numbers for xid in CRITICAL_XIDS} | self.xids
+        xids = {(uuid, xid): (0, 0.0) for uuid in self._numbers for xid in CRITICAL_XIDS} | self.xids
         samples: dict[str, list[Sample]] = {
             "gpu_devices": [({}, len(cards))],
             "gpu_devices_expected": [({}, self.settings.expected or self._most)],
@@ -133,9 +116,9 @@ class Gpus:
                 ({"gpu": str(number), "uuid": uuid, "reason": why}, why == OK)
                 for (number, uuid), why in up.items()
             ],
-            "gpu_xid_errors_total": [(self._of_xid(*key), count) for key, count in xids.items()],
+            "gpu_xid_errors_total": [(self._of_xid(*key), count) for key, (count, _) in xids.items()],
             "gpu_xid_last_timestamp_seconds": [
-                (self._of_xid(*key), at) for key, at in self._xid_times.items()
+                (self._of_xid(*key), at) for key, (_, at) in self.xids.items()
             ],
             "gpu_exporter_build_info": [({"version": __version__}, 1)],
             "gpu_exporter_nvml_up": [({"reason": reason}, reason == OK)],
@@ -154,6 +137,7 @@ class Gpus:
                 for tier, took in reader.report.seconds.items():
                     seconds[tier] = max(took, seconds.get(tier, 0))
             failed = [({"call": call, "code": code}, float(count)) for (call, code), count in errors.items()]
+            samples["gpu_driver_info"] = [(self._versions, 1)]
             samples["gpu_exporter_collect_errors_total"] = [*failed]
             samples["gpu_exporter_collect_duration_seconds"] = by_label("tier", seconds)
         return samples
@@ -168,7 +152,7 @@ class Gpus:
             for caller in self._callers
             if (call := caller.hung(now))
         ]
-        if now > self._called + STALE_INTERVALS * self._seconds:
+        if now > self._called + STALE_INTERVALS * self.settings.interval:
             found.insert(0, {"gpu": "", "uuid": "", "call": self._call})
         return found
 
@@ -201,23 +185,12 @@ class Gpus:
     def count(self, events: Iterable[Event]) -> None:
         """Count Xid errors."""
         for uuid, xid, at in events:
-            self.xids[uuid, xid] += 1
-            self._xid_times[uuid, xid] = at
+            self.xids[uuid, xid] = self.xids.get((uuid, xid), (0, 0.0))[0] + 1, at
 
     # What is done, in the thread that also serves the page: it calls no driver
 
-    def scraped(self, now: float) -> None:
-        """The page was requested."""
-        self._scraped = now
-
     def tick(self, now: float) -> str:
         """Do what is due. Returns why only another process may read GPUs again; empty if that is not so."""
-        before, usual = self._seconds, self.settings.interval
-        idle = now - self._scraped > self.settings.idle
-        self._seconds = max(usual, IDLE_INTERVAL_SECONDS) if idle else usual
-        if before != self._seconds:
-            for reader in self.readers:
-                reader.pace(before, now)
         reason, cards = self._learn(now)
         self._log(reason, cards)
         if self._state == RELEASED and not self.free and now > self._asked + RELEASE_SECONDS:
@@ -243,10 +216,10 @@ class Gpus:
             self._reopen_at = max(self._reopen_at, now + self.settings.retry)
         # reopening NVML helps a GPU whose MIG layout changed, even if it did not help another
         changed = MIG_CHANGED in cards.values()
-        due = now >= self._reopen_at or self._outdated or (changed and not self._mig_seen)
-        self._mig_seen = self._mig_seen and changed
-        if due and not self._hung(now):
-            self._mig_seen = changed
+        self._must_reopen = self._must_reopen or (changed and not self._mig_seen)
+        self._mig_seen = changed
+        if (self._must_reopen or now >= self._reopen_at) and not self._hung(now):
+            self._must_reopen = False
             self._postpone(now, 10 * MOST_RETRIES if working else MOST_RETRIES)
             self._open_at = now
             self._closing.set()
@@ -276,7 +249,7 @@ class Gpus:
                 self._logged[number, uuid] = why
 
     def _hopeless(self, reason: str, cards: dict[Gpu, str], now: float) -> str:
-        """Why no GPU could be read for ``patience``, though they could be before; empty if that is not so.
+        """Why no GPU could be read for ``restart_after``, though one could before; empty if that is not so.
 
         What could not be read from the start is no reason: a restart did not fix it, nor would the next.
         """
@@ -290,7 +263,7 @@ class Gpus:
                 self._hopeless_since = None
             return ""
         since = self._hopeless_since = now if self._hopeless_since is None else self._hopeless_since
-        return trouble if 0 < self.settings.patience <= now - since else ""
+        return trouble if 0 < self.settings.restart_after <= now - since else ""
 
     def release(self, seconds: float, now: float) -> None:
         """Release the devices, and open them again after so long; 0 takes them back."""
@@ -318,7 +291,7 @@ class Gpus:
             "numbers": self._numbers,
             "most": self._most,
             "reinits": self._reinits + 1,
-            "xids": [(*key, count, self._xid_times.get(key, 0.0)) for key, count in self.xids.items()],
+            "xids": [(*key, *value) for key, value in self.xids.items()],
             "released": self._span if self._state == RELEASED else 0.0,
             "ever_well": self._ever_well,
         }
@@ -328,7 +301,7 @@ class Gpus:
         self._numbers, self._most, self._reinits = kept["numbers"], kept["most"], kept["reinits"]
         self._ever_well = kept["ever_well"]
         for uuid, xid, count, at in kept["xids"]:
-            self.xids[uuid, xid], self._xid_times[uuid, xid] = count, at
+            self.xids[uuid, xid] = count, at
         if kept["released"]:
             self._state, self._open_at = RELEASED, time.monotonic() + kept["released"]
 
@@ -362,17 +335,15 @@ class Gpus:
                     self._reinits += 1
                 self.free, self._asked = False, inf
                 self._closing.clear()
-            self._outdated = False
-            backend = self.settings.make()
+            backend = self._make(self.settings)
             self._call, self._called = "Init", time.monotonic()
             try:
                 self._read(self.open(backend))
             except BackendError as problem:
                 self._fail(problem.code, time.monotonic())
-                self.must_restart = self.must_restart or backend.outdated()
+                self.must_restart = self.must_restart or self._loaded != _library()
                 self._closing.set()
-            self._called = inf
-            self.ready = True
+            self._called, self.ready = inf, True
             while not self.free:
                 self._closing.wait()
                 self._close(backend)
@@ -380,9 +351,11 @@ class Gpus:
 
     def open(self, backend: Backend) -> list[Reader]:
         """What reads each GPU. Raises ``BackendError``."""
-        count, system = backend.open(), backend.system()
-        self._system = lines(system.metric, "", [(system.labels, system.value)])
-        interval = lambda: self._seconds  # noqa: E731  (all of them have the same)
+        try:
+            count, self._versions = backend.open()
+        finally:
+            self._loaded = self._loaded or _library()  # a process never loads another
+        interval = self.settings.interval
         readers = [Reader(number, backend, interval, self._changed.set) for number in range(count)]
         # the listener first: when NVML is closed, it takes longest to stop
         self._callers = [Listener(backend, interval, self._events), *readers]
@@ -420,7 +393,7 @@ class Gpus:
         if len(held) == len(self._callers):
             self._call, self._called = "Shutdown", time.monotonic()
             for each in self._callers:
-                each.end()
+                each.ended.set()
                 if isinstance(each, Reader):
                     self._errors.update(each.errors)
                     each.errors.clear()
@@ -430,20 +403,32 @@ class Gpus:
                 self._reinits += self._state != RELEASED
                 if self._state == OK:
                     self._state, self._since = "starting", time.monotonic()
-                    self._grace = self._since + STALE_INTERVALS * self._seconds
+                    self._grace = self._since + STALE_INTERVALS * self.settings.interval
                 self.free = True
         else:
             with self._lock:
                 if self._state == OK:
                     self._closing.clear()  # go on, and try again later
-                    self._mig_seen = False
+                    self._must_reopen = True
         for each in held:
             each.lock.release()
 
 
-def _down(readers: Iterable[Reader]) -> str | None:
+def _down(readers: Iterable[Reader]) -> str:
     """Why only reopening NVML helps."""
-    return next((reader.down for reader in readers if reader.down), None)
+    return next((reader.down for reader in readers if reader.down), "")
+
+
+def _library() -> tuple[str, int] | None:
+    """Where NVIDIA's library was when this process loaded it, and which file is there now, if any."""
+    with open("/proc/self/maps") as maps:  # noqa: PTH123  (pathlib weighs 1 MB)
+        for line in maps:
+            if "libnvidia-ml.so" in line:
+                name = line.split(maxsplit=5)[5].removesuffix("\n").removesuffix(" (deleted)")
+                with suppress(OSError):
+                    return name, os.stat(name).st_ino  # noqa: PTH116
+                return name, 0
+    return None
 
 
 def _held() -> bool:

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from math import inf, isfinite
+from operator import attrgetter
 from struct import Struct
 from typing import Any
 
 import pynvml
 
-from exporter.gpu.backend import BackendError, CardError, ReadError, UnsupportedError
+from exporter.gpu.backend import BackendError, CardError, DriverError, ReadError, UnsupportedError
 
 _MISFIT = getattr(pynvml, "NVMLLibraryMismatchError", ())
 """Newer wheels have a kind of its own for a driver that lacks a function of several versions."""
@@ -34,21 +35,21 @@ _CODES = {
     "27 not_ready 29 invalid_state 999 unknown",
 }
 """NVML's own words, but for 15 (GPU is lost), 28 (GPU not found) and 18 (library and driver differ)."""
-_ERRORS: dict[int, tuple[type[ReadError], str]] = {
+_ERRORS: dict[int, tuple[type[DriverError], str]] = {
     int(code): (kind, word)
     for kind, text in _CODES.items()
     for code, word in zip(text.split()[::2], text.split()[1::2], strict=True)
 }
 
 
-def error_of(code: int) -> ReadError:
+def error_of(code: int) -> DriverError:
     """What the error code of one reading means for the reading, the GPU, or the whole connection."""
     kind, word = _ERRORS.get(code, (ReadError, f"error_{code}"))
     return kind(word)
 
 
 def call(name: str, *arguments: Any) -> Any:
-    """What the function ``nvml<name>`` answers, as the wheel gives it. Raises ``ReadError``."""
+    """What the function ``nvml<name>`` answers, as the wheel gives it. Raises ``DriverError``."""
     try:
         return getattr(pynvml, f"nvml{name}", _absent)(*arguments)
     except _MISFIT as error:
@@ -64,14 +65,14 @@ def _absent(*_: Any) -> None:
 
 
 def fill(handle: Any, name: str, *arguments: Any) -> None:
-    """Call ``nvmlDevice<name>``, which fills an argument; the wheel may lack it. Raises ``ReadError``."""
+    """Call ``nvmlDevice<name>``, which fills an argument; the wheel may lack it. Raises ``DriverError``."""
     code = getattr(_loaded(), f"nvmlDevice{name}", lambda *_: _ABSENT)(handle, *arguments)
     if code:
         raise error_of(code)
 
 
 def words(handle: Any, name: str, version: int) -> Any:
-    """The 32-bit words of a structure whose version ends in its bytes. Raises ``ReadError``."""
+    """The 32-bit words of a structure whose version ends in its bytes. Raises ``DriverError``."""
     structure = (ctypes.c_int * ((version & 0xFFFF) // 4))(version)
     fill(handle, name, structure)
     return structure
@@ -81,19 +82,6 @@ def words(handle: Any, name: str, version: int) -> Any:
 def _loaded() -> ctypes.CDLL:
     """The library that the wheel has opened: the system loads none twice."""
     return ctypes.CDLL("libnvidia-ml.so.1")
-
-
-def path() -> tuple[str, tuple[int, int]] | None:
-    """Where the loaded library is, and which file is there now; ``None`` while none is loaded."""
-    with open("/proc/self/maps") as maps:  # noqa: PTH123  (pathlib weighs 1 MB)
-        for line in maps:
-            if "libnvidia-ml.so" in line:
-                name = line.split(maxsplit=5)[5].removesuffix("\n").removesuffix(" (deleted)")
-                with suppress(OSError):
-                    found = os.stat(name)  # noqa: PTH116
-                    return name, (found.st_dev, found.st_ino)
-                return name, (0, 0)
-    return None
 
 
 _NO_NUMBERS = frozenset((0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF))
@@ -135,10 +123,7 @@ class Batch:
         self._buffer = ctypes.create_string_buffer(len(self._asked))
 
     def ask(self, handle: Any) -> dict[tuple[Any, ...], Any]:
-        """A value or a ``ReadError`` for each, and the seconds of the slowest under ``("latency",)``.
-
-        Raises ``ReadError`` if there is no answer at all.
-        """
+        """A value or a ``DriverError`` for each, and the seconds of the slowest under ``("latency",)``."""
         self._buffer.raw = self._asked
         fill(handle, "GetFieldValues", len(self._keys), self._buffer)
         found: dict[tuple[Any, ...], Any] = {}
@@ -165,3 +150,131 @@ def decode(kind: int, raw: bytes) -> float | None:
         return None
     (found,) = _TYPES[kind].unpack_from(raw)
     return None if found == _NONE[kind] or not isfinite(found) else float(found)
+
+
+_LEAST_SECONDS = 0.1
+"""Between two samples; the driver gives no values for less."""
+
+
+class Window:
+    """Means of a GPU's own counters (GPM) over the time since the last reading.
+
+    ``sample`` has a GPU, by its handle, fill a sample in the driver's library; ``keys`` are
+    ``("gpm", number)``.
+    """
+
+    def __init__(self, sample: Callable[[Any, Any], Any], keys: Iterable[tuple[Any, ...]]) -> None:
+        self._sample, self._keys = sample, list(keys)
+        self._samples: list[Any] = []
+        self._sampled, self._found = -inf, dict[tuple[Any, ...], Any]()
+
+    def forget(self) -> None:
+        """Reset, and free the samples in the library."""
+        while self._samples:
+            with suppress(DriverError):  # the library may be closed, or the GPU lost
+                call("GpmSampleFree", self._samples.pop())
+        self._sampled = -inf
+
+    def ask(self, handle: Any) -> dict[tuple[Any, ...], Any]:
+        """A value or a ``DriverError`` for each; none the first time, the last ones where it is too early."""
+        if time.monotonic() - self._sampled >= _LEAST_SECONDS:
+            try:
+                self._found = self._means(handle)
+            except DriverError:
+                self.forget()
+                raise
+        return self._found
+
+    def _means(self, handle: Any) -> dict[tuple[Any, ...], Any]:
+        """Take a sample, in place of the last but one, and compare it with the last."""
+        if not self._samples and not call("GpmQueryDeviceSupport", handle).isSupportedDevice:
+            raise UnsupportedError("not_supported")
+        if len(self._samples) < 2:
+            self._samples.append(call("GpmSampleAlloc"))
+        else:
+            self._samples.reverse()
+        self._sample(handle, self._samples[-1])
+        self._sampled = time.monotonic()
+        if len(self._samples) < 2:
+            return {}
+        asked = pynvml.c_nvmlGpmMetricsGet_t(1, len(self._keys), *self._samples)
+        for answer, (_, number) in zip(asked.metrics, self._keys, strict=False):
+            answer.metricId = number
+        call("GpmMetricsGet", asked)
+        found = {
+            key: error_of(answer.nvmlReturn) if answer.nvmlReturn else answer.value
+            for key, answer in zip(self._keys, asked.metrics, strict=False)
+        }
+        if all(isinstance(each, DriverError) for each in found.values()):
+            raise found[self._keys[0]]
+        return found
+
+
+class Mark:
+    """Up to which of the driver's samples a GPU was read. They bear microseconds of the time of day."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def since(self) -> int:
+        """After which time to ask for samples; 0 where the clock was set back: new ones would seem old."""
+        if self._last > (time.time() + 1) * 1e6:
+            self._last = 0
+        return self._last
+
+    def newer(self, samples: Iterable[Any]) -> list[Any]:
+        """Those since the last reading, in order; none at the first."""
+        since = self._last
+        found = sorted((each for each in samples if each.timeStamp > since), key=attrgetter("timeStamp"))
+        self._last = found[-1].timeStamp if found else since or 1
+        return found if since else []
+
+
+def answer(handle: Any, name: str, *arguments: int) -> Any:
+    """What the table asks for, or the ``ReadError`` of this call. Raises those of the GPU or of NVML."""
+    try:
+        if name in _OURS:
+            return _OURS[name](handle, *arguments)
+        return call(f"Device{name}", handle, *arguments)
+    except ReadError as problem:
+        return problem
+
+
+def _temperature(handle: Any) -> float:
+    try:
+        return number(words(handle, "GetTemperatureV", 0x100000C)[2])
+    except UnsupportedError:
+        return number(call("DeviceGetTemperature", handle, 0))  # goes with CUDA 14
+
+
+def _margin(handle: Any) -> int:
+    return int(words(handle, "GetMarginTemperature", 0x1000008)[1])
+
+
+def _threshold(handle: Any, field: int) -> float:
+    """Since Ada, from its distance to where the margin is 0; right to one degree: both are read in turn."""
+    zero = _temperature(handle) + _margin(handle)
+    distance = Batch([("field", field, 0)]).ask(handle)["field", field, 0]
+    if isinstance(distance, DriverError):
+        raise UnsupportedError(distance.code)
+    return float(zero - distance)
+
+
+def _clock_events(handle: Any) -> list[bool]:
+    try:
+        bits = call("DeviceGetCurrentClocksEventReasons", handle)
+    except UnsupportedError:
+        bits = call("DeviceGetCurrentClocksThrottleReasons", handle)
+    return [bool(bits >> place & 1) for place in range(9)]
+
+
+_OURS: dict[str, Callable[..., Any]] = {
+    "temperature": _temperature,
+    "margin": _margin,
+    "old_margin": lambda gpu: number(call("DeviceGetTemperatureThreshold", gpu, 1)) - _temperature(gpu),
+    "threshold": _threshold,
+    "fabric": lambda gpu: words(gpu, "GetGpuFabricInfoV", 0x2000024)[7],
+    "old_fabric": lambda gpu: words(gpu, "GetGpuFabricInfo", 28)[6],
+    "clock_events": _clock_events,
+}
+"""What the table asks for that is not a function of the wheel's."""

@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 from exporter.gpu import library
-from exporter.gpu.backend import BackendError, Event, Extras, ReadError, Reading
-from exporter.gpu.card import NvmlCard, down
+from exporter.gpu.backend import BackendError, DriverError, Event, ReadError, Settings
+from exporter.gpu.card import Found, NvmlCard, down
 
 _XID = 8
 """NVML's number of the event of a critical Xid error."""
@@ -18,52 +18,43 @@ _XID = 8
 class Nvml:
     """All GPUs that NVML lists when it is opened, and their critical Xid errors."""
 
-    _loaded: Any = None
-    """The library as it was when this process loaded it: it is never loaded again."""
-
-    def __init__(self, extras: Extras) -> None:
-        self._extras = extras
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._cards: list[NvmlCard] = []
         self._driver = ""
         self._set: Any = None
         self._uuids: dict[int, str] = {}
 
-    def open(self) -> int:
+    def open(self) -> tuple[int, dict[str, str]]:
         try:
             library.call("Init")
             self._driver = str(library.call("SystemGetDriverVersion"))
-            return int(library.call("DeviceGetCount"))
-        except ReadError as problem:
+            cuda = library.call("SystemGetCudaDriverVersion")
+            nvml = str(library.call("SystemGetNVMLVersion"))
+            count = int(library.call("DeviceGetCount"))
+        except DriverError as problem:
             raise BackendError(problem.code) from problem
-        finally:
-            Nvml._loaded = Nvml._loaded or library.path()
+        versions = {"cuda_version": f"{cuda // 1000}.{cuda % 1000 // 10}", "nvml_version": nvml}
+        return count, {"driver_version": self._driver, **versions}
 
     def card(self, number: int) -> NvmlCard:
         try:
             handle = library.call("DeviceGetHandleByIndex", number)
-            card = NvmlCard(handle, self._register, self._extras, self._driver)
-        except ReadError as problem:
+            card = NvmlCard(handle, self._register, self._settings, self._driver)
+        except DriverError as problem:
             raise down(problem) from problem
         self._cards.append(card)
         return card
 
-    def system(self) -> Reading:
-        try:
-            cuda = library.call("SystemGetCudaDriverVersion")
-            nvml = str(library.call("SystemGetNVMLVersion"))
-        except ReadError as problem:
-            raise BackendError(problem.code) from problem
-        versions = {"cuda_version": f"{cuda // 1000}.{cuda % 1000 // 10}", "nvml_version": nvml}
-        return Reading("gpu_driver_info", 1, {"driver_version": self._driver, **versions})
-
-    def _register(self, handle: Any, uuid: str) -> None:
+    def _register(self, handle: Any, uuid: str) -> list[Found]:
         """Listen for this GPU's errors from now on; earlier ones are lost."""
         self._set = self._set or library.call("EventSetCreate")
         library.call("DeviceRegisterEvents", handle, _XID, self._set)
         self._uuids[_address(handle)] = uuid
+        return []
 
     def events(self, seconds: float) -> list[Event]:
-        """The next error, its UUID empty if unknown; nothing if none came in time. Raises ``ReadError``."""
+        """The next error, its UUID empty if unknown; nothing if none came in time. Raises ``DriverError``."""
         if self._set is None:
             time.sleep(seconds)
             return []
@@ -80,14 +71,11 @@ class Nvml:
     def close(self) -> None:
         for card in self._cards:
             card.forget()
-        with suppress(ReadError):  # the driver may be gone
+        with suppress(DriverError):  # the driver may be gone
             if self._set is not None:
                 library.call("EventSetFree", self._set)
-        with suppress(ReadError):
+        with suppress(DriverError):
             library.call("Shutdown")
-
-    def outdated(self) -> bool:
-        return Nvml._loaded is not None and Nvml._loaded != library.path()
 
 
 def _address(handle: Any) -> int:

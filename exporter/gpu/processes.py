@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import Any
 
 from exporter.gpu import library
-from exporter.gpu.backend import Call, Extras, Problem, ReadError, Reading, Tier, UnsupportedError
+from exporter.gpu.backend import Call, Problem, ReadError, Reading, Settings, Tier, UnsupportedError
+from exporter.gpu.library import Mark
 from exporter.gpu.table import driver_version
-from exporter.gpu.windows import Mark
 from exporter.process import pid_namespace
 
 _CONTAINER = re.compile(r"[/:-]([0-9a-f]{12})[0-9a-f]{52}(?:\.scope)?(?:/|$)", re.MULTILINE)
@@ -42,12 +42,6 @@ def identity(proc: str, pid: int) -> dict[str, str]:
 _TYPES = {"compute": "Compute", "graphics": "Graphics", "mps": "MPSCompute"}
 """NVML's words for how a process uses a GPU."""
 
-_WIDE = ((535,), (535, 104))
-"""The drivers from and to which the newest call fills structures that no wheel knows."""
-
-_TRIES = 3
-"""A list that grew between the question for its length and that for itself is asked for again."""
-
 _OTHER = {"pid": "", "pid_namespace": "", "name": "other", "container": ""}
 """The labels of all processes together that are not named."""
 
@@ -55,20 +49,17 @@ _OTHER = {"pid": "", "pid_namespace": "", "name": "other", "container": ""}
 class Processes:
     """The processes of one GPU; those that hold most of its memory are named, as many as are wanted."""
 
-    def __init__(self, extras: Extras, driver: str) -> None:
-        self._most, self._proc = extras.processes, extras.proc
+    def __init__(self, settings: Settings, driver: str) -> None:
+        self._most, self._proc = settings.processes, settings.proc
         self._namespace = pid_namespace()  # the driver gives the ids that processes have for this one
-        self._version = "_v2" if _WIDE[0] <= driver_version(driver) < _WIDE[1] else ""
+        # the newest call of these drivers fills structures that no wheel knows
+        self._version = "_v2" if (535,) <= driver_version(driver) < (535, 104) else ""
         self._pids: set[int] = set()
         self._named: dict[int, Mapping[str, str]] = {}
         self._mark = Mark()
         self.calls = [Call("GetRunningProcesses", Tier.SLOW, self._read)]
         if self._most:
             self.calls.append(Call("GetProcessUtilization", Tier.SLOW, self._utilization))
-
-    def forget(self) -> None:
-        """Reset."""
-        self._mark.forget()
 
     def _read(self, handle: Any) -> Iterator[Reading | Problem]:
         """How many there are, and the memory they hold, as far as the driver reports it."""
@@ -104,15 +95,12 @@ class Processes:
 
     def _utilization(self, handle: Any) -> Iterator[Reading | Problem]:
         """What those did that were listed last: each by its newest sample since the last reading."""
-
-        def samples(since: int) -> list[tuple[int, Any]]:
-            try:  # Blackwell only has the first call, drivers before 550 only the second
-                found = _listed(handle, "GetProcessesUtilizationInfo", since)
-            except UnsupportedError:
-                found = _listed(handle, "GetProcessUtilization", since)
-            return [(each.timeStamp, each) for each in found]
-
-        new = self._mark.new(samples)
+        since = self._mark.since()
+        try:  # Blackwell only has the first call, drivers before 550 only the second
+            samples = _listed(handle, "GetProcessesUtilizationInfo", since)
+        except UnsupportedError:
+            samples = _listed(handle, "GetProcessUtilization", since)
+        new = self._mark.newer(samples)
         percents = {sample.pid: sample.smUtil for sample in new if sample.pid in self._pids}
         shares = {pid: percent / 100 for pid, percent in percents.items() if percent <= 100}
         yield from self._readings("gpu_process_sm_utilization_ratio", shares)
@@ -130,8 +118,8 @@ class Processes:
             yield Reading(metric, sum(others), _OTHER)
 
 
-def _listed(handle: Any, name: str, *arguments: Any, tries: int = _TRIES) -> list[Any]:
-    """What a call lists, which may be nothing. Raises ``ReadError``."""
+def _listed(handle: Any, name: str, *arguments: Any, tries: int = 3) -> list[Any]:
+    """What a call lists, which may be nothing. Raises ``DriverError``."""
     try:
         return list(library.call(f"Device{name}", handle, *arguments))
     except ReadError as problem:
@@ -139,4 +127,4 @@ def _listed(handle: Any, name: str, *arguments: Any, tries: int = _TRIES) -> lis
             return []
         if problem.code != "insufficient_size" or tries == 1:
             raise
-    return _listed(handle, name, *arguments, tries=tries - 1)
+    return _listed(handle, name, *arguments, tries=tries - 1)  # it grew since its length was asked for

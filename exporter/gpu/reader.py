@@ -13,12 +13,15 @@ from typing import NamedTuple
 
 from exporter.gpu.backend import (
     OK,
+    UNKNOWN,
     Backend,
     BackendError,
     Call,
     Card,
     CardError,
+    DriverError,
     Event,
+    Problem,
     ReadError,
     Reading,
     Tier,
@@ -39,6 +42,7 @@ LONGEST_PENALTY_SECONDS = 3600.0
 PAUSE_SECONDS = 0.005
 """At least so long between two readings: a thread that waits to close NVML gets a turn."""
 EVENT_SECONDS = 0.4
+LACKING = "gpu_exporter_unsupported"
 
 
 class Report(NamedTuple):
@@ -60,77 +64,62 @@ class Caller(Thread):
     number, uuid = "", ""
     """Of the GPU that it reads."""
 
-    def __init__(self, name: str, backend: Backend, interval: Callable[[], float]) -> None:
+    def __init__(self, name: str, backend: Backend, interval: float) -> None:
         super().__init__(name=name, daemon=True)
-        self.lock, self.wake, self.ended = Lock(), Flag(), False
+        self.lock, self.ended = Lock(), Flag()
         self.call, self.since = "", inf
-        self._backend, self._interval = backend, interval
+        self._backend, self._interval, self._pause = backend, interval, interval
 
     def run(self) -> None:
-        while not self.ended:
+        while not self.ended.is_set():
             began = time.monotonic()
             with self.lock:
-                if not self.ended:
+                if not self.ended.is_set():
                     self.turn(began)
                     self.since = inf
-            self.wake.wait(max(PAUSE_SECONDS, began + self.pause() - time.monotonic()))
-            self.wake.clear()
+            self.ended.wait(max(PAUSE_SECONDS, began + self._pause - time.monotonic()))
 
     def turn(self, now: float) -> None:
         """Call the driver. ``now`` in seconds of the steady clock."""
         raise NotImplementedError
 
-    def pause(self) -> float:
-        """Seconds from one turn to the next."""
-        return self._interval()
-
     def hung(self, now: float) -> str:
         """The name of the call that has not returned for three intervals, empty if there is none."""
-        return self.call if now > self.since + STALE_INTERVALS * self._interval() else ""
-
-    def end(self) -> None:
-        """Call no more once this turn is over."""
-        self.ended = True
-        self.wake.set()
+        return self.call if now > self.since + STALE_INTERVALS * self._interval else ""
 
 
 class Listener(Caller):
     """Puts critical errors into ``found``."""
 
-    def __init__(self, backend: Backend, interval: Callable[[], float], found: deque[Event]) -> None:
+    def __init__(self, backend: Backend, interval: float, found: deque[Event]) -> None:
         super().__init__("events", backend, interval)
-        self._found, self._rest = found, 0.0
-
-    def pause(self) -> float:
-        return self._rest * self._interval()
+        self._found = found
 
     def turn(self, now: float) -> None:
-        self.call, self.since = "EventSetWait", now + EVENT_SECONDS
+        self.call, self.since, self._pause = "EventSetWait", now + EVENT_SECONDS, 0
         try:
             self._found.extend(self._backend.events(EVENT_SECONDS))
-            self._rest = 0.0
-        except ReadError:  # a lost GPU answers at once, again and again
-            self._rest = 1.0
+        except DriverError:  # a lost GPU answers at once, again and again
+            self._pause = self._interval
 
 
 class _State:
-    """What a call last gave, when it is due, and how often in a row it was slow."""
+    """What a call last gave, what was wrong with it, when it is due, and how often in a row it was slow."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, str]] = []
-        self.lacking: dict[str, str] = {}
+        self.problems: list[Problem] = []
         self.due, self.slow = 0.0, 0
 
 
 class Reader(Caller):
     """Holds the newest report of a GPU, which it opens first; calls ``changed`` after each."""
 
-    def __init__(
-        self, number: int, backend: Backend, interval: Callable[[], float], changed: Callable[[], None]
-    ) -> None:
+    def __init__(self, number: int, backend: Backend, interval: float, changed: Callable[[], None]) -> None:
         super().__init__(f"gpu {number}", backend, interval)
-        self.number, self.report, self.until = str(number), SILENT, -inf
-        self.down: str | None = None
+        self.number, self.report = str(number), SILENT
+        self.down = ""
+        """Why only reopening NVML helps."""
         self.errors: Counter[tuple[str, str]] = Counter()
         self._changed = changed
         self._card: Card | None = None
@@ -140,14 +129,8 @@ class Reader(Caller):
 
     def current(self, now: float) -> Report:
         """The newest report, without values once it is stale. ``now`` of the steady clock."""
-        return self.report if now <= self.until else self.report._replace(reason="timeout", lines={})
-
-    def pace(self, before: float, now: float) -> None:
-        """Go on at another interval than ``before``; ``now`` of the steady clock."""
-        if now <= self.until:
-            slower = self.report.at + STALE_INTERVALS * max(before, self._interval())
-            self.until = min(slower, now + STALE_INTERVALS * self._interval())
-        self.wake.set()
+        is_stale = now > self.report.at + STALE_INTERVALS * self._interval
+        return self.report._replace(reason="timeout", lines={}) if is_stale else self.report
 
     def turn(self, now: float) -> None:
         self.read(now, time.time())
@@ -161,20 +144,14 @@ class Reader(Caller):
             reason, self._lost = problem.code, True
             self._states, self._seconds = {}, {}
             if now >= self._find_at:
-                self._find_at = now + FIND_INTERVALS * self._interval()
+                self._find_at = now + FIND_INTERVALS * self._interval
         except BackendError as problem:
             self.down = reason = problem.code
         text: dict[str, str] = {}
         for state in self._states.values():
             for metric, line in state.lines:
                 text[metric] = text.get(metric, "") + line
-            for call, why in state.lacking.items():
-                metric, line = self._line(
-                    Reading("gpu_exporter_unsupported", 1, {"call": call, "reason": why})
-                )
-                text[metric] = text.get(metric, "") + line
         self.report = Report(now, wall, reason, text, dict(self._seconds))
-        self.until = now + STALE_INTERVALS * self._interval()
 
     def _read_all(self, now: float) -> str:
         """Open the GPU if it is not, make the calls that are due. Returns the reason of ``gpu_up``."""
@@ -187,57 +164,56 @@ class Reader(Caller):
             else:
                 self._card = self._backend.card(int(self.number))
             self.uuid, self._lost = self._card.uuid, False
-        failed: list[str] = []
         took: dict[str, float] = {}
         for call in self._card.calls:
             state = self._states.setdefault(call.name, _State())
             if now >= state.due:
                 self.call, self.since = call.name, time.monotonic()
-                failed += self._ask(self._card, call, state, now)
+                self._ask(self._card, call, state, now)
                 took[call.tier.value] = took.get(call.tier.value, 0) + time.monotonic() - self.since
         self._seconds |= took
         states = self._states.values()
-        if not any(state.lines for state in states):
+        if all(metric == LACKING for state in states for metric, _ in state.lines):
             # a GPU of which every call fails is down, whatever its driver calls the error
-            reasons = Counter([*failed, *(why for state in states for why in state.lacking.values())])
-            raise CardError(reasons.most_common(1)[0][0] if reasons else "unknown")
+            reasons = Counter(each.code for state in states for each in state.problems)
+            raise CardError(reasons.most_common(1)[0][0] if reasons else UNKNOWN)
         return OK
 
-    def _ask(self, card: Card, call: Call, state: _State, now: float) -> list[str]:
-        """Make one call. Returns why it failed, if it did."""
-        interval = self._interval()
+    def _ask(self, card: Card, call: Call, state: _State, now: float) -> None:
+        """Make one call, and keep what it gives."""
+        interval = self._interval
         pause = {Tier.STATIC: inf, Tier.FAST: 0.0, Tier.SLOW: SLOW_INTERVALS * interval}[call.tier]
-        state.lines, state.lacking, state.due = [], {}, now + pause
-        failed = []
         try:
-            for each in card.read(call):
-                if isinstance(each, Reading):
-                    state.lines.append(self._line(each))
-                elif each.lacking:
-                    state.lacking[each.call] = each.code
-                else:
-                    self.errors[each.call, each.code] += 1
+            found = list(card.read(call))
         except UnsupportedError as problem:
-            state.lacking, state.due = {call.name: problem.code}, now + PROBE_INTERVALS * interval
-        except (CardError, BackendError):
-            raise
+            found, pause = [Problem(call.name, problem.code, lacking=True)], PROBE_INTERVALS * interval
         except ReadError as problem:
-            failed = [problem.code]
+            found = [Problem(call.name, problem.code, lacking=False)]
+        except DriverError:
+            raise
         except Exception as surprise:  # noqa: BLE001  (it is one call's: no one else reads this GPU)
-            failed = [type(surprise).__name__]
-        if failed:
-            self.errors[call.name, failed[0]] += 1
-            state.due = now + min(pause, SLOW_INTERVALS * interval)
+            found = [Problem(call.name, type(surprise).__name__, lacking=False)]
         is_slow = time.monotonic() - self.since > SLOW_CALL_SECONDS and call.tier is not Tier.STATIC
         state.slow = state.slow + 1 if is_slow else 0
         if state.slow >= 2:  # do without a call that was slow twice in a row, for longer each time
-            penalty = min(PROBE_INTERVALS * interval * 2 ** (state.slow - 2), LONGEST_PENALTY_SECONDS)
-            state.lines, state.lacking, state.due = [], {call.name: "slow"}, now + penalty
-        return failed
+            found = [Problem(call.name, "slow", lacking=True)]
+            pause = min(PROBE_INTERVALS * interval * 2 ** (state.slow - 2), LONGEST_PENALTY_SECONDS)
+        state.lines, state.problems = [], []
+        for each in found:
+            if isinstance(each, Reading):
+                state.lines.append(self._line(*each))
+                continue
+            if not each.lacking:
+                self.errors[each.call, each.code] += 1
+                pause = min(pause, SLOW_INTERVALS * interval)
+            elif each not in state.problems:
+                state.lines.append(self._line(LACKING, 1, {"call": each.call, "reason": each.code}))
+            state.problems.append(each)
+        state.due = now + pause
 
-    def _line(self, reading: Reading) -> tuple[str, str]:
-        named = _series(reading.metric, self.number, self.uuid, tuple(reading.labels.items()))
-        return reading.metric, f"{named} {number(reading.value)}\n"
+    def _line(self, metric: str, value: float, labels: Mapping[str, str]) -> tuple[str, str]:
+        named = _series(metric, self.number, self.uuid, tuple(labels.items()))
+        return metric, f"{named} {number(value)}\n"
 
 
 @lru_cache(4096)  # next time only the value is new

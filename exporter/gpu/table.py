@@ -5,23 +5,21 @@ A line at the margin is a metric: type, name, help. An indented line below it is
 - how often it is read, and the name under which it is listed where it is missing (``-``: it is not)
 - its label, or ``-``
 - where it is from; after ``|``, where else if the driver does not know that
-- the scale to the metric's unit; ``max=``: the most that can be meant (``max=~100``: or a little more, by
-  rounding); ``signed``: it may be negative; ``wide``: in 32 bits its counter would wrap within seconds;
-  ``575-580.65``: the drivers in which the number means this value, ``570-``: the first that answers;
-  ``pcie``: read on request, of GPUs before Hopper. ``{a,b}``: several values.
+- ``/1e3`` or ``*1000``: the scale to the metric's unit; ``max=``: the most that can be meant; ``signed``: it
+  may be negative; ``wide``: in 32 bits its counter would wrap within seconds; ``575-580.65``: the drivers in
+  which the number means this value, ``570-``: the first that answers. ``{a,b}``: several values.
 
-Where it is from: ``GetEccMode(0)[1]``, ``.gpu``, ``&4``: NVML's function without ``nvmlDevice``, its
-argument, and which part or bit of the answer. ``GetTemperatureV#0x100000C[2]``: word 2 of a structure that
-begins with this version, which ends in its bytes. ``field(82)``: a value with a number; ``link(202)``: of
-each NVLink, or of all together; ``sum(38)``: only of all, ``each(161)``: only of each. ``gpm(2)``: a mean
-of the GPU's own counters. ``latency``, ``margin`` and ``threshold(193)`` are of ``exporter.gpu.card``.
+Where it is from: ``GetEccMode(0)[1]`` or ``.gpu``: NVML's function without ``nvmlDevice``, its argument, and
+which part of the answer; in lower case a function of ``exporter.gpu.library``. ``field(82)``: a value with a
+number; ``link(202)``: of each NVLink, or of all together; ``sum(38)``: only of all, ``each(161)``: only of
+each. ``gpm(2)``: a mean of the GPU's own counters. ``latency``: the slowest of the numbered values.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
@@ -58,18 +56,18 @@ gauge gpu_power_limit_watts Limits of the power draw.
 counter gpu_energy_joules_total Energy used since the driver was loaded.
   fast GetTotalEnergyConsumption - GetTotalEnergyConsumption /1e3
 gauge gpu_temperature_celsius Temperature at a sensor.
-  fast GetTemperature sensor=gpu GetTemperatureV#0x100000C[2]|GetTemperature(0)
+  fast GetTemperature sensor=gpu temperature
   fast FieldValue(memory_temperature) sensor=memory field(82)
 gauge gpu_temperature_threshold_celsius Temperature at which the GPU slows down or stops.
   static GetTemperatureThreshold threshold={shutdown,slowdown,gpu_max} GetTemperatureThreshold({0,1,3})|threshold({193,194,196})
 gauge gpu_temperature_margin_celsius Degrees left until the GPU slows down.
-  fast GetMarginTemperature - GetMarginTemperature#0x1000008[1]|margin signed 570-
+  fast GetMarginTemperature - margin|old_margin signed 570-
 gauge gpu_clock_hertz Current clock.
   fast GetClockInfo domain={graphics,sm,memory,video} GetClockInfo({0,1,2,3}) *1e6
 gauge gpu_clock_max_hertz Highest clock that the GPU can be set to.
   static GetMaxClockInfo domain={graphics,sm,memory,video} GetMaxClockInfo({0,1,2,3}) *1e6
 gauge gpu_clock_event_active 1 while clocks are throttled for this reason.
-  fast GetCurrentClocksEventReasons reason={idle,application_clocks,power_cap,hardware_slowdown,sync_boost,software_thermal,hardware_thermal,power_brake,display} GetCurrentClocksEventReasons&{1,2,4,8,16,32,64,128,256}|GetCurrentClocksThrottleReasons&{1,2,4,8,16,32,64,128,256}
+  fast GetCurrentClocksEventReasons reason={idle,application_clocks,power_cap,hardware_slowdown,sync_boost,software_thermal,hardware_thermal,power_brake,display} clock_events[{0,1,2,3,4,5,6,7,8}]
 counter gpu_clock_event_seconds_total Time that clocks were throttled since the driver was loaded.
   fast FieldValue(throttling) reason={power_cap,sync_boost} field({74,76}) /1e9 wide
   fast FieldValue(throttling) reason=thermal field(75) /1e9 wide 0-574.999
@@ -94,10 +92,10 @@ gauge gpu_pcie_link_width Lanes of the PCIe link.
   slow GetCurrPcieLinkWidth kind=current GetCurrPcieLinkWidth
   static GetMaxPcieLinkWidth kind=max GetMaxPcieLinkWidth
 gauge gpu_pcie_transmit_bytes_per_second Bytes sent over PCIe.
-  fast GetPcieThroughput - GetPcieThroughput(0) *1000 pcie
+  fast GetPcieThroughput - GetPcieThroughput(0) *1000
   fast GpmSampleGet - gpm(20) *1048576 max=1048576
 gauge gpu_pcie_receive_bytes_per_second Bytes received over PCIe.
-  fast GetPcieThroughput - GetPcieThroughput(1) *1000 pcie
+  fast GetPcieThroughput - GetPcieThroughput(1) *1000
   fast GpmSampleGet - gpm(21) *1048576 max=1048576
 counter gpu_pcie_replays_total PCIe packets retransmitted.
   slow FieldValue(pcie_replays) - field(94)
@@ -113,7 +111,7 @@ counter gpu_nvlink_errors_total Errors of the NVLinks.
   slow - type={receive_general,integrity,transmit_discard} link({210,211,212}) 550-
   slow - type={link_recovery_failed,link_recovery,symbol} link({214,215,221}) 550-
 gauge gpu_fabric_state State in the NVLink fabric: 0 none, 1 not started, 2 in progress, 3 joined.
-  slow GetGpuFabricInfo - GetGpuFabricInfoV#0x2000024[7]|GetGpuFabricInfo#28[6] max=3
+  slow GetGpuFabricInfo - fabric|old_fabric max=3
 gauge gpu_recovery_action Recovery that the driver requests: 0 none, 1 reset, 2 reboot, 3 drain, 4 drain, reset.
   slow FieldValue(recovery_action) - field(230) 570-
 counter gpu_ecc_errors_total Memory errors in the life of the GPU.
@@ -131,15 +129,15 @@ counter gpu_retired_pages_total Memory pages retired in the life of the GPU.
 gauge gpu_retired_pages_pending 1 if a page will be retired at the next reboot.
   slow FieldValue(retired_pages) - field(31)
 gauge gpu_graphics_active_ratio Share of time in which any engine for compute or graphics worked.
-  fast GpmSampleGet - gpm(1) /100 max=~100
+  fast GpmSampleGet - gpm(1) /100 max=100
 gauge gpu_sm_active_ratio Share of time and of multiprocessors in which one had a warp.
-  fast GpmSampleGet - gpm(2) /100 max=~100
+  fast GpmSampleGet - gpm(2) /100 max=100
 gauge gpu_sm_occupancy_ratio Warps on the multiprocessors as a share of what they can hold.
-  fast GpmSampleGet - gpm(3) /100 max=~100
+  fast GpmSampleGet - gpm(3) /100 max=100
 gauge gpu_dram_active_ratio Bandwidth of the memory in use as a share of what it has.
-  fast GpmSampleGet - gpm(10) /100 max=~100
+  fast GpmSampleGet - gpm(10) /100 max=100
 gauge gpu_pipe_active_ratio Share of time in which a kind of arithmetic unit worked.
-  fast GpmSampleGet pipe={tensor,fp64,fp32,fp16,int} gpm({5,11,12,13,4}) /100 max=~100
+  fast GpmSampleGet pipe={tensor,fp64,fp32,fp16,int} gpm({5,11,12,13,4}) /100 max=100
 gauge gpu_mig_info What a GPU instance is; the value is always 1.
 gauge gpu_mig_memory_total_bytes Memory of the GPU instance.
 gauge gpu_mig_memory_used_bytes Memory of the GPU instance in use by programs.
@@ -179,16 +177,13 @@ FAMILIES = {
 }
 """All metrics, in the order in which they are written."""
 
-_SOURCE = re.compile(r"(\w+)(?:\((\w+)\)|#(\w+))?(?:\[(\d)\]|\.(\w+)|&(\d+))?(?:\*(\d+))?")
-ALL_LINKS = 0xFFFFFFFF
-"""The scope of a numbered value that is the sum over all NVLinks."""
+_SOURCE = re.compile(r"(\w+)(?:\((\w+)\))?(?:\[(\d)\]|\.(\w+))?(?:\*(\d+))?")
 
 
 class Source(NamedTuple):
     """Where a value is from: the key of the answer, which part of that, and the scale.
 
-    ``key`` is a function with its arguments, ``#`` before the version of a structure; or ``field`` with a
-    number and the link; or ``gpm`` with a number.
+    ``key`` is a function with its arguments; or ``field`` with a number and the link; or ``gpm``, number.
     """
 
     key: tuple[Any, ...]
@@ -207,7 +202,8 @@ class Row(NamedTuple):
     sources: tuple[Source, ...]
     divisor: float
     most: float
-    options: frozenset[str]
+    signed: bool
+    wide: bool
 
     def of_link(self, link: int) -> Row:
         """The value of one NVLink instead of all."""
@@ -253,29 +249,19 @@ def _row(metric: str, tier: str, name: str, label: str, source: str, *options: s
         source.partition("(")[0],
         tuple(_source(each, float(found.get("*", 1))) for each in source.split("|")),
         float(found.get("/", 1)),
-        float(most.replace("~100", "100")),
-        frozenset(options),
+        float(most),
+        "signed" in options,
+        "wide" in options,
     )
 
 
 def _source(text: str, factor: float) -> Source:
-    name, argument, structure, index, attribute, bit, times = _SOURCE.findall(text)[0]
-    if name in ("field", "link", "sum", "each"):
-        key: tuple[Any, ...] = ("field", int(argument), 0 if name == "field" else ALL_LINKS)
-    else:
-        key = (name, *(int(each, 0) for each in (argument, structure) if each))
-    part: Callable[[Any], float] = float
-    if index:
-        part = itemgetter(int(index))
-    elif attribute:
-        part = attrgetter(attribute)
-    elif bit:
-        part = partial(_bit, int(bit))
-    return Source((f"{name}#" if structure else key[0], *key[1:]), part, factor * float(times or 1))
-
-
-def _bit(bit: int, answer: int) -> float:
-    return float(bool(answer & bit))
+    name, argument, index, attribute, times = _SOURCE.findall(text)[0]
+    key: tuple[Any, ...] = (name, int(argument, 0)) if argument else (name,)
+    if name in ("field", "link", "sum", "each"):  # the scope is none, or the sum over all NVLinks
+        key = ("field", int(argument), 0 if name == "field" else 0xFFFFFFFF)
+    part = itemgetter(int(index)) if index else attrgetter(attribute) if attribute else float
+    return Source(key, part, factor * float(times or 1))
 
 
 CLOCK_EVENTS = tuple(row.labels["reason"] for row in rows() if row.metric == "gpu_clock_event_active")

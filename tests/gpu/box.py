@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from exporter.gpu.backend import Backend, Event
-from exporter.gpu.gpus import Gpus, Settings
+from exporter.gpu.backend import Backend, Event, Settings
+from exporter.gpu.gpus import Gpus
 
 
 class Box:
@@ -13,7 +13,7 @@ class Box:
 
     def __init__(self, backend: Backend, interval: float) -> None:
         self.backend = backend
-        self.gpus = Gpus(Settings(lambda: backend, interval))
+        self.gpus = Gpus(lambda _: backend, Settings(interval=interval))
         self.readers = self.gpus.open(backend)
         self.gpus.show(self.readers)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from threading import active_count
 
-from exporter.gpu.backend import Extras
+from exporter.gpu.backend import Settings
 from exporter.gpu.nvml import Nvml
 from tests.gpu.box import Box
 
@@ -50,7 +50,7 @@ def main(cycles: int) -> None:
     """Run so many cycles."""
     reported = Reported()
     reported.change()
-    box = Box(Nvml(Extras(processes=4, serial=True, links=True)), interval=1.0)
+    box = Box(Nvml(Settings(processes=4, serial=True, links=True)), interval=1.0)
     for cycle in range(1, cycles + 1):
         if cycle % CYCLES_A_STATE == 0:
             reported.change()
@@ -70,7 +70,7 @@ def _figures(cycle: int, box: Box) -> dict[str, float]:
         "threads": active_count(),
         "files": sum(1 for _ in Path("/proc/self/fd").iterdir()),
         "samples": sum(not line.startswith(b"#") for line in box.gpus.page(cycle).splitlines()),
-        "errors": sum(box.gpus.xids.values()),
+        "errors": sum(count for count, _ in box.gpus.xids.values()),
     }
 
 

@@ -323,29 +323,6 @@ def test_a_mean_does_not_reach_over_errors_and_leaves_no_sample(driver: Driver, 
     assert calls["GpmSampleFree", -1] == calls["GpmSampleAlloc", -1]
 
 
-@pytest.mark.parametrize("said", [("hang=GetUtilizationRates@3",), ("xid=3:79:1",)])
-def test_while_no_one_looks_gpus_are_read_seldom_and_no_one_notices(
-    driver: Driver, start: Starting, said: tuple[str, ...]
-) -> None:
-    exporter = start("--interval=0.2", "--idle=1", "--retry=0.3")
-    exporter.until(all_ok)
-    time.sleep(1.5)
-    driver.forget_calls()
-    time.sleep(2)
-    assert driver.calls()["GetUtilizationRates", 3] == 0
-    driver.tell("gpus=8", *said)
-    time.sleep(1)
-    looked, found = time.monotonic(), exporter.scrape()
-    assert all_ok(found)
-    assert shown(found) == set(range(8))
-    if "xid" in said[0]:  # is heard at once all the same
-        assert found.value("gpu_xid_errors_total", gpu="3", uuid=uuid(3), xid="79") == 1
-        exporter.until(lambda _: driver.calls()["GetUtilizationRates", 3] >= 5)
-    else:  # is found within three readings of someone who looks
-        exporter.until(only_3("timeout"))
-        assert in_time(time.monotonic() - looked, 3)
-
-
 # MIG partitions that change
 
 

@@ -53,17 +53,6 @@ def test_the_answer_comes_when_no_device_is_open_and_nothing_is_asked_until_the_
     assert found.value("gpu_xid_errors_total", gpu="3", xid="79") == 1
 
 
-def test_the_signal_does_the_same_for_a_minute(driver: Driver, exporter: Exporter) -> None:
-    assert exporter.devices()
-    exporter.process.send_signal(signal.SIGUSR1)
-    exporter.until(lambda found: nvml(found) == "released" and not exporter.devices())
-
-    assert driver.calls()["Shutdown", -1] == 1
-    assert exporter.ask(f"{RELEASE}?seconds=0", "POST")[0] == 200
-    exporter.until(all_ok)
-    assert "NVML released: The devices are released on request." in exporter.end()[1]
-
-
 @pytest.mark.parametrize("hang", ["GetUtilizationRates", "Init", "EventSetWait"])
 def test_while_a_call_hangs_they_are_released_all_the_same_and_nothing_is_forgotten(
     driver: Driver, start: Starting, hang: str

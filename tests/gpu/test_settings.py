@@ -13,7 +13,6 @@ import pytest
 from exporter.gpu.__main__ import command_line
 from tests.gpu.driver import Driver
 from tests.gpu.exporter import Exporter, Starting, all_ok, nvml, shown
-from tests.real import free_port
 from tests.real.waiting import eventually, slowness
 from tests.records import refusal
 from tests.runs.scrape import Scrape
@@ -95,24 +94,12 @@ def test_settings_that_cannot_be_used_are_reported_and_the_old_ones_stay(
     assert errors.endswith(" The running settings stay in effect.\n")
 
 
-def test_a_flag_wins_over_the_file(start: Starting, tmp_path: Path) -> None:
-    port, file = free_port(), write(tmp_path / "gpu.json", port=1, listen="nowhere", proc=None)
-    exporter = start("--port", str(port), "--listen", "127.0.0.1", f"--config.file={file}")
-    exporter.port = port
-    exporter.until(all_ok)
-    code, out, errors = exporter.end()
-
-    assert (code, errors) == (0, "")
-    assert out.startswith(f"http://127.0.0.1:{port}/metrics shows the GPUs of this machine\n")
-    assert out.endswith("NVML ok: NVML answers.\n")
-
-
 @pytest.mark.parametrize(
     ("flag", "value", "expected"),
     [
         ("--port", "http", "'http' is not a port. Expected a number from 1 to 65535."),
         ("--interval", "1s", "'1s' is not a positive number. Expected one such as 15 or 0.5."),
-        ("--idle", "inf", "'inf' is not a positive number"),
+        ("--retry", "inf", "'inf' is not a positive number"),
         ("--pcie", "yes", "'yes' is not a boolean. Expected true or false."),
         ("--backend", "rocm", "'rocm' is not a backend. Expected nvml or demo."),
     ],

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.gpu.backend import Call, CardError, Extras, Reading, Tier
+from exporter.gpu.backend import Call, CardError, Reading, Settings, Tier
 from exporter.gpu.demo import Demo
 from tests.gpu.box import Box
 from tests.gpu.exporter import nvml, reasons
@@ -37,8 +37,8 @@ class Listed(Demo):
 
     said: dict[str, str]
 
-    def open(self) -> int:
-        return len(self.said)
+    def open(self) -> tuple[int, dict[str, str]]:
+        return len(self.said), {}
 
     def card(self, number: int) -> Any:
         return Named(*sorted(self.said.items())[number])
@@ -46,7 +46,7 @@ class Listed(Demo):
 
 @pytest.mark.parametrize(("age", "expected"), [(0, "ok"), (3, "ok"), (3.01, "timeout"), (1e6, "timeout")])
 def test_nothing_older_than_three_intervals_is_shown(age: float, expected: str) -> None:
-    backend = Listed(Extras())
+    backend = Listed(Settings())
     backend.said = {"a": "ok"}
     box = Box(backend, interval=1.0)
     box.page(100.0, 1e9)
@@ -65,7 +65,7 @@ CARDS = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(["ok", "lost"
 def test_every_gpu_ever_seen_has_one_state_and_no_value_is_made_up(
     said: list[dict[str, str]], age: int
 ) -> None:
-    backend, seen, most = Listed(Extras(), sleep=lambda _: None), set[str](), 0
+    backend, seen, most = Listed(Settings()), set[str](), 0
     backend.said = {}
     box = Box(backend, interval=1.0)
     for cards in said:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from exporter.gpu.backend import Event, Extras
+from exporter.gpu.backend import Event, Settings
 from exporter.gpu.demo import Demo
 from exporter.runs.signals import SIGNALS
 from exporter.runs.stats.catalogue import RUN_FAMILIES, STATES, STATISTICS
@@ -84,7 +84,7 @@ def step_at(time: int) -> int:
 
 def samples() -> Iterator[str]:
     """Yield lines of OpenMetrics."""
-    boxes = {BOX: _Gpus(Extras(processes=4, sick=FAULTY)), SPLIT: _Gpus(Extras(profile="a100-mig"))}
+    boxes = {BOX: _Gpus(Settings(processes=4, sick=FAULTY)), SPLIT: _Gpus(Settings(profile="a100-mig"))}
     for at in range(START, END + 1, EVERY):
         for series, value in _at(at, boxes):
             yield f"{series} {value} {at}\n"
@@ -191,9 +191,9 @@ def _run(run: str, number: int, at: int, *, over: bool) -> Iterator[tuple[str, d
 class _Gpus:
     """Simulated cards, whose values follow from the time."""
 
-    def __init__(self, extras: Extras) -> None:
+    def __init__(self, extras: Settings) -> None:
         self._at = float(START)
-        self._box = Box(Demo(extras, clock=lambda: self._at, sleep=lambda _: None), interval=60)
+        self._box = Box(Demo(extras, clock=lambda: self._at), interval=60)
         self._box.page(0.0, START)
         self.uuids = [reader.uuid for reader in self._box.readers]
         self._sick = extras.sick

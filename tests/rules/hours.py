@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from exporter.gpu.backend import Extras
+from exporter.gpu.backend import Settings
 from exporter.gpu.demo import Demo
 from stepwatch.schema.scalars import Duration
 from stepwatch.system import http_client
@@ -39,7 +39,7 @@ class Watched:
     """A box of simulated GPUs that was watched for the last ``seconds``."""
 
     instance: str
-    extras: Extras
+    extras: Settings
     seconds: int
 
     def samples(self, metrics: Collection[str], end: int) -> Iterator[str]:
@@ -53,7 +53,7 @@ class Watched:
 
     def _pages(self, end: int) -> Iterator[tuple[int, str]]:
         now = 0.0
-        box = Box(Demo(self.extras, clock=lambda: now, sleep=lambda _: None), SCRAPE)
+        box = Box(Demo(self.extras, clock=lambda: now), SCRAPE)
         for passed in range(0, self.seconds, SCRAPE):
             now = float(passed)
             at = end - self.seconds + passed

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from exporter.gpu.backend import PROFILES, Extras
+from exporter.gpu.backend import PROFILES, Settings
 from tests.real import PrometheusServer, query
 from tests.rules import hours, rendered, selectors
 from tests.rules.hours import Fired, Watched
@@ -52,8 +52,8 @@ def _url(end: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     (folder / "prometheus.yml").write_text("global: {}\n")
     server = PrometheusServer("3.13", folder)
     boxes = [
-        *(Watched(profile, Extras(profile=profile), HOURS) for profile in PROFILES),
-        *(Watched(f"{profile} sick", Extras(profile=profile, sick=SICK), AN_HOUR) for profile in PROFILES),
+        *(Watched(profile, Settings(profile=profile), HOURS) for profile in PROFILES),
+        *(Watched(f"{profile} sick", Settings(profile=profile, sick=SICK), AN_HOUR) for profile in PROFILES),
     ]
     hours.load(server, (line for box in boxes for line in box.samples(METRICS, end)))
     with server:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from exporter.gpu.backend import PROFILES, Event, Extras
+from exporter.gpu.backend import PROFILES, Event, Settings
 from exporter.gpu.demo import Demo
 from tests.gpu.box import Box
 
 FOLDER = Path(__file__).parent
-SEED = 7
 WORKED_SECONDS = 136.0
 """The policy is being updated then."""
 INTERVAL = 1.0
@@ -23,9 +22,9 @@ MOVING = re.compile(
 
 def pages() -> dict[str, str]:
     """Each golden page as it is now, by its name."""
-    found = {profile: _demo(Extras(profile=profile)) for profile in PROFILES}
-    found["h200-sick"] = _demo(Extras(profile="h200", sick=5))
-    found["h200-all"] = _demo(Extras(processes=4, serial=True, links=True))
+    found = {profile: _demo(Settings(profile=profile)) for profile in PROFILES}
+    found["h200-sick"] = _demo(Settings(profile="h200", sick=5))
+    found["h200-all"] = _demo(Settings(processes=4, serial=True, links=True))
     return found
 
 
@@ -52,10 +51,10 @@ class _Timeless(Demo):
         return [event._replace(at=1e9) for event in super().events(seconds)]
 
 
-def _demo(extras: Extras) -> str:
+def _demo(extras: Settings) -> str:
     """The page after two readings: a rate needs two."""
     at = 0.0
-    box = Box(_Timeless(extras, SEED, lambda: at, lambda _: None), INTERVAL)
+    box = Box(_Timeless(extras, lambda: at), INTERVAL)
     at = WORKED_SECONDS
     box.page(0.0, 1e9)
     return steady(box.page(INTERVAL, 1e9))
