@@ -111,7 +111,7 @@ check: development ## Lint, format, types, and whether generated files are curre
 	@$(PY) -m mypy
 	@$(PY) generate.py --check
 
-drift: development ## List keys of trainers' newest releases that no table has, and keys of tables that none has
+drift: development ## For developers: which keys the newest trainers log that Stepwatch does not know (downloads them)
 	@$(PY) -m tools.drift
 
 bench: development ## Measure what docs/benchmarks.md shows

@@ -192,6 +192,9 @@ GONE = math.nan
 """Value of a statistic that no longer exists (a resume clears the windows): every comparison is false."""
 
 
+_LACKS = "rl_run_signal_missing_info"
+
+
 class Replayed(NamedTuple):
     """A run that was written: the ``steps`` of its records, and what of it rules look at.
 
@@ -329,6 +332,11 @@ class _Writer:
         if run_keys := self.run.options.own.keys:
             raw = self.run.raw.values()
             served |= {f'rl_raw{{{self._label},key="{key}"}}': raw[key] for key in run_keys if key in raw}
+        if _LACKS in self._metrics:
+            served |= {
+                f'{_LACKS}{{{self._label},signal="{each.signal}",reason="{each.reason}"}}': 1.0
+                for each in self.run.missing()
+            }
         served |= {self._series[each]: value for each, value in statistics(self.run) if each in self._series}
         for series, value in served.items():
             before, since = self._written.get(series, (None, 0))

@@ -147,7 +147,7 @@ def _block(name: str, run: Run, origin: str) -> Iterator[str]:
         yield f"    without a signal: {', '.join(summary.others)}"
     if candidates := run.candidates():
         yield "    may carry a signal that the run lacks. Add the correct lines to config.yaml,"
-        yield "    in place of `signals: {}` or below your own `signals:`, and run `make up`:"
+        yield "    in place of `#signals: ...`, or below your own `signals:`, and run `make up`:"
         yield "signals:"
         yield from (f"  {candidate.setting}" for candidate in candidates)
 

@@ -18,6 +18,10 @@ from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Options
 from exporter.runs.model.run_set import RunSet, RunSets
 from exporter.runs.readers.follow import LAST_LINE_SECONDS
+from exporter.runs.signals.key import normal
+from exporter.runs.signals.record import AXES, number
+from exporter.runs.sources.base import load_json
+from exporter.runs.sources.flat import flattened
 
 MOST_BYTES = 2 * 1024 * 1024  # of a part of a log, from its end, are read for its last step
 NOT_READ = {
@@ -36,6 +40,13 @@ NOT_READ = {
     "log": "a table without a row so far",
 }
 """What a file without a run is."""
+
+
+MOST_KEYS = 8
+UNKNOWN = (
+    "JSON without a known key of a trainer: {}. Fix: map them below signals: in config.yaml, such as "
+    'reward: ["my/points"]'
+)
 
 
 class UnreadError(Exception):
@@ -76,8 +87,20 @@ def read(found: Found, options: Options, run_sets: RunSets = RunSet) -> RunSet:
     except OSError as error:
         raise UnreadError(f"cannot be read: {error.strerror}") from error
     if log.run_set is None or not log.run_set.runs:
-        raise NoRunError(NOT_READ.get(log.kind, log.kind))
+        unknown = _unknown_keys(found.path) if log.kind == "text" else ()
+        raise NoRunError(UNKNOWN.format(", ".join(unknown)) if unknown else NOT_READ.get(log.kind, log.kind))
     return log.run_set
+
+
+def _unknown_keys(path: Path) -> list[str]:
+    """Return the keys of numbers in a file's first line, if that is JSON."""
+    with path.open("rb") as file:
+        line = file.readline(MOST_BYTES)
+    logged = load_json(line) if line.startswith(b"{") else None
+    values = flattened(logged) if isinstance(logged, dict) else {}
+    return [key for key, value in values.items() if number(value) is not None and normal(key) not in AXES][
+        :MOST_KEYS
+    ]
 
 
 def last_step(log: Path, since: int) -> int | None:

@@ -140,7 +140,7 @@ class HealthReport:
             lacks = lost if reason == "lost" else f"has no known key of {signal}"
             line = f", such as {_unescaped(setting)}" if setting else ""
             yield (
-                f"{_unescaped(run)} {lacks}. Fix: map its keys to signals below signals in "
+                f"{_unescaped(run)} {lacks}. Fix: map its key below signals: in "
                 f"config.yaml{line}; `make inspect` lists them."
             )
 

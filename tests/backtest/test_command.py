@@ -146,9 +146,10 @@ def test_a_folder_without_a_run_fails(
 def test_a_run_without_signals_of_rules_is_distinguished_from_a_healthy_one(
     backtest: Backtest, newest: None, tmp_path: Path
 ) -> None:
-    path = log(tmp_path / "a.jsonl", [{"data": {"my/score": 0.5 + step / 7}} for step in range(20)])
-    code, out, _ = backtest(path)
-    assert (code, "no alert: none of its keys is a signal" in out) == (0, True)
+    for key, says in (("points", "no alert: none of its keys is a signal"), ("score", "SignalsUnknown")):
+        path = log(tmp_path / f"{key}.jsonl", [{"data": {f"my/{key}": 0.5 + step / 7}} for step in range(20)])
+        code, out, _ = backtest(path)
+        assert (code, says in out) == (0, True)
 
 
 def test_other_files_in_a_folder_are_not_an_error(backtest: Backtest, newest: None, tmp_path: Path) -> None:

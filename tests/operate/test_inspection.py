@@ -111,13 +111,28 @@ def test_keys_that_look_like_a_signal_are_reported_with_lines_to_paste(
     lines = reported(log)
     place = lines.index("signals:")
 
-    assert "    in place of `signals: {}` or below your own `signals:`, and run `make up`:" in lines
+    assert "    in place of `#signals: ...`, or below your own `signals:`, and run `make up`:" in lines
     assert lines[place:] == ["signals:", '  reward: ["env/judge_reward"]', '  kl: ["my kl"]']
     config.write_text("\n".join(lines[place:]))
     again = reported(log)
     assert "      reward: env/judge_reward" in again
     assert "      kl: my kl" in again
     assert "signals:" not in again
+
+
+def test_a_key_that_is_mapped_makes_a_log_a_trainers_and_another_is_named_with_the_fix(
+    tmp_path: Path, reported: Reporting, config: Path
+) -> None:
+    log = tmp_path / "a.jsonl"
+    append(log, *(json.dumps({"step": n, "my/points": n / 8, "note": "text"}) + "\n" for n in range(8)))
+
+    assert reported(log, found=False)[0].startswith(
+        "a.jsonl: JSON without a known key of a trainer: my/points."
+    )
+    config.write_text('signals: {reward: ["my/points"]}\n')
+    assert "      reward: my/points" in reported(log)
+    config.write_text('signals: {reward: [{mean_of: "my.+"}]}\n')
+    assert "      reward: my/points" in reported(log)
 
 
 def test_a_log_below_the_watched_folder_has_the_name_that_the_stack_gives_it(

@@ -133,8 +133,8 @@ NEVER_STARTED = (
 )
 
 UNKNOWN, LOST_KL = (
-    selector("rl_run_signal_missing_info", **EXPORTER, run=RUN, signal=signal, reason=reason, setting="")
-    for signal, reason in (("reward", "unknown"), ("kl", "lost"))
+    selector("rl_run_signal_missing_info", **EXPORTER, run=RUN, signal=signal, reason=reason, setting=setting)
+    for signal, reason, setting in (("reward", "unknown", "reward: [env/points]"), ("kl", "lost", ""))
 )
 SIGNALS_UNKNOWN = (
     _by_the_minute(
@@ -144,7 +144,7 @@ SIGNALS_UNKNOWN = (
     _by_the_minute(
         "both of one run", {UNKNOWN: "1+0x90", LOST_KL: "1+0x90", **STATES["running"]}, {9: [THIS]}
     ),
-    _by_the_minute("a run that has ended", {LOST_KL: "1+0x90", **STATES["stopped"]}, {10: []}),
+    _by_the_minute("a run that has finished", {LOST_KL: "1+0x90", **STATES["finished"]}, {10: []}),
     _by_the_minute("nothing is missing", STATES["running"], {10: []}),
 )
 

@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from exporter.runs.signals.key import Key, Keys, joined, normal
 from exporter.runs.signals.record import AXES, number
@@ -104,6 +104,9 @@ REWARD = frozenset({"reward", "rewards", "rew", "score", "scores", "return", "re
 KL = frozenset({"kl", "kld", "kls", "kldiv"})
 ENTROPY = frozenset({"entropy", "entropies"})
 """Words of keys that look like a reward, a KL divergence or an entropy, whatever their framework."""
+SUCCESS = frozenset({"acc", "correct", "pass", "passed", "solve", "solved", "success", "successes", "win"})
+SHARES = frozenset({"frac", "fraction", "ratio", "rate", "share"})
+"""What trainers of one's own call a reward of 0 or 1, and its mean."""
 _TELLING = REWARD - {"score", "scores", "return", "returns"} | KL | ENTROPY
 """Words that stand in no table but that of a training: others measure scores and lengths as well."""
 
@@ -124,9 +127,36 @@ def measurements(keys: tuple[str, ...]) -> int:
     return found or int(any(map(may_be_measured, keys)))
 
 
+class Mapped:
+    """The keys that config.yaml maps to signals: this process, which has one, takes them for a trainer's."""
+
+    names: ClassVar[frozenset[str]] = frozenset()
+    patterns: ClassVar[tuple[re.Pattern[str], ...]] = ()
+
+    @classmethod
+    def know(cls, keys: Keys) -> None:
+        """Take these from now on, and none before."""
+        every = [key for each in keys.values() for key in each]
+        names = frozenset(name for key in every for name in key.names)
+        patterns = tuple(re.compile(key.pattern) for key in every if key.pattern)
+        if (names, patterns) != (cls.names, cls.patterns):
+            cls.names, cls.patterns = names, patterns
+            measurements.cache_clear()
+
+    @classmethod
+    def has(cls, key: str) -> bool:
+        """Whether this is one of them, in any spelling."""
+        form = normal(key)
+        return form in cls.names or any(pattern.fullmatch(form) for pattern in cls.patterns)
+
+
 def may_be_measured(key: str) -> bool:
     """Whether this key, which is no word of a sentence, measures RL in a log that no table fits."""
-    return " " not in key and key.count("/") < 2 and not words_of(key).isdisjoint(_TELLING)
+    if Mapped.has(key):
+        return True
+    words = words_of(key)
+    telling = not words.isdisjoint(_TELLING) or not (words.isdisjoint(SUCCESS) or words.isdisjoint(SHARES))
+    return " " not in key and key.count("/") < 2 and telling
 
 
 @lru_cache(maxsize=1)

@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from exporter.runs.signals.reading import ENTROPY, KL, REWARD, Reading, words_of
+from exporter.runs.signals.reading import ENTROPY, KL, REWARD, SHARES, SUCCESS, Reading, words_of
 
 ENOUGH_RECORDS = 5
 """The first records may lack what comes later: actor metrics during a critic's warm-up, say."""
 MOST_CANDIDATES = 4
 """Keys named for one signal: a trainer may log the reward of each of a hundred environments."""
-_SUCCESS = frozenset({"acc", "correct", "pass", "passed", "solve", "solved", "success", "successes"})
-"""What trainers of one's own call a reward of 0 or 1, and its mean a rate."""
-_SHARES = frozenset({"frac", "fraction", "ratio", "rate", "share"})
 _LENGTH = frozenset({"length", "lengths", "len", "lens"})
 _VALIDATION = frozenset({"val", "valid", "validation", "eval", "evaluation", "test", "dev", "heldout"})
 
@@ -34,7 +31,7 @@ _NO_MEAN = frozenset(
         *("std", "stddev", "var", "variance", "max", "min", "maximum", "minimum", "median", "diff", "range"),
         *("best", "worst", "p10", "p25", "p50", "p75", "p90", "p95", "p99"),
         *("coef", "coeff", "coefficient", "beta", "weight", "weights", "target", "limit", "threshold"),
-        *_SHARES,
+        *SHARES,
         *("zero", "clip", "clipped", "clipfrac", "truncated"),
         *("time", "seconds", "ms", "count", "num", "step", "steps", "norm", "grad", "lr", "id", "version"),
     )
@@ -78,7 +75,7 @@ def candidates(unmapped: Iterable[str], carried: Collection[str]) -> tuple[Candi
 def _resembled(words: frozenset[str]) -> str | None:
     """The signal whose mean a key of these words looks like."""
     held_out = not words.isdisjoint(_VALIDATION)
-    if not words.isdisjoint(_NO_MEAN if words.isdisjoint(_SUCCESS) else _NO_MEAN - _SHARES):
+    if not words.isdisjoint(_NO_MEAN if words.isdisjoint(SUCCESS) else _NO_MEAN - SHARES):
         return None
     if not words.isdisjoint(KL):
         return next((kind for kind, signs in _KINDS_OF_KL.items() if not words.isdisjoint(signs)), "kl")
@@ -86,7 +83,7 @@ def _resembled(words: frozenset[str]) -> str | None:
         return "entropy"
     if not words.isdisjoint(_LENGTH) and words.isdisjoint(_NO_RESPONSE):
         return "validation_response_length" if held_out else "response_length"
-    if not words.isdisjoint(REWARD | _SUCCESS):
+    if not words.isdisjoint(REWARD | SUCCESS):
         return "validation_score" if held_out else "reward"
     return None
 
