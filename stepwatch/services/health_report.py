@@ -141,7 +141,7 @@ class HealthReport:
             line = f", such as {_unescaped(setting)}" if setting else ""
             yield (
                 f"{_unescaped(run)} {lacks}. Fix: map its key below signals: in "
-                f"config.yaml{line}; `make inspect` lists them."
+                f"config.yaml{line}; `make inspect RUNS=log` lists them."
             )
 
     def _unreadable(self, page: str) -> Iterator[str]:

@@ -318,7 +318,7 @@ TARGET = 'stepwatch_target_up{{name="{}",source="{}"}} {}\n'
             MISSING.format("reward", "unknown", r"reward: [\"env/points\"]"),
             [
                 'qwen "b" has no known key of reward. ',
-                'in config.yaml, such as reward: ["env/points"]; `make inspect`',
+                'in config.yaml, such as reward: ["env/points"]; `make inspect RUNS=log`',
             ],
         ),
         (MISSING.format("kl", "lost", ""), ['qwen "b" no longer logs kl, which it had in every step. ']),
