@@ -22,7 +22,7 @@ def log(metrics, name, step):
     return {{"response_length/mean": 3.0, "response_length/max": 4.0}}
 """
 LIST = """
-published: {somebody-trains: verl, nobody-published: verl}
+published: {example-trainer: verl, unpublished-trainer: verl}
 repositories: {slime: 2026-08-21}
 """
 
@@ -34,13 +34,13 @@ def _ran(tmp_path: Path) -> Path:
 
 @pytest.fixture(name="said")
 def _said(tmp_path: Path, ran: Path) -> subprocess.CompletedProcess[str]:
-    with zipfile.ZipFile(tmp_path / "somebody_trains-1.2-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("somebody/log.py", TRAINER.format(ran=ran))
-        wheel.writestr("somebody/setup.py", TRAINER.format(ran=ran))
-        wheel.writestr("somebody/tests/log.py", 'metrics["actor/of_a_test"] = 1.0')
-        wheel.writestr("somebody/damaged.py", "def log(:")
-        about = "somebody_trains-1.2.dist-info"
-        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: somebody-trains\nVersion: 1.2\n")
+    with zipfile.ZipFile(tmp_path / "example_trainer-1.2-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("example/log.py", TRAINER.format(ran=ran))
+        wheel.writestr("example/setup.py", TRAINER.format(ran=ran))
+        wheel.writestr("example/tests/log.py", 'metrics["actor/of_a_test"] = 1.0')
+        wheel.writestr("example/damaged.py", "def log(:")
+        about = "example_trainer-1.2.dist-info"
+        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: example-trainer\nVersion: 1.2\n")
         wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{about}/RECORD", "")
     trainers = tmp_path / "trainers.yaml"
@@ -57,7 +57,7 @@ def test_keys_that_no_table_has_and_keys_that_no_source_has_are_listed(
 ) -> None:
     lines = said.stdout.splitlines()
 
-    assert lines[0] == "somebody-trains 1.2: 7 keys, 2 in no table"
+    assert lines[0] == "example-trainer 1.2: 7 keys, 2 in no table"
     assert lines[1:3] == ["  + env/tool_use/mean", "  + tool_use/*"]
     gone = {line.removeprefix("  - ") for line in lines if line.startswith("  - ")}
     assert "actor_grad_norm" in gone
@@ -70,6 +70,6 @@ def test_a_package_that_cannot_be_fetched_is_named_and_the_others_are_compared(
     said: subprocess.CompletedProcess[str],
 ) -> None:
     assert said.returncode == 1
-    assert said.stderr.startswith("ERROR: nobody-published: ")
+    assert said.stderr.startswith("ERROR: unpublished-trainer: ")
     assert "Traceback" not in said.stderr
-    assert "somebody-trains 1.2" in said.stdout
+    assert "example-trainer 1.2" in said.stdout

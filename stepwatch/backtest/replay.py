@@ -27,6 +27,7 @@ from exporter.runs.logs.names import printable, run_names
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.model.run_set import RunSet
 from exporter.runs.serve.metrics import labels_of, latest, progress, statistics
+from exporter.runs.signals import missing
 from exporter.runs.signals.record import Event, Record
 from exporter.runs.stats.catalogue import JUDGED, STATISTICS
 from stepwatch.operate import logfiles
@@ -192,9 +193,6 @@ GONE = math.nan
 """Value of a statistic that no longer exists (a resume clears the windows): every comparison is false."""
 
 
-_LACKS = "rl_run_signal_missing_info"
-
-
 class Replayed(NamedTuple):
     """A run that was written: the ``steps`` of its records, and what of it rules look at.
 
@@ -332,9 +330,9 @@ class _Writer:
         if run_keys := self.run.options.own.keys:
             raw = self.run.raw.values()
             served |= {f'rl_raw{{{self._label},key="{key}"}}': raw[key] for key in run_keys if key in raw}
-        if _LACKS in self._metrics:
+        if missing.METRIC in self._metrics:
             served |= {
-                f'{_LACKS}{{{self._label},signal="{each.signal}",reason="{each.reason}"}}': 1.0
+                f'{missing.METRIC}{{{self._label},signal="{each.signal}",reason="{each.reason}"}}': 1.0
                 for each in self.run.missing()
             }
         served |= {self._series[each]: value for each, value in statistics(self.run) if each in self._series}

@@ -132,14 +132,10 @@ def extent(run: Judged) -> str:
 
 
 def mute(run: Judged) -> str:
-    """Return after which steps its alerts would have been muted too early, in words; empty if after none."""
+    """Return after which steps, at least one, its alerts would have been muted too early, in words."""
     steps = ", ".join(map(str, run.muted[:MOST_MUTES]))
     more = f" and {len(run.muted) - MOST_MUTES} more" if len(run.muted) > MOST_MUTES else ""
-    return (
-        f"its log says finished at step {steps}{more}: live, no alert fires until the next step"
-        if steps
-        else ""
-    )
+    return f"its log says finished at step {steps}{more}: live, no alert fires until the next step"
 
 
 def number(value: float | None) -> str:

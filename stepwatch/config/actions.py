@@ -65,15 +65,13 @@ class Policy(Section):
     def unknown(self, table: Table) -> Iterator[Fault]:
         """Yield a fault if the table has no such alert about runs, or it has another severity."""
         alerts = [alert for alert in table.alerts if alert.name == self.on]
-        of_runs = [alert for alert in table.alerts if alert.subject == "run"]
         severities = {alert.severity for alert in alerts}  # None where its block says it
-        if not any(alert in of_runs for alert in alerts):
+        if not any(alert.subject == "run" for alert in alerts):
+            of_runs = [alert.name for alert in table.alerts if alert.subject == "run"]
             yield Fault(
                 "is not an alert about runs" if alerts else "is not an alert",
                 expected="an alert about runs that docs/runbook.md or alerts.d has, such as KLExplosion",
-                fix="name one about the run itself"
-                if alerts
-                else instead(self.on, [alert.name for alert in of_runs]),
+                fix="name one about the run itself" if alerts else instead(self.on, of_runs),
                 at=("on",),
                 value=self.on,
             )

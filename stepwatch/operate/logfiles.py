@@ -18,10 +18,8 @@ from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Options
 from exporter.runs.model.run_set import RunSet, RunSets
 from exporter.runs.readers.follow import LAST_LINE_SECONDS
-from exporter.runs.signals.key import normal
-from exporter.runs.signals.record import AXES, number
 from exporter.runs.sources.base import load_json
-from exporter.runs.sources.flat import flattened
+from exporter.runs.sources.flat import flattened, measured_values
 
 MOST_BYTES = 2 * 1024 * 1024  # of a part of a log, from its end, are read for its last step
 NOT_READ = {
@@ -97,10 +95,7 @@ def _unknown_keys(path: Path) -> list[str]:
     with path.open("rb") as file:
         line = file.readline(MOST_BYTES)
     logged = load_json(line) if line.startswith(b"{") else None
-    values = flattened(logged) if isinstance(logged, dict) else {}
-    return [key for key, value in values.items() if number(value) is not None and normal(key) not in AXES][
-        :MOST_KEYS
-    ]
+    return [*measured_values(flattened(logged))][:MOST_KEYS] if isinstance(logged, dict) else []
 
 
 def last_step(log: Path, since: int) -> int | None:

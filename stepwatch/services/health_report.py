@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from exporter.runs.signals import missing
 from stepwatch.system import http_client
 from stepwatch.system.http_client import Texts, metric
 from stepwatch.system.terminal import Say, ago, duration
@@ -25,9 +26,9 @@ _RANKS = {"critical": 0, "warning": 1, "info": 2}
 
 # Of what config.yaml names; pages that are registered come and go.
 _DOWN = r'^stepwatch_target_up\{name="([^"]+)",source="(?:mlflow|prometheus_page)"\} 0\.0$'
-_STATE = r'^rl_run_state\{(?=[^}]*run="((?:[^"\\]|\\.)*)")(?=[^}]*state="(\w+)")[^}]*\} 1\.0$'
 _TEXT = r'"((?:[^"\\]|\\.)*)"'
-_MISSING = rf'^rl_run_signal_missing_info\{{run={_TEXT},signal="(\w+)",reason="(\w+)",setting={_TEXT}'
+_STATE = rf'^rl_run_state\{{(?=[^}}]*run={_TEXT})(?=[^}}]*state="(\w+)")[^}}]*\}} 1\.0$'
+_MISSING = rf'^{missing.METRIC}\{{run={_TEXT},signal="(\w+)",reason="(\w+)",setting={_TEXT}'
 _HUNG = r'^stepwatch_mount_hung_since_timestamp_seconds\{mount="([^"]+)"\} (\S+)$'
 
 _LEFT_OUT = {

@@ -7,7 +7,7 @@ import re
 import sys
 import tempfile
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import yaml
@@ -51,9 +51,9 @@ def _sources(package: str) -> Sources | None:
 
 def _report(tables: Mapping[str, str], sources: Mapping[str, Sources]) -> Iterator[str]:
     """What each release logs that no table has, and what each table has that none of its releases has."""
-    known = frozenset().union(*map(names, frameworks()))
+    known = ends(frozenset().union(*map(names, frameworks())))
     for package, found in sources.items():
-        new = sorted(unknown(found.logged, known))
+        new = sorted(key for key in found.logged if not fitting(known, key, key.partition("/")[2]))
         yield f"{package} {found.version}: {len(found.logged)} keys, {len(new)} in no table"
         yield from (f"  + {key}" for key in new)
     for table in dict.fromkeys(tables[package] for package in sources if tables[package]):
@@ -61,7 +61,7 @@ def _report(tables: Mapping[str, str], sources: Mapping[str, Sources]) -> Iterat
             text for package, found in sources.items() if tables[package] == table for text in found.texts
         ]
         mine = names(table)
-        gone = sorted(mine - present(mine, texts))
+        gone = sorted(mine - fitting(ends(mine), *texts))
         yield f"table {table}: {len(mine)} keys, {len(gone)} in none of its sources"
         yield from (f"  - {key}" for key in gone)
 
@@ -72,26 +72,26 @@ def names(table: str) -> frozenset[str]:
     return frozenset(name for keys in signals.values() for key in keys for name in key.names)
 
 
-def unknown(logged: Iterable[str], known: Collection[str]) -> frozenset[str]:
-    """The keys that no table has, be it behind a prefix or with another statistic."""
-    return frozenset(key for key in logged if not present(known, (key, key.partition("/")[2])))
-
-
-def present(keys: Collection[str], texts: Iterable[str]) -> frozenset[str]:
-    """The keys, in normal form, that a text is without its statistic, or the end of one; patterns count."""
-    ends: dict[str, set[str]] = {}
+def ends(keys: Iterable[str]) -> Mapping[str, set[str]]:
+    """The keys, in normal form, by each of their ends, without their statistic: a prefix may come first."""
+    found: dict[str, set[str]] = {}
     for key in keys:
         words = _STATISTIC.sub("", key).split("_")
         for at in range(len(words)):
-            ends.setdefault("_".join(words[at:]), set()).add(key)
+            found.setdefault("_".join(words[at:]), set()).add(key)
+    return found
+
+
+def fitting(keys: Mapping[str, set[str]], *texts: str) -> frozenset[str]:
+    """The keys, by their ``ends``, that one of these texts or patterns is or ends."""
     found: set[str] = set()
     for text in texts:
         form = _STATISTIC.sub("", normal(text.replace(ANY, _ANY)))
         if ANY not in text:
-            found |= ends.get(form, set())
+            found |= keys.get(form, set())
         elif len(form.replace(_ANY, "").replace("_", "")) >= _LETTERS:
             pattern = re.compile(re.escape(form).replace(_ANY, ".*"))
-            found.update(*(ends[end] for end in ends if pattern.fullmatch(end)))
+            found.update(*(keys[end] for end in keys if pattern.fullmatch(end)))
     return frozenset(found)
 
 

@@ -14,6 +14,7 @@ from exporter.runs.files.launch import Launch
 from exporter.runs.model.run import Run
 from exporter.runs.model.run_source import ENDED_BADLY
 from exporter.runs.serve.views import View
+from exporter.runs.signals import missing
 from exporter.runs.stats.catalogue import (
     MOST_SERIES,
     RUN_FAMILIES,
@@ -191,7 +192,7 @@ def _facts(view: View) -> Iterable[tuple[str, list[Sample]]]:
     yield "rl_run_start_timestamp_seconds", _maybe(times.start)
     yield "rl_step_interval_typical_seconds", _maybe(times.pace.typical())
     yield (
-        "rl_run_signal_missing_info",
+        missing.METRIC,
         [({"signal": name, "reason": reason, "setting": line}, 1) for name, reason, line in run.missing()],
     )
     namespace = {"pid_namespace": view.gpus.namespace}

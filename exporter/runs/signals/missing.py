@@ -14,7 +14,8 @@ REGULAR = ("reward", "kl", "policy_kl", "entropy", "response_length", "grad_norm
 PREFERENCES = "preference_"
 """How signals of preference optimisation begin, which has no reward or KL by nature."""
 
-ENOUGH_STEPS = 10
+METRIC = "rl_run_signal_missing_info"
+ENOUGH_STEPS = 10  # facts.yaml and docs/runbook.md say both numbers
 REGULAR_STEPS = 20
 """In so many steps in a row a signal is regular; absent from as many, it is lost."""
 

@@ -25,7 +25,7 @@ _CANCELLED = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 """``slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-27T08:00:00 DUE TO TIME LIMIT ***``, also behind
-srun's label or a bar; without a reason somebody cancelled it."""
+srun's label or a bar; without a reason a user cancelled it."""
 _ENDS = (
     (re.compile(rb"Job 'raysubmit_\w+' succeeded"), Ended("finished")),
     (re.compile(rb"HYDRA_FULL_ERROR|ChildFailedError|Job 'raysubmit_\w+' failed"), Ended("failed")),

@@ -146,7 +146,7 @@ class FlatRecords:
             done, _, total = str(values[PROGRESS]).partition("/")
             yield TotalSteps(step(total))
             values = {**values, "step": done}
-        measured = _measured(values)
+        measured = measured_values(values)
         if not measured or not self._advance(values):
             return
         time = time_key(values)
@@ -174,7 +174,8 @@ class FlatRecords:
         return True
 
 
-def _measured(values: Mapping[str, Any]) -> dict[str, Any]:
+def measured_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers that are measured, without steps, times and what says how far the training is."""
     if _is_nameless(values):
         found = {name: values.get(key, "") for key, name in _NAMELESS.items()}
         return {name: value for name, value in found.items() if number(value) is not None}

@@ -225,10 +225,8 @@ class MetricTable(JsonDocument):
 
 
 _TABLE = re.compile(r"(?:<progress[^>]*\bmax='(\d{1,15})'.{0,2000}?)?<table\b.*?</table>", re.DOTALL)
-_HTML_ROW, _HTML_CELL = (
-    re.compile(r"<tr\b.*?</tr>", re.DOTALL),
-    re.compile(r"<t([hd])\b[^>]*>(.*?)</t", re.DOTALL),
-)
+_HTML_ROW = re.compile(r"<tr\b.*?</tr>", re.DOTALL)
+_HTML_CELL = re.compile(r"<t([hd])\b[^>]*>(.*?)</t", re.DOTALL)
 _HTML_NAMES = {"Step": "step", "Training Loss": "loss", "Validation Loss": "eval_loss"}
 
 

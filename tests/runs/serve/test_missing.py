@@ -1,4 +1,4 @@
-"""A run whose log lacks what alerts judge is told, with the line that maps its likeliest keys."""
+"""A run whose log lacks what alerts judge is reported, with the line that maps its likeliest keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PREFERENCES = {"rewards/chosen": 1.0, "rewards/rejected": -1.0, "rewards/accurac
 
 
 @pytest.mark.parametrize(
-    ("steps", "told"),
+    ("steps", "expected"),
     [
         ([OWN] * 9, {}),
         ([OWN] * 10, {("reward", "unknown"): 'reward: ["train/correct_rate"]'}),
@@ -39,13 +39,13 @@ PREFERENCES = {"rewards/chosen": 1.0, "rewards/rejected": -1.0, "rewards/accurac
     ],
 )
 def test_what_a_log_lacks_is_on_the_page_with_the_line_for_it(
-    steps: list[dict[str, float]], told: dict[Any, str], folder: Path, watched: Watching
+    steps: list[dict[str, float]], expected: dict[Any, str], folder: Path, watched: Watching
 ) -> None:
     for step, values in enumerate(steps):
         changed = {key: value + step / 1000 for key, value in values.items()}
         append(folder / "a.jsonl", verl_json(step, changed))
 
-    assert lacks(watched()) == told
+    assert lacks(watched()) == expected
 
 
 def test_preference_optimisation_has_no_reward_by_nature(folder: Path, watched: Watching) -> None:
