@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from exporter.runs.files.state_file import StateFolder
+from exporter.runs.formats.base import load_json
+from exporter.runs.formats.flat import flattened, measured_values
 from exporter.runs.logs import find
 from exporter.runs.logs.find import Found
 from exporter.runs.logs.log import Log
@@ -18,8 +20,6 @@ from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Options
 from exporter.runs.model.run_set import RunSet, RunSets
 from exporter.runs.readers.follow import LAST_LINE_SECONDS
-from exporter.runs.sources.base import load_json
-from exporter.runs.sources.flat import flattened, measured_values
 
 MOST_BYTES = 2 * 1024 * 1024  # of a part of a log, from its end, are read for its last step
 NOT_READ = {

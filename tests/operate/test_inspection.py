@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from exporter.runs.formats.json_logs import FlatJsonl
 from exporter.runs.signals import Reading
 from exporter.runs.signals.record import Record, TotalSteps
-from exporter.runs.sources.json_logs import FlatJsonl
 from stepwatch.__main__ import main
 from stepwatch.operate.logfiles import NOT_READ
 from tests import formats

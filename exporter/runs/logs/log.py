@@ -14,6 +14,9 @@ from exporter.runs.files.launch import Launch
 from exporter.runs.files.mounts import HungError, Mount
 from exporter.runs.files.notice import Refusal
 from exporter.runs.files.state_file import RunSnapshots, Saved, StateFolder
+from exporter.runs.formats import Source, recognise_first
+from exporter.runs.formats.console import preamble
+from exporter.runs.formats.prefixes import Prefixes
 from exporter.runs.logs.find import Found
 from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Clock, Options, Run
@@ -22,9 +25,6 @@ from exporter.runs.model.run_source import GONE_SECONDS
 from exporter.runs.readers.content import Reader, content, reader_of
 from exporter.runs.readers.follow import Block
 from exporter.runs.signals.record import Event, Servers
-from exporter.runs.sources import Source, recognise_first
-from exporter.runs.sources.console import preamble
-from exporter.runs.sources.prefixes import Prefixes
 
 IDLE_SECONDS = 2.0  # Files without a record are looked at less often: a run folder may hold thousands
 SLOW_SECONDS = 1.0

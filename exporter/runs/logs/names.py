@@ -17,9 +17,9 @@ from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path, PurePath
 
+from exporter.runs.formats.trackers import WandbFile
 from exporter.runs.logs.find import Found
 from exporter.runs.readers.content import reader_of
-from exporter.runs.sources.trackers import WandbFile
 
 GENERIC_STEMS = frozenset({"output", "metrics", "trainer_state", "verl_logs", "train", "tfevents"})
 GENERIC_FOLDERS = frozenset({"files", "logs"})

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from exporter.runs.formats import SOURCES, Source, recognise_first
+from exporter.runs.formats.prefixes import Prefixes
 from exporter.runs.signals import Reading
 from exporter.runs.signals.record import Event, Record, number
-from exporter.runs.sources import SOURCES, Source, recognise_first
-from exporter.runs.sources.prefixes import Prefixes
 
 HERE = Path(__file__).parent
 FORMATS = {source.name: (kind, source) for kind, sources in SOURCES.items() for source in sources}

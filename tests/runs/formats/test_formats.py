@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
+from exporter.runs.formats.prefixes import Prefixes
 from exporter.runs.readers.follow import Follower
 from exporter.runs.signals.record import Event, Record
-from exporter.runs.sources.prefixes import Prefixes
 from tests.runs.formats.__main__ import FORMATS, HERE, golden, logs, parse
 
 LOGS = sorted(HERE.glob("*.log"))

@@ -9,10 +9,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.runs.formats.json_logs import FlatJsonl
 from exporter.runs.signals.key import keys_of
 from exporter.runs.signals.reading import may_be_measured
 from exporter.runs.signals.unmapped import MOST_CANDIDATES, Candidate, candidates
-from exporter.runs.sources.json_logs import FlatJsonl
 from stepwatch.config import Config
 from tests.runs.conftest import Watching
 from tests.runs.lines import append

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from exporter.runs.formats.base import Source
 from exporter.runs.signals import measurements
 from exporter.runs.signals.key import normal
 from exporter.runs.signals.record import (
@@ -19,7 +20,6 @@ from exporter.runs.signals.record import (
     step_key,
     time_key,
 )
-from exporter.runs.sources.base import Source
 
 _SEPARATORS = ",;\t"
 _LONGEST_HEADER = 1024 * 1024

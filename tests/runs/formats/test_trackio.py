@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.runs.formats.trackers import Trackio
 from exporter.runs.readers.content import content, reader_of
 from exporter.runs.signals.record import Event, Record
-from exporter.runs.sources.trackers import Trackio
 from tests.runs.conftest import Watching
 
 TABLES = """

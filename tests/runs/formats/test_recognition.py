@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.runs.formats import SOURCES, recognise, recognise_first
+from exporter.runs.formats.block_consoles import Areal, NemoRl
+from exporter.runs.formats.dict_consoles import OpenRlhf, SkyRl, Slime
+from exporter.runs.formats.line_consoles import PrimeRl, Roll, VerlConsole
+from exporter.runs.formats.trl_console import TrlConsole
 from exporter.runs.readers.content import content
 from exporter.runs.readers.frames import LevelDbRecords
 from exporter.runs.signals.record import Ended, Event, Record
 from exporter.runs.signals.tables import frameworks
-from exporter.runs.sources import SOURCES, recognise, recognise_first
-from exporter.runs.sources.block_consoles import Areal, NemoRl
-from exporter.runs.sources.dict_consoles import OpenRlhf, SkyRl, Slime
-from exporter.runs.sources.line_consoles import PrimeRl, Roll, VerlConsole
-from exporter.runs.sources.trl_console import TrlConsole
 from tests.own_logs import LOGS
 from tests.runs.events import scalar
 from tests.runs.lines import console, measured

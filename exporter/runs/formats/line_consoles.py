@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from exporter.runs.formats.base import Source, load_json
+from exporter.runs.formats.console import HINTS, ending, pieces, servers
+from exporter.runs.formats.prefixes import TERMINAL_CUT
 from exporter.runs.signals import measurements
 from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, TotalSteps, is_step, number
-from exporter.runs.sources.base import Source, load_json
-from exporter.runs.sources.console import HINTS, ending, pieces, servers
-from exporter.runs.sources.prefixes import TERMINAL_CUT
 
 _FOLDED = " [repeated "  # Ray adds that to a line which several processes printed
 _VERL_STEP = re.compile(rb"(?:^|[\s\]m)|])step:(\d{1,15}) - (?=[^\r\x1b\x00])")

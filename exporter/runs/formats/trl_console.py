@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from math import isfinite, nan
 
+from exporter.runs.formats.base import Source
+from exporter.runs.formats.console import HINTS, Dicts, Values, drawn, ending
+from exporter.runs.formats.progress_bar import ProgressBars, is_torn
 from exporter.runs.signals.record import PROGRESS, Ended, Event, Record, TotalSteps, number
-from exporter.runs.sources.base import Source
-from exporter.runs.sources.console import HINTS, Dicts, Values, drawn, ending
-from exporter.runs.sources.progress_bar import ProgressBars, is_torn
 
 ALIKE = 0.05  # Steps an epoch, by two bars, may differ by as much: the bars are late, and epochs are rounded
 COUNTERS = ("num_tokens", "epoch")  # they only grow, until the training restarts

@@ -17,9 +17,9 @@ from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
+from exporter.runs.formats.base import Source
+from exporter.runs.formats.protobuf import EIGHT_BYTES, FOUR_BYTES, SIZED, VARINT, coded, fields, key, varint
 from exporter.runs.signals.record import STEP_LIMIT, Event, Record
-from exporter.runs.sources.base import Source
-from exporter.runs.sources.protobuf import EIGHT_BYTES, FOUR_BYTES, SIZED, VARINT, coded, fields, key, varint
 
 TYPE = key(1, VARINT)
 MEMORY = key(4, SIZED)

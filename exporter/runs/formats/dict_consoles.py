@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from exporter.runs.formats.base import Source
+from exporter.runs.formats.console import Dicts, Values, ending, pieces, servers
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
-from exporter.runs.sources.base import Source
-from exporter.runs.sources.console import Dicts, Values, ending, pieces, servers
 
 
 def _has_numbers(values: Values) -> bool:

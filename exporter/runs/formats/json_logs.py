@@ -16,6 +16,9 @@ from typing import Any
 
 import orjson
 
+from exporter.runs.formats.base import Source, load_json
+from exporter.runs.formats.flat import FlatRecords, flattened, is_record, is_sample
+from exporter.runs.formats.tensorboard import BY_SECONDS
 from exporter.runs.signals.record import (
     STEP_LIMIT,
     Ended,
@@ -27,9 +30,6 @@ from exporter.runs.signals.record import (
     seconds,
     sensible_seconds,
 )
-from exporter.runs.sources.base import Source, load_json
-from exporter.runs.sources.flat import FlatRecords, flattened, is_record, is_sample
-from exporter.runs.sources.tensorboard import BY_SECONDS
 
 ABOUT_THE_RECORD = frozenset({"timestamp", "scope", "step"})
 DEEPEST = 16  # Scopes within scopes

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.runs.formats import recognise_first
+from exporter.runs.formats.protobuf import EIGHT_BYTES, SIZED, VARINT, coded, key
+from exporter.runs.formats.trackers import SwanLab
 from exporter.runs.signals.record import Ended, Event, Record
-from exporter.runs.sources import recognise_first
-from exporter.runs.sources.protobuf import EIGHT_BYTES, SIZED, VARINT, coded, key
-from exporter.runs.sources.trackers import SwanLab
 from tests.runs.conftest import Watching
 
 MADE = Path(__file__).parents[2] / "logs" / "swanlab" / "run.swanlab"

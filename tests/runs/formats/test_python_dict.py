@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.runs.formats.console import LONGEST_DICT, MOST_DICT_LINES, Dicts, Values, pieces
 from exporter.runs.signals.record import number
-from exporter.runs.sources.console import LONGEST_DICT, MOST_DICT_LINES, Dicts, Values, pieces
 from tests.runs.lines import bare
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from exporter.runs.formats.trl_console import TrlConsole
 from exporter.runs.signals.record import Event, Record
-from exporter.runs.sources.trl_console import TrlConsole
 from tests.own_logs import TRL
 
 

@@ -6,11 +6,11 @@ import re
 from abc import abstractmethod
 from collections.abc import Iterator
 
+from exporter.runs.formats.base import Source
+from exporter.runs.formats.console import Dicts, Values, ending, pieces
+from exporter.runs.formats.tensorboard import Streams
 from exporter.runs.signals import measurements
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
-from exporter.runs.sources.base import Source
-from exporter.runs.sources.console import Dicts, Values, ending, pieces
-from exporter.runs.sources.tensorboard import Streams
 
 MOST_KEYS = 5000  # no trainer has more in a step: what is longer is not a table or list of its results
 

@@ -18,9 +18,9 @@ from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.util.tensor_util import make_tensor_proto
 from tensorboardX import SummaryWriter
 
+from exporter.runs.formats.protobuf import coded, varint
+from exporter.runs.formats.tensorboard import LONGEST_TAG, TAGS, TensorBoard
 from exporter.runs.signals.record import STEP_LIMIT, Record
-from exporter.runs.sources.protobuf import coded, varint
-from exporter.runs.sources.tensorboard import LONGEST_TAG, TAGS, TensorBoard
 from tests.runs import events
 from tests.runs.events import event, records, scalar, scalars
 

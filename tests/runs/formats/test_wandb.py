@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.runs.formats import recognise_first
+from exporter.runs.formats.trackers import WandbFile
 from exporter.runs.readers.content import content
 from exporter.runs.readers.follow import BLOCK as LONGEST
 from exporter.runs.readers.follow import Follower
 from exporter.runs.readers.frames import LevelDbRecords
 from exporter.runs.signals.record import Ended, Event, Record, Servers, TotalSteps, number
-from exporter.runs.sources import recognise_first
-from exporter.runs.sources.trackers import WandbFile
 from stepwatch.operate import logfiles
 from tests.runs.conftest import Watching
 from tests.runs.lines import append, console, measured

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from exporter.runs.signals.record import Record
-from exporter.runs.sources.base import Source
-from exporter.runs.sources.block_consoles import Areal, Clu, DeepSpeedChat, NemoRl, RichTable
-from exporter.runs.sources.csv_table import CsvTable
-from exporter.runs.sources.dict_consoles import OpenRlhf, SkyRl, Slime
-from exporter.runs.sources.json_logs import (
+from exporter.runs.formats.base import Source
+from exporter.runs.formats.block_consoles import Areal, Clu, DeepSpeedChat, NemoRl, RichTable
+from exporter.runs.formats.csv_table import CsvTable
+from exporter.runs.formats.dict_consoles import OpenRlhf, SkyRl, Slime
+from exporter.runs.formats.json_logs import (
     FlatJsonl,
     JsonList,
     MetricTable,
@@ -24,10 +23,11 @@ from exporter.runs.sources.json_logs import (
     TwinkleEvents,
     VerlJsonl,
 )
-from exporter.runs.sources.line_consoles import EpochLines, PrimeRl, Roll, VerlConsole
-from exporter.runs.sources.tensorboard import TensorBoard
-from exporter.runs.sources.trackers import SwanLab, Trackio, WandbFile
-from exporter.runs.sources.trl_console import TrlConsole
+from exporter.runs.formats.line_consoles import EpochLines, PrimeRl, Roll, VerlConsole
+from exporter.runs.formats.tensorboard import TensorBoard
+from exporter.runs.formats.trackers import SwanLab, Trackio, WandbFile
+from exporter.runs.formats.trl_console import TrlConsole
+from exporter.runs.signals.record import Record
 
 __all__ = ["SOURCES", "Source", "recognise", "recognise_first"]
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.runs.formats.trl_console import TrlConsole
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
-from exporter.runs.sources.trl_console import TrlConsole
 from tests.runs.conftest import Watching
 from tests.runs.lines import bare
 from tests.runs.trl_trainer import Training

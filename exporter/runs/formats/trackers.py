@@ -8,6 +8,11 @@ from collections.abc import Iterator, Mapping
 from struct import Struct
 from typing import Any
 
+from exporter.runs.formats.base import Source, load_json
+from exporter.runs.formats.console import ending, servers
+from exporter.runs.formats.flat import FlatRecords, flattened, is_record
+from exporter.runs.formats.progress_bar import MovingBars
+from exporter.runs.formats.protobuf import EIGHT_BYTES, SIZED, VARINT, fields, key
 from exporter.runs.signals import measurements
 from exporter.runs.signals.record import (
     STEP_LIMIT,
@@ -19,11 +24,6 @@ from exporter.runs.signals.record import (
     number,
     seconds,
 )
-from exporter.runs.sources.base import Source, load_json
-from exporter.runs.sources.console import ending, servers
-from exporter.runs.sources.flat import FlatRecords, flattened, is_record
-from exporter.runs.sources.progress_bar import MovingBars
-from exporter.runs.sources.protobuf import EIGHT_BYTES, SIZED, VARINT, fields, key
 
 LONGEST_VALUE = 100  # in bytes; what is longer is not a number
 _HISTORY, _CONSOLE, _EXIT = key(2, SIZED), key(13, SIZED), key(18, SIZED)
