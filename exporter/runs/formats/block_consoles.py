@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
 from collections.abc import Iterator
 
-from exporter.runs.formats.base import Source
-from exporter.runs.formats.console import Dicts, Values, ending, pieces
+from exporter.runs.formats.console import Console, Dicts, Values, pieces
 from exporter.runs.formats.tensorboard import Streams
 from exporter.runs.signals import measurements
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
@@ -15,32 +13,23 @@ from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, numbe
 MOST_KEYS = 5000  # no trainer has more in a step: what is longer is not a table or list of its results
 
 
-class BlockConsole(Source):
-    """Gathers the values of a step until its block ends."""
+class BlockConsole(Console):
+    """Gathers the values of a step, of one stream, until its block ends or the log pauses."""
 
     def __init__(self) -> None:
         self._step: int | None = None
+        self._stream = ""
         self._values: Values = {}
 
-    def parse(self, line: bytes) -> Iterator[Event]:
-        for piece in pieces(line):
-            yield from self._read(piece)
-        if ended := ending(line):
-            yield ended
-
-    @abstractmethod
-    def _read(self, piece: str) -> Iterator[Event]:
-        """What a piece of a line says."""
-
     def flush(self) -> Iterator[Event]:
-        """What is known of the step so far; more of it may come."""
         if self._step is not None and self._values:
-            yield Record(self._step, self._values)
+            yield Record(self._step, self._values, stream=self._stream)
         self._values = {}
 
 
 _WALL = "│"
 _TOP, _RULES = ("╒", "┌", "┏", "╭"), ("├", "╞", "┡", "╘", "└", "╰")
+_BOTTOM = re.compile("[╘└╰][═─]")
 LONGEST_ROW = 64 * 1024
 
 
@@ -56,32 +45,20 @@ class TableConsole(BlockConsole):
         """The cells of the row that ends with this piece of a line; none of a cut row's last."""
         if piece.startswith(_TOP):  # without its right corner, it shows the width of the terminal
             self._width = len(piece) if piece.endswith(("═", "─", "━", "╤", "┬", "┳")) else 0
-        held, self._row = self._row, ""
-        if held and piece.startswith(_RULES):
-            yield _cells(held)
-            held = ""
-        row = held + piece
-        if _WALL in row:
-            broken = len(piece) == self._width or not row.rstrip().endswith(_WALL)
-            if self._width and broken and len(row) < LONGEST_ROW:
-                self._row = row
-            else:
-                yield _cells(row)
+        row, self._row = self._row + piece, ""
+        if piece.startswith(_RULES):
+            row = row.removesuffix(piece)
+        elif self._width and _WALL in row and len(row) < LONGEST_ROW:
+            self._row = row if len(piece) == self._width or not row.rstrip().endswith(_WALL) else ""
+        if _WALL in row and not self._row:
+            yield [cell.strip() for cell in row.split(_WALL)[1:-1]]
 
 
-def _cells(row: str) -> list[str]:
-    return [cell.strip() for cell in row.split(_WALL)[1:-1]]
-
-
-_BOTTOM = re.compile("[╘└╰][═─]")
 _AREAL_HEADER = re.compile(r"Epoch \d+/\d+ Step \d+/\d+ Train step (\d{1,15})/(\d{1,15}) done")
-_AREAL_RECORD = re.compile(_AREAL_HEADER.pattern.encode())
 
 
 class Areal(TableConsole):
-    """AReaL's console output and its log files: a line with the step, and a table of it, drawn in boxes.
-
-    Steps are counted from 1 there.
+    """AReaL's console and log files: a line with the step, counted from 1, and a table of it drawn in boxes.
 
     ``Epoch 1/5 Step 12/100 Train step 12/500 done.``, then rows of several keys and values each:
     ``│ ppo_actor/task_reward/avg │ 5.3125e-01 │ timeperf/rollout │ 5.5200e+01 │``.
@@ -89,10 +66,7 @@ class Areal(TableConsole):
 
     name = "areal_console"
     framework = "areal"
-
-    @classmethod
-    def recognises(cls, line: bytes) -> bool:
-        return _AREAL_RECORD.search(line) is not None
+    known = re.compile(_AREAL_HEADER.pattern.encode())
 
     def _read(self, piece: str) -> Iterator[Event]:
         for cells in self._rows(piece):
@@ -170,38 +144,31 @@ class Clu(BlockConsole):
     def __init__(self) -> None:
         super().__init__()
         self._streams = Streams()
-        self._stream = ""
 
     @classmethod
     def recognises(cls, line: bytes) -> bool:
         if b"] " not in line and b"Train step " not in line:
             return False
-        return any(found and measurements(tuple(found[1])) for found in map(_scalars, pieces(line)))
+        return any(measurements(tuple(values)) for _, values in map(_scalars, pieces(line)) if values)
 
     def _read(self, piece: str) -> Iterator[Event]:
-        step, values = _scalars(piece) or (None, {})
+        step, values = _scalars(piece)
         for key, value in values.items():
-            stream = self._streams.of(key.partition("/")[0], step or 0)
+            stream = self._streams.of(key.partition("/")[0], step)
             if (step, stream) != (self._step, self._stream) or len(self._values) >= MOST_KEYS:
                 yield from self.flush()
             self._step, self._stream = step, stream
             self._values[key] = value
 
-    def flush(self) -> Iterator[Event]:
-        if self._step is not None and self._values:
-            yield Record(self._step, self._values, stream=self._stream)
-        self._values = {}
 
-
-def _scalars(piece: str) -> tuple[int, Values] | None:
+def _scalars(piece: str) -> tuple[int, Values]:
     if found := _SCALARS.fullmatch(piece):
         values = dict([pair.split("=") for pair in found[2].split(", ")])
     elif found := _TUNIX_STEP.fullmatch(piece):
-        values = {"train/loss": found[2]} | ({"train/perplexity": found[3]} if found[3] else {})
+        values = {"train/loss": found[2], "train/perplexity": found[3] or ""}
     else:
-        return None
-    measured: Values = {key: value for key, value in values.items() if number(value) is not None}
-    return (int(found[1]), measured) if measured else None
+        return 0, {}
+    return int(found[1]), {key: value for key, value in values.items() if number(value) is not None}
 
 
 _NUMBER = r"([-+]?(?:[\d.]+(?:e[-+]?\d+)?|nan|inf))(?![\d.])"
@@ -221,29 +188,24 @@ _FAILED = re.compile(r"exits with return code = -?[1-9]")  # what DeepSpeed's la
 
 
 class DeepSpeedChat(BlockConsole):
-    """DeepSpeed-Chat's console: a few lines a step, of the third stage of its training.
-
-    Steps count on over the epochs, from 0.
+    """DeepSpeed-Chat's third stage: a few lines a step, which counts from 0 over all epochs.
 
     ``Epoch: 0 | Step: 12 | PPO Epoch: 1 | Actor Loss: 0.21 | Critic Loss: 0.12 | Unsupervised Loss:
     0.0``, then how long the step took, then ``Average reward score: 0.55 | EMA reward score: 0.53``.
     Until 2023-09 the words were others: ``epoch: 0|step: 12|ppo_ep: 1|act_loss: 0.21|...``.
-
     Source: ``training/step3_rlhf_finetuning/main.py`` and ``dschat/utils/perf.py`` of DeepSpeedExamples
     (6eb5247, the newest).
     """
 
     name = "deepspeed_chat_console"
     framework = "deepspeed_chat"
+    known = re.compile(_DEEPSPEED_STEP.pattern.encode())
+    done = re.compile(rb"(?:^|\r)saving model \.\.\.")
 
     def __init__(self) -> None:
         super().__init__()
         self._epoch = self._before = 0
         self._batches: int | None = None
-
-    @classmethod
-    def recognises(cls, line: bytes) -> bool:
-        return b"poch: " in line and any(map(_DEEPSPEED_STEP.search, pieces(line)))
 
     def _read(self, piece: str) -> Iterator[Event]:
         if step := _DEEPSPEED_STEP.search(piece):
@@ -258,9 +220,6 @@ class DeepSpeedChat(BlockConsole):
         elif begun := _DEEPSPEED_EPOCH.search(piece):
             self._batches = int(begun[3])
             yield TotalSteps(int(begun[2]) * self._batches)
-        elif piece.startswith("saving model ..."):
-            yield from self.flush()
-            yield Ended("finished")
         elif _FAILED.search(piece):
             yield Ended("failed")
         else:
@@ -274,7 +233,6 @@ NEMO_SECTIONS = {
     "Validation Results": "validation/",
     "Validation Timing": "timing/validation/",
 }
-
 NEMO_KEYS = {
     "train/generation_kl_error": "train/gen_kl_error",
     "train/avg_reward": "train/reward",
@@ -284,26 +242,24 @@ NEMO_KEYS = {
     "validation/average_response_length": "validation/avg_length",
 }
 """Where TensorBoard's key is not the bullet's words joined by underscores."""
-
 _NEMO_STEP = re.compile(r"=== Step (\d{1,15})/(\d{1,15}) ===")
 _NEMO_EPOCH = re.compile(r"=== Epoch (\d{1,9})/(\d{1,9}) ===")
 _SECTION = re.compile(r"\W*([A-Z][A-Za-z ]{2,40}):\s*$")
 _BULLET = re.compile(r"\s*•\s*([^\s:][^:]{0,99}):\s*([-+]?(?:[\d.]+(?:e[-+]?\d+)?|nan|inf))(?:s?\b|$)")
-_ENDED = "Max number of steps has been reached"
-_METRICS = "step_metrics="
 _STEP_BEFORE = re.compile(r"\b[Ss]tep[ =:]{1,3}(\d{1,15})\b")
 
 
 class NemoRl(BlockConsole):
-    """NeMo-RL's console: text for people, several lines a step.
+    """NeMo-RL's console: text for people, several lines a step, which counts on over the epochs.
 
-    The step counts on over the epochs, as it does in TensorBoard. A header ``=== Step 12/500 ===``, then
-    sections of bullets: ``• Avg Reward: 0.5312`` below ``Training Results:``. They are given the keys
-    that NeMo-RL logs to TensorBoard.
+    A header ``=== Step 12/500 ===``, then sections of bullets: ``• Avg Reward:
+    0.5312`` below ``Training Results:``. They are given the keys that NeMo-RL logs to TensorBoard. The newer
+    controller prints a dict a step; without a step near it, it is left out.
     """
 
     name = "nemo_rl_console"
     framework = "nemo_rl"
+    done = re.compile(rb"Max number of steps has been reached")
 
     def __init__(self) -> None:
         super().__init__()
@@ -328,23 +284,22 @@ class NemoRl(BlockConsole):
                 key = self._section + bullet[1].strip().lower().replace(" ", "_")
                 self._values[NEMO_KEYS.get(key, key)] = bullet[2]
         elif section := _SECTION.match(piece):
-            yield from self._begin_section(NEMO_SECTIONS.get(section[1], ""))
+            self._section = NEMO_SECTIONS.get(section[1], "")
+            if self._section == "train/":
+                if self._has_results:
+                    yield from self.flush()
+                if self._has_results or not self._has_header:  # a log without headers: those of the next step
+                    self._step = (self._step or 0) + 1
+                self._has_results = True
         elif "===" in piece:
             yield from self._header(piece)
-        elif _ENDED in piece:
-            yield from self.flush()
-            yield Ended("finished")
         else:
-            yield from self._metrics(piece)
-
-    def _begin_section(self, section: str) -> Iterator[Event]:
-        self._section = section
-        if section == "train/":
-            if self._has_results:
-                yield from self.flush()
-            if self._has_results or not self._has_header:  # a log without headers: those of the next step
-                self._step = (self._step or 0) + 1
-            self._has_results = True
+            for before, values in self._dicts.parse(piece):
+                logged = _STEP_BEFORE.findall(before)
+                step = int(logged[-1]) if logged else self._step
+                if before.endswith("step_metrics=") and (logged or step):
+                    named = {key if "/" in key else f"train/{key}": value for key, value in values.items()}
+                    yield Record(step or 0, named)
 
     def _header(self, piece: str) -> Iterator[Event]:
         """``Step 12/500`` (twice if sampled again) or ``Epoch 2/3``, else counted: step 1 after the last."""
@@ -359,15 +314,3 @@ class NemoRl(BlockConsole):
                 yield TotalSteps(steps)
         elif epoch := _NEMO_EPOCH.search(piece):
             self._epochs_done, self._epochs = max(0, int(epoch[1]) - 1), int(epoch[2])
-
-    def _metrics(self, piece: str) -> Iterator[Event]:
-        """The newer controller prints a dict a step; without a step near it, it is left out."""
-        for before, values in self._dicts.parse(piece):
-            if before.endswith(_METRICS):
-                found = _STEP_BEFORE.findall(before)
-                step = int(found[-1]) if found else self._step
-                if found or step:
-                    named = {
-                        name if "/" in name else f"train/{name}": value for name, value in values.items()
-                    }
-                    yield Record(step or 0, named)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import ClassVar
 
+from exporter.runs.formats.base import Source
 from exporter.runs.signals.record import Ended, Event, Servers, TotalSteps
 
 _CODE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -127,6 +129,30 @@ def preamble(line: bytes) -> Iterator[Event]:
     ended = ending(line)
     if ended and (ended.certain or ended.cause or any(map(_UNCAUGHT.match, line.split(b"\r")))):
         yield ended
+
+
+class Console(Source):
+    """A format of printed lines: ``known`` are its records, ``done`` is a run that finished."""
+
+    known: ClassVar[re.Pattern[bytes]]
+    done: ClassVar[re.Pattern[bytes] | None] = None
+
+    @classmethod
+    def recognises(cls, line: bytes) -> bool:
+        return cls.known.search(line) is not None
+
+    def parse(self, line: bytes) -> Iterator[Event]:
+        for piece in pieces(line):
+            yield from self._read(piece)
+        if mention := servers(line):
+            yield mention
+        if ended := Ended("finished") if self.done and self.done.search(line) else ending(line):
+            yield from self.flush()
+            yield ended
+
+    def _read(self, piece: str) -> Iterator[Event]:  # noqa: ARG002  (of those that read pieces)
+        """What a piece of a line says."""
+        return iter(())
 
 
 LONGEST_DICT = 64 * 1024  # Characters. No trainer's record is longer.

@@ -6,10 +6,9 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from exporter.runs.formats.base import Source, load_json
-from exporter.runs.formats.console import HINTS, ending, pieces, servers
+from exporter.runs.formats.console import HINTS, Console, ending, pieces, servers
 from exporter.runs.formats.prefixes import TERMINAL_CUT
 from exporter.runs.signals import measurements
 from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, TotalSteps, is_step, number
@@ -84,10 +83,9 @@ def _verl_record(found: re.Match[bytes], end: int) -> Record | None:
 _TRACKED = b'metrics_tag: {"step": '
 _ROLL_STEP = "system/global_step"
 _PLAIN = re.compile(rb'(?:^|[\]:\s])(\{(?=")[^{}]*"system/global_step": \d.*\})\s*$')
-_DONE = b"pipeline complete!"
 
 
-class Roll(Source):
+class Roll(Console):
     """ROLL's console output: ``metrics_tag: {"step": 12, "metrics": {"critic/score/mean": 0.5}}``.
 
     That is its ``stdout`` tracker. With another one, each pipeline still logs the metrics as one JSON
@@ -97,53 +95,40 @@ class Roll(Source):
 
     name = "roll_console"
     framework = "roll"
+    done = re.compile(rb"pipeline complete!")
 
     def __init__(self) -> None:
         self._tracked = False
 
     @classmethod
     def recognises(cls, line: bytes) -> bool:
-        return _tracked(line) is not None or _plain(line) is not None
+        return _of_roll(line) is not None
 
     def parse(self, line: bytes) -> Iterator[Event]:
-        if record := _tracked(line):
-            self._tracked = True
+        tracked = _TRACKED in line
+        if record := None if self._tracked and not tracked else _of_roll(line):
+            self._tracked = self._tracked or tracked
             yield record
-        elif not self._tracked and (record := _plain(line)):
-            yield record
-        elif _DONE in line:
-            yield Ended("finished")
-        elif ended := ending(line):
-            yield ended
+        else:
+            yield from super().parse(line)
 
 
-def _tracked(line: bytes) -> Record | None:
-    place = line.find(_TRACKED)
-    if place >= 0:
-        match load_json(_object(line[place + len(b"metrics_tag: ") :])):
-            case {"step": step, "metrics": dict(values)} if is_step(step):
-                return _roll_record(step, values)
+def _of_roll(line: bytes) -> Record | None:
+    """The record of a line; keys may end in how they are reduced: ``actor/pg_loss@sum``."""
+    text = line[: line.rfind(b"}") + 1]  # a colour code may follow the object
+    if (place := text.find(_TRACKED)) >= 0:
+        logged = load_json(text[place + len(b"metrics_tag: ") :])
+    elif b'"system/global_step": ' in text and (found := _PLAIN.search(text)):
+        metrics = load_json(found[1])
+        logged = isinstance(metrics, dict) and {"step": metrics.get(_ROLL_STEP), "metrics": metrics}
+    else:
+        return None
+    match logged:
+        case {"step": step, "metrics": dict(values)} if is_step(step):
+            measured = {key.partition("@")[0]: raw for key, raw in values.items() if number(raw) is not None}
+            measured.pop(_ROLL_STEP, None)
+            return Record(step, measured) if measured else None
     return None
-
-
-def _plain(line: bytes) -> Record | None:
-    if b'"system/global_step": ' in line and (found := _PLAIN.search(_object(line))):
-        match load_json(found[1]):
-            case dict(values) if is_step(values.get(_ROLL_STEP)):
-                return _roll_record(values[_ROLL_STEP], values)
-    return None
-
-
-def _object(text: bytes) -> bytes:
-    """Up to the object's end: a colour code may follow it."""
-    return text[: text.rfind(b"}") + 1]
-
-
-def _roll_record(step: int, values: dict[str, Any]) -> Record | None:
-    """Keys may end in how they are reduced: ``actor/pg_loss@sum``."""
-    measured = {key.partition("@")[0]: value for key, value in values.items() if number(value) is not None}
-    measured.pop(_ROLL_STEP, None)
-    return Record(step, measured) if measured else None
 
 
 _REWARD = "reward/all/mean"
@@ -176,17 +161,15 @@ _ORCHESTRATOR = {
 
 _TIMED = r"Step (\d{1,15}) \| (?:Time: )?\s*([\d.]+(?:ms|s|m|h)[\d.msh ]*?) \| "
 _PRIME_STEP = re.compile(rf"(?:^|[\s\])]){_TIMED}(.+)$")
-_RECOGNISED = re.compile(rf"{_TIMED}(?:Loss|Reward):? -?[\dn]".encode())
 _FIELD = re.compile(r"([A-Z][A-Za-z. -]{1,30}?):? (-?(?:\d[\d.]*(?:e[+-]?\d+)?|nan|inf))(%?)")
 _TIME = re.compile(r"([\d.]+)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DROPPED = re.compile(rb"Dropping \d{1,9} non-finite value\(s\) from [^:]{1,300}: ([^\r\x1b]+)")
+_DROPPED = re.compile(r"Dropping \d{1,9} non-finite value\(s\) from [^:]{1,300}: (.+)")
 _AGENTS_REWARD = re.compile(r"train/agg/effective/[^/]+/reward/mean")
-_PRIME_TOTAL = re.compile(rb"Starting (?:training|orchestrator) loop \(max_steps=(\d{1,15})\b")
-_PRIME_FINISHED = re.compile(rb"(?:RL trainer|Orchestrator) finished")
+_PRIME_TOTAL = re.compile(r"Starting (?:training|orchestrator) loop \(max_steps=(\d{1,15})\b")
 
 
-class PrimeRl(Source):
+class PrimeRl(Console):
     """prime-rl's console output and log files: lines of its trainer and its orchestrator, one a step.
 
     Where both parts write to one log, each has its stream.
@@ -201,6 +184,8 @@ class PrimeRl(Source):
 
     name = "prime_rl_console"
     framework = "prime_rl"
+    known = re.compile(rf"{_TIMED}(?:Loss|Reward):? -?[\dn]".encode())
+    done = re.compile(rb"(?:RL trainer|Orchestrator) finished")
 
     def __init__(self) -> None:
         self._waiting: dict[str, Record] = {}
@@ -208,23 +193,19 @@ class PrimeRl(Source):
 
     @classmethod
     def recognises(cls, line: bytes) -> bool:
-        return b" | " in line and _RECOGNISED.search(line) is not None
+        return b" | " in line and super().recognises(line)
 
-    def parse(self, line: bytes) -> Iterator[Event]:
-        if b"Step " in line and b" | " in line:
-            for piece in pieces(line):
-                found = _PRIME_STEP.search(piece)
-                if found and (record := _prime_record(int(found[1]), found[2], found[3])):
-                    if before := self._waiting.pop(record.stream, None):
-                        yield before
-                    self._last = self._waiting[record.stream] = record
-        elif dropped := _DROPPED.search(line):
-            yield from self._not_finite(dropped[1].decode("utf-8", "replace"))
-        elif total := _PRIME_TOTAL.search(line):
+    def _read(self, piece: str) -> Iterator[Event]:
+        if "Step " in piece and " | " in piece:
+            found = _PRIME_STEP.search(piece)
+            if found and (record := _prime_record(int(found[1]), found[2], found[3])):
+                if before := self._waiting.pop(record.stream, None):
+                    yield before
+                self._last = self._waiting[record.stream] = record
+        elif dropped := _DROPPED.search(piece):
+            yield from self._not_finite(dropped[1])
+        elif total := _PRIME_TOTAL.search(piece):
             yield TotalSteps(int(total[1]))
-        elif ended := Ended("finished") if _PRIME_FINISHED.search(line) else ending(line):
-            yield from self.flush()
-            yield ended
 
     def flush(self) -> Iterator[Event]:
         """The last step of each part, which a line about NaN may still follow."""
@@ -270,7 +251,7 @@ _NAMED = re.compile(
 )
 
 
-class EpochLines(Source):
+class EpochLines(Console):
     """Lines that begin with epoch and step: ``Epoch:[1/2](100/9751), Reward: -1.7233, KL_ref: 0.1``.
 
     Those of minimind's trainers. Steps count on over the epochs, which may be counted from 0. Source:
@@ -287,18 +268,15 @@ class EpochLines(Source):
     def recognises(cls, line: bytes) -> bool:
         return b"poch" in line and any(values for _, values in map(_of_epoch, pieces(line)))
 
-    def parse(self, line: bytes) -> Iterator[Event]:
-        for piece in pieces(line) if b"poch" in line else ():
-            found, values = _of_epoch(piece)
-            if found and values:
-                epoch, epochs, step, steps = map(int, found.groups())
-                self._first = min(self._first, epoch)
-                if epochs * steps != self._total:
-                    self._total = epochs * steps
-                    yield TotalSteps(self._total)
-                yield Record((epoch - self._first) * steps + step, values)
-        if ended := ending(line):
-            yield ended
+    def _read(self, piece: str) -> Iterator[Event]:
+        found, values = _of_epoch(piece)
+        if found and values:
+            epoch, epochs, step, steps = map(int, found.groups())
+            self._first = min(self._first, epoch)
+            if epochs * steps != self._total:
+                self._total = epochs * steps
+                yield TotalSteps(self._total)
+            yield Record((epoch - self._first) * steps + step, values)
 
 
 def _of_epoch(piece: str) -> tuple[re.Match[str] | None, dict[str, str]]:
