@@ -14,7 +14,6 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,9 +48,7 @@ logger = logging.getLogger("exporter.bridge")
 
 MOST_BODY = 16 << 20
 """Bytes of a request: Alertmanager sends all alerts of a group with all their texts."""
-WORKERS = 32
-"""Requests of Alertmanager at the same time; each may wait for a robot or for other parts."""
-IDLE_SECONDS, BUSY_SECONDS = 0.5, 0.02
+TICK_SECONDS = 0.5
 REVIEW_SECONDS = 10.0
 MOST_SHOWN = 200
 _MARK_SECONDS = 7 * 86400.0
@@ -61,13 +58,11 @@ _INDEX = "Stepwatch bridge. Robots: /api/v1/robots  Actions: /api/v1/actions  Me
 
 
 class Bridge:
-    """The pages; webhooks are answered by threads."""
+    """The pages."""
 
     def __init__(self, receivers: dict[str, Receiver], actions: Actions, password_file: Path | None) -> None:
         self.receivers, self.actions = receivers, actions
         self._password_file = password_file
-        self._pool = ThreadPoolExecutor(WORKERS, "webhook")
-        self._under_way: set[Future[Answer]] = set()
 
     def routes(self) -> Routes:
         """Return the pages by path."""
@@ -83,20 +78,6 @@ class Bridge:
             }
         )
 
-    @property
-    def busy(self) -> bool:
-        """Whether an answer is on its way."""
-        self._under_way = {each for each in self._under_way if not each.done()}
-        return bool(self._under_way)
-
-    def review(self) -> None:
-        """Check, beside other work, the actions whose alerts no longer come."""
-        self._pool.submit(self.actions.review)
-
-    def close(self) -> None:
-        """Wait for what is under way: else it would be unknown whether it was done."""
-        self._pool.shutdown(wait=True)
-
     def _webhook(self, answer: Callable[[Request, Notification], Answer], request: Request) -> Answer | Later:
         if refused := refusal(request.headers, self._password_file):
             return refused
@@ -105,9 +86,7 @@ class Bridge:
         except PayloadError as problem:
             words = f"This is not a notification: {problem}. Expected: Alertmanager's webhook, version 4.\n"
             return text("400 Bad Request", words)
-        future = self._pool.submit(answer, request, notification)
-        self._under_way.add(future)
-        return lambda: future.result() if future.done() else None
+        return partial(answer, request, notification)
 
     def _deliver(self, request: Request, notification: Notification) -> Answer:
         if (receiver := self.receivers.get(name := unquote(request.name))) is None:
@@ -231,16 +210,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = ", ".join(f"{name} ({each.robot.kind})" for name, each in bridge.receivers.items())
     dry = "dry run" if options.dry_run else "not a dry run"
     logger.info("robots: %s; %d policies of actions, %s", names or "none", len(options.policies), dry)
+    server.start()
     reviewed = time.monotonic()
-    while not stop.is_set():
-        server.serve(BUSY_SECONDS if bridge.busy else IDLE_SECONDS)
+    while not stop.wait(TICK_SECONDS):
         if time.monotonic() - reviewed > REVIEW_SECONDS:
-            bridge.review()
+            bridge.actions.review()  # those whose alerts no longer come
             reviewed = time.monotonic()
         if settings.changed() and settings.renewed():
             break
-    server.close()
-    bridge.close()
+    server.stop(finish=True)  # else it would be unknown whether what is under way was done
     audit.close()
     start_again("exporter.bridge", stop)
     return 0

@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from exporter import logging_setup
 from exporter.gpu.backend import LONGEST_RELEASE_SECONDS, PROFILES, RELEASE_SECONDS, Backend, Settings
@@ -38,7 +39,7 @@ from exporter.options import (
 
 logger = logging.getLogger("exporter.gpu")
 
-TICK_SECONDS = 0.25
+TICK_SECONDS, POLL_SECONDS = 0.25, 0.02
 FRESH = 75
 """Exit code with which the exporter asks to be restarted."""
 KEPT = "STEPWATCH_GPU_KEPT"
@@ -72,19 +73,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gpus.take_over(kept)
         _answer(kept["waiting"], FREE.format(kept["released"]).encode())
     gpus.start()
+    server.start()
     reason = ""
-    while not (stop.is_set() or reason):
-        server.serve(TICK_SECONDS)
+    while not (reason or stop.wait(TICK_SECONDS)):
         if flags.changed():
             renewed = flags.renewed()
             gpus.usable = renewed is not None
             if renewed:
                 options = renewed
                 logging_setup.configure(options.log_level, options.log_format)
-                gpus.configure(_settings(options))
+                server.alone(partial(gpus.configure, _settings(options)))
                 pages.hosts = (*options.hosts, options.listen)
                 logger.info("New settings: applied without a restart.")
-        reason = gpus.tick(time.monotonic())
+        reason = server.alone(lambda: gpus.tick(time.monotonic()))
         if gpus.must_restart:
             _restart(gpus, server)
     if reason:
@@ -95,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.restart_after,
             reason,
         )
-    server.close()
+    server.stop()
     code = 0 if stop.is_set() else FRESH
     if not gpus.stop():
         os._exit(code)  # a thread that the driver holds would keep a normal end waiting
@@ -192,14 +193,13 @@ def routes(gpus: Gpus) -> Routes:
             return text("400 Bad Request", SPAN)
         gpus.release(seconds, time.monotonic())
 
-        def released() -> Answer | None:
-            if not seconds:
-                return text("200 OK", "The GPUs are read again.\n")
-            if gpus.stuck:
-                return text("503 Service Unavailable", STUCK)
-            return text("200 OK", FREE.format(seconds)) if gpus.free else None
+        def released() -> Answer:
+            while not (gpus.stuck or gpus.free):
+                time.sleep(POLL_SECONDS)
+            return text("503 Service Unavailable", STUCK) if gpus.stuck else text("200 OK", done)
 
-        return released
+        done = FREE.format(seconds)
+        return released if seconds else text("200 OK", "The GPUs are read again.\n")
 
     return Routes(
         {

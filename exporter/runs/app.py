@@ -9,7 +9,7 @@ from pathlib import Path
 
 from exporter.engine_client import Client
 from exporter.http.routes import HostCheck, Routes
-from exporter.http.server import Server, ServerThread
+from exporter.http.server import Server
 from exporter.runs.alerting_health import AlertingHealth
 from exporter.runs.collector import Collector, Settings
 from exporter.runs.light.site import Light
@@ -62,10 +62,10 @@ class App:
             {**own, **findings, **sent, **self._discovery.routes(), **api.routes(), **light.routes()}
         )
         pages = HostCheck(routes, {*options.hosts, options.listen})
-        server = Server((options.listen, options.port), pages, MOST_SENT if self._sender else MOST_BODY)
-        parts = (server, self._overview, self._discovery, api, self._registry, collector.registered)
+        most_body = MOST_SENT if self._sender else MOST_BODY
+        self._server = Server((options.listen, options.port), pages, most_body)
+        parts = (self._server, self._overview, self._discovery, api, self._registry, collector.registered)
         collector.health.others += [part.samples for part in (*parts, self._alerting, self._sender) if part]
-        self._server = ServerThread(server)
 
     def start(self) -> None:
         """Start the background threads."""
