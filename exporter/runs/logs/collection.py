@@ -6,7 +6,7 @@ import heapq
 import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from functools import partial
 from operator import attrgetter
 from pathlib import Path, PurePath
@@ -14,7 +14,7 @@ from time import monotonic
 
 from exporter.runs.files.mounts import PATIENCE_SECONDS, HungError, Mount, Mounts
 from exporter.runs.files.notice import Notice, Refusal, refusal
-from exporter.runs.files.state_file import About, StateFolder
+from exporter.runs.files.state import State
 from exporter.runs.logs.find import Found
 from exporter.runs.logs.log import Log
 from exporter.runs.logs.names import WANDB_FILE, console_of, has_step
@@ -47,7 +47,7 @@ class Logs:
     def __init__(
         self,
         paths: tuple[str, ...],
-        states: StateFolder,
+        states: State,
         health: Health,
         options: Options,
         *,
@@ -94,7 +94,7 @@ class Logs:
         return [log.run_set for log in self if log.run_set]
 
     def save(self) -> None:
-        """Write the state files of all logs that changed. Raises HungError."""
+        """Hand over the state of all logs that changed."""
         for log in self:
             log.save()
 
@@ -233,7 +233,7 @@ class Logs:
         ]
         for log in gone:
             self._drop(log)
-            log.forget()
+            self._states.forget(log.path)
         followed = [log for log in self if log.run_set is None and log.mount is branch.mount]
         surplus = max(0, len(followed) + len(new) - MOST_FILES)
         branch.left_out = result.left_out + surplus
@@ -280,10 +280,9 @@ class Logs:
             if mount in self._cleaned or not branch.starts or branch.busy or not branch.next_search:
                 continue
             self._cleaned.add(mount)
-            there = [about for about in self._states.known() if about.mount == mount.point]
             try:
-                for log in mount.call(partial(_deleted, there)):
-                    self._states.forget(log)
+                for start in branch.starts:
+                    mount.call(partial(self._states.forget_deleted, os.path.abspath(start.path)))  # noqa: PTH100
             except OSError:
                 self._cleaned.discard(mount)
 
@@ -354,10 +353,7 @@ class Logs:
         gone: list[Log] = []
         for path, left in surplus.items():
             log = self.by_path[path]
-            try:
-                log.save()
-            except HungError:
-                break
+            log.save()
             self._drop(log)
             if log.mount is not None:
                 self._branch(log.mount).over[str(path)] = left
@@ -373,13 +369,12 @@ class Logs:
         """Judge all runs, under the lock; logs whose runs have all left the pages are laid aside."""
         judged = {log.path: log.relative for log in self if log.run_set and log.caught_up}
         for log in self._run_states.update(list(self), self._late(), judge, now):
-            with suppress(HungError):
-                log.save()
-                self._drop(log)
-                if log.mount is not None:
-                    branch = self._branch(log.mount)
-                    branch.aside[str(log.path)] = log.written
-                    branch.old += 1
+            log.save()
+            self._drop(log)
+            if log.mount is not None:
+                branch = self._branch(log.mount)
+                branch.aside[str(log.path)] = log.written
+                branch.old += 1
         self.named_by_path = judged
         self.sightings, self.dormant = self._run_states.sightings, self._run_states.dormant
 
@@ -408,16 +403,6 @@ class Logs:
         for branch in self._branches.values():
             found |= branch.refusals.by_path
         return found | {log.refusal.path: log.refusal for log in self if log.refusal}
-
-
-def _deleted(states: Iterable[About]) -> list[Path]:
-    """Logs that are gone, files and folder alike: of a log in several files any may be there."""
-    return [
-        Path(about.log)
-        for about in states
-        if not os.path.lexists(about.file)
-        and not os.path.lexists(about.log if about.file == about.log else os.path.dirname(about.log))  # noqa: PTH120
-    ]
 
 
 def _newest(followed: list[Log], new: list[Found], surplus: int) -> tuple[list[Found], list[Log]]:

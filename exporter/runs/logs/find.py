@@ -36,6 +36,7 @@ class Found:
     size: int
     changed: float
     parts: tuple[Path, ...]
+    device: int = 0
 
     @property
     def relative(self) -> Path:
@@ -51,12 +52,13 @@ class Seen(NamedTuple):
     inode: int
     size: int
     changed: float
+    device: int = 0
 
     @property
     def found(self) -> Found:
         """The same, for one that may be a log."""
         path = Path(self.path)
-        return Found(path, self.root, self.inode, self.size, self.changed, (path,))
+        return Found(path, self.root, self.inode, self.size, self.changed, (path,), self.device)
 
 
 class Start(NamedTuple):
@@ -172,7 +174,7 @@ class _Search:
         if identity in self._known:
             return None
         self._known.add(identity)
-        return Seen(file.path, file.root, status.st_ino, status.st_size, status.st_mtime)
+        return Seen(file.path, file.root, status.st_ino, status.st_size, status.st_mtime, status.st_dev)
 
     def _matches(self, at: Start) -> Iterator[Start]:
         """What the rest of a glob leads to: files and folders."""

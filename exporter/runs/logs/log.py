@@ -11,9 +11,9 @@ from time import monotonic
 
 from exporter.runs.files import launch
 from exporter.runs.files.launch import Launch
-from exporter.runs.files.mounts import HungError, Mount
+from exporter.runs.files.mounts import Mount
 from exporter.runs.files.notice import Refusal
-from exporter.runs.files.state_file import RunSnapshots, Saved, StateFolder
+from exporter.runs.files.state import RunSnapshots, Saved, State
 from exporter.runs.logs.find import Found
 from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Clock, Options, Run
@@ -80,7 +80,7 @@ class Log:
     def __init__(
         self,
         found: Found,
-        states: StateFolder,
+        states: State,
         health: Health,
         options: Options,
         run_sets: RunSets = RunSet,
@@ -363,10 +363,7 @@ class Log:
             run.times.caught_up(self.written)
 
     def save(self) -> None:
-        """Keep what a restart could not rebuild, if it changed and the log is not half read.
-
-        Raises HungError.
-        """
+        """Keep what a restart could not rebuild, if it changed and the log is not half read."""
         if self.run_set is None:
             version: tuple[object, ...] = 0, bool(self.preamble and self.preamble.run.watched), self.writer
         else:
@@ -387,18 +384,5 @@ class Log:
             before = self._known_before or Saved(None, {}, *read, [])
             watched = {*before.watched, *([""] if self.preamble and self.preamble.run.watched else [])}
             saved = self._known_before = replace(before, writer=self.writer, watched=sorted(watched))
-        try:
-            self._states.save(self.path, saved, self.file, self.mount.point if self.mount else "")
-        except OSError as error:
-            self._health.state_errors += 1
-            if isinstance(error, HungError):
-                raise
-            return
+        self._states.save(self.path, saved, self.file, self.found.device)
         self._saved, self.must_be_saved = version, False
-
-    def forget(self) -> None:
-        """Remove its state: nothing of this log is needed any more."""
-        try:
-            self._states.forget(self.path)
-        except OSError:
-            self._health.state_errors += 1

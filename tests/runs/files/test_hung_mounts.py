@@ -13,6 +13,7 @@ from exporter.runs.files.mounts import HUNG_SECONDS
 from stepwatch.system import http_client
 from tests.real.hung_mount import Mount, mounted
 from tests.real.waiting import in_time
+from tests.runs.conftest import saved_logs
 from tests.runs.lines import append, json_steps
 from tests.runs.scrape import Scrape
 from tests.runs.test_main import Exporter, Start, _start  # noqa: F401  (a fixture)
@@ -165,7 +166,7 @@ def test_runs_are_shown_on_while_the_state_folder_hangs(folder: Path, tmp_path: 
         own.come_back()
         exporter.until(lambda found: found.value(HUNG, mount=str(own.folder)) is None)
         assert exporter.end()[0] == 0
-        assert list(own.behind.glob("*.state"))
+        assert saved_logs(own.behind) == {"near.jsonl"}
 
 
 def test_a_mount_that_hangs_for_good_can_be_remounted(mount: Mount, start: Start) -> None:
@@ -180,10 +181,6 @@ def test_a_mount_that_hangs_for_good_can_be_remounted(mount: Mount, start: Start
     assert found.value("rl_records_total", run="nfs/far") == 8
 
 
-def states(tmp_path: Path) -> int:
-    return len(list((tmp_path / "state").glob("*.state")))
-
-
 def test_the_state_of_a_log_that_was_deleted_while_the_exporter_was_down_is_cleaned_up(
     folder: Path, tmp_path: Path, start: Start
 ) -> None:
@@ -193,11 +190,11 @@ def test_the_state_of_a_log_that_was_deleted_while_the_exporter_was_down_is_clea
     exporter.until(at("gone", 5))
     exporter.until(at("kept", 5))
     exporter.end()
-    assert states(tmp_path) == 2
+    assert len(saved_logs(tmp_path / "state")) == 2
     (folder / "gone.jsonl").unlink()
     exporter = start("--path", folder, "--state-dir", tmp_path / "state")
     exporter.until(at("kept", 5))
-    exporter.until(lambda _: states(tmp_path) == 1)
+    exporter.until(lambda _: saved_logs(tmp_path / "state") == {"kept.jsonl"})
 
 
 @pytest.mark.parametrize("away", ["hangs", "is not mounted"])
@@ -206,11 +203,11 @@ def test_the_state_of_a_log_on_a_mount_that_is_away_is_kept(
 ) -> None:
     exporter = begin(start, mount, "--state-dir", tmp_path / "state")
     exporter.end()
-    assert states(tmp_path) == 2
+    assert len(saved_logs(tmp_path / "state")) == 2
     mount.hang() if away == "hangs" else mount.unmount()
     exporter = start("--path", mount.folder.parent, "--state-dir", tmp_path / "state")
     exporter.until(at("near", 6))
     time.sleep(3)
     exporter.end()
 
-    assert states(tmp_path) == 2
+    assert len(saved_logs(tmp_path / "state")) == 2

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from exporter.runs.files.state_file import StateFolder
+from exporter.runs.files.state import State
 from exporter.runs.model import run_set, run_source
 from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Options
@@ -197,7 +197,7 @@ def _poll() -> Iterator[Callable[..., PolledSource]]:
     begun: list[PolledSource] = []
 
     def poll(target: FakeTarget, interval: float = 0.01) -> PolledSource:
-        limit, states = RunLimit(MOST_RUNS), StateFolder(None)
+        limit, states = RunLimit(MOST_RUNS), State(None)
         polling = Polling(interval, Options(), states, Lock(), limit, Health(), 12 * 3600.0)
         begun.append(PolledSource(target.name, target, polling, [target]))
         begun[-1].start()
