@@ -17,15 +17,16 @@ from exporter.runs.logs.collection import Logs
 from exporter.runs.logs.log import Log
 from exporter.runs.logs.processes import GPUProcesses, RunGPUs, Writers
 from exporter.runs.logs.states import unstarted
+from exporter.runs.model.ends import Judge, Place, Silence
 from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Options
 from exporter.runs.model.run_set import MOST_RUNS, RunLimit, RunSet
-from exporter.runs.model.run_source import Judge, Place, RunSource, Silence
+from exporter.runs.model.same import Duplicates
 from exporter.runs.pages.page import MonitorPage
 from exporter.runs.pages.source import PolledSource, Polling, RegisteredPages, Target
 from exporter.runs.serve.endpoints import UnknownRunError
 from exporter.runs.serve.metrics import NO_OVERRIDES, Overrides, RunText, page
-from exporter.runs.serve.views import Duplicates, Selection, View, select
+from exporter.runs.serve.views import Selection, View, select
 
 Listener = Callable[[Iterable[View], Iterable[Log]], None]
 """Gets the runs that are shown and all logs, after each look, while the lock is held."""
@@ -110,7 +111,7 @@ class Collector:
             MonitorPage,
             polling,
         )
-        self.sources: Sequence[RunSource] = (self.logs, *feeds, self.registered)
+        self.sources: Sequence[Logs | PolledSource] = (self.logs, *feeds, self.registered)
         self._judge = Judge(settings.silence, forget_after)
         self._duplicates = Duplicates()
         self._gpu_processes = GPUProcesses(self.writers.proc)

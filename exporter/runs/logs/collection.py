@@ -21,10 +21,10 @@ from exporter.runs.logs.names import WANDB_FILE, console_of, has_step
 from exporter.runs.logs.processes import Writers
 from exporter.runs.logs.searcher import DISCOVER_SECONDS, Branch, Searcher, Starts, Time
 from exporter.runs.logs.states import RunStates
+from exporter.runs.model.ends import Judge, Sighting
 from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Options
 from exporter.runs.model.run_set import Followed, LeftOut, Priority, RunLimit, RunSet
-from exporter.runs.model.run_source import Judge, Sighting
 
 READ_SECONDS = 1.0
 """How long one look reads at most: runs are shown, and SIGTERM takes effect, during a cold start too."""

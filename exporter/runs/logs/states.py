@@ -11,11 +11,11 @@ from typing import Any
 
 from exporter.runs.files.mounts import Mount
 from exporter.runs.logs.log import Log
-from exporter.runs.logs.names import home, printable
+from exporter.runs.logs.names import printable
 from exporter.runs.logs.processes import Writer, Writers
+from exporter.runs.model.ends import Judge, Sighting, Signs, ended_before_a_step, is_shown
 from exporter.runs.model.run import Run
 from exporter.runs.model.run_set import OF_STATE, Priority
-from exporter.runs.model.run_source import ENDED_BADLY, Judge, Sighting, Signs, is_shown
 
 WRITER_SECONDS = 24 * 3600.0  # the writer of a log that has been silent for that long is not searched for
 StateOf = Callable[[Log, str, Run, Writer], str]
@@ -97,10 +97,9 @@ class RunStates:
             if self._writers.knows(log.file):
                 self._see_writer(log)
             return
-        run, writer = log.preamble.run, self._see_writer(log)
+        run, writer = log.preamble, self._see_writer(log)
         state = state_of(log, "", run, writer)
-        ended = log.launch is not None and state in ENDED_BADLY
-        if ended or log.preamble.is_end(state, writer=log.writer):
+        if ended_before_a_step(run, state, writer=log.writer, launched=log.launch is not None):
             yield self._sighting(log, "", run, state, text=log.written)
 
     def _sighting(self, log: Log, key: str, run: Run, state: str, **more: Any) -> Sighting:
@@ -139,7 +138,6 @@ def _since_last_step(log: Log, run: Run, now: float) -> float:
 
 
 GROWING_SECONDS = 600.0  # A log that has not grown for that long grows no more: its writer has ended
-TOGETHER_SECONDS = 60.0  # A trainer opens its files within that time, and buffers what it logs for no longer
 
 
 def unstarted(logs: Iterable[Log], runs: Iterable[Run], now: float) -> dict[str, float]:
@@ -156,27 +154,3 @@ def unstarted(logs: Iterable[Log], runs: Iterable[Run], now: float) -> dict[str,
     ]
     oldest = min(waiting, key=lambda log: log.appeared, default=None)
     return {printable(oldest.relative): oldest.appeared} if oldest else {}
-
-
-def explains(seen: Sighting, text: Sighting) -> bool:
-    """Whether a text is another output of the trainer of a run with steps, such as its standard error.
-
-    The run made steps while the text was there. Two files of one process, or of one name but for its
-    end, belong together; so do a run and a text beside it that came at one time, unless each has a writer of
-    its own in a folder of many runs.
-    """
-    first, last = seen.run.times.start, seen.run.times.last
-    if first is None or last is None or text.text is None or text.appeared is None:
-        return False
-    if last < text.appeared or first > text.text + TOGETHER_SECONDS:
-        return False
-    earliest = text.appeared - TOGETHER_SECONDS
-    if seen.appeared is None:  # a page or a server
-        return first > earliest
-    if seen.process is not None and seen.process == text.process:
-        return True
-    if seen.place.with_suffix("") == text.place.with_suffix(""):
-        return True
-    own = home(text.place)
-    beside = seen.process is None or (own.parts and home(seen.place) == own)
-    return bool(beside) and seen.appeared > earliest

@@ -12,10 +12,10 @@ from typing import Protocol
 
 from exporter.http.exposition import Metric, own
 from exporter.runs.files.state import Saved, State
+from exporter.runs.model.ends import Judge, Sighting, Signs, is_shown
 from exporter.runs.model.exporter_health import Health, Polled
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.model.run_set import OF_STATE, PolledRunSet, Priority, RunLimit
-from exporter.runs.model.run_source import Judge, Sighting, Signs, is_shown
 from exporter.runs.pages.web import Poller, PollError
 from exporter.runs.serve.views import View
 from exporter.runs.signals.record import Event
