@@ -11,12 +11,11 @@ from pathlib import Path
 from threading import Lock
 from urllib.parse import urlsplit
 
-from exporter.runs.files.mounts import Mount, Mounts
+from exporter.runs.files.mounts import Mount
 from exporter.runs.files.state import State
-from exporter.runs.logs.collection import Logs
 from exporter.runs.logs.log import Log
 from exporter.runs.logs.processes import GPUProcesses, RunGPUs, Writers
-from exporter.runs.logs.states import unstarted
+from exporter.runs.logs.watch import Logs
 from exporter.runs.model.ends import Judge, Place, Silence
 from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Options
@@ -85,7 +84,6 @@ class Collector:
             states,
             self.health,
             settings.options,
-            mounts=Mounts(),
             writers=self.writers,
             limit=self._limit,
             lock=self._lock,
@@ -238,4 +236,4 @@ class Collector:
             health.unstarted = {}
         else:
             runs = (run for run_set in run_sets for run in run_set.runs.values())
-            health.unstarted = unstarted(self.logs, runs, time.monotonic())
+            health.unstarted = self.logs.unstarted(runs, time.monotonic())

@@ -10,7 +10,7 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -91,16 +91,22 @@ class State:
                 self._opening.result()
         return self._known is not None
 
-    def forget_deleted(self, below: str) -> None:
-        """Forget the logs below a folder that are gone; of one in several files any may be there.
+    def forget_deleted(self, below: str, apart: Iterable[str]) -> None:
+        """Forget the logs below a folder that are gone, but not below others within it, which may hang.
+
+        Of a log in several files any may be there.
 
         The file system must be the same: what is not mounted is not deleted. Raises OSError.
         """
+        below = f"{below.rstrip('/')}/"
+        others = tuple(f"{each}/" for each in apart if each.startswith(below))
         for key, known in list((self._known or {}).items()):
             log = os.fsdecode(key)
+            if not f"{log}/".startswith(below) or log.startswith(others):
+                continue
             there = log if key == known.file else os.path.dirname(log)  # noqa: PTH120
             gone = not os.path.lexists(known.file) and not os.path.lexists(there)
-            if gone and f"{log}/".startswith(f"{below.rstrip('/')}/"):
+            if gone:
                 while not os.path.lexists(there):
                     there = os.path.dirname(there)  # noqa: PTH120
                 if os.stat(there).st_dev == known.device:  # noqa: PTH116

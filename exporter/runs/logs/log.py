@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import chain
@@ -11,10 +11,10 @@ from time import monotonic
 
 from exporter.runs.files import launch
 from exporter.runs.files.launch import Launch
-from exporter.runs.files.mounts import Mount
 from exporter.runs.files.notice import Refusal
 from exporter.runs.files.state import RunSnapshots, Saved, State
 from exporter.runs.logs.find import Found
+from exporter.runs.logs.search import Root
 from exporter.runs.model.ends import GONE_SECONDS
 from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Clock, Options, Run
@@ -44,8 +44,8 @@ class Log:
     ``more``: there is more to read at once; ``looked``: when it was read last. ``problem``: why it
     could not be read then; ``refusal``: what has to be made readable for that. ``writer``: whether a
     writer is present, as last known; ``None`` if none was ever seen. ``preamble``: the lines without a
-    record so far, as a run without a step. ``mount``: what it lies on; ``reading``: it is being read
-    right now. ``unread_since``: since when it cannot be read, as its mount hangs, in seconds since the epoch.
+    record so far, as a run without a step. ``root``: what it lies below; ``reading``: it is being read
+    right now. ``unread_since``: since when it cannot be read, as its root hangs, in seconds since the epoch.
     ``found``: its files, as the last search saw them. ``must_be_saved``: what its runs know is nowhere else.
     ``priority``: that of its runs under the run limit, once they were judged; ``followed``: it had runs at
     the last look. ``launch``: what the wrapper that writes it knows, if one does.
@@ -59,6 +59,7 @@ class Log:
         options: Options,
         run_sets: RunSets = RunSet,
         *,
+        root: Root | None = None,
         saved: Saved | None = None,
     ) -> None:
         self.path = found.path
@@ -73,7 +74,7 @@ class Log:
         self.refusal: Refusal | None = None
         self.writer: bool | None = None
         self.preamble: Run | None = None
-        self.mount: Mount | None = None
+        self.root = root or Root(str(found.root))
         self.reading = False
         self.unread_since: float | None = None
         self.priority: Priority | None = None
@@ -129,10 +130,10 @@ class Log:
         return self._reader.unread if self._reader and not self.ignored else 0
 
     @property
-    def runs(self) -> Collection[Run]:
+    def runs(self) -> Sequence[Run]:
         """Its runs; of a text without a record, the one that it may become."""
         if self.run_set is not None:
-            return self.run_set.runs.values()
+            return tuple(self.run_set.runs.values())
         return (self.preamble,) if self.preamble else ()
 
     @property
@@ -230,7 +231,7 @@ class Log:
         self.unread_since = None
 
     def hangs(self, wall: float, steady: float) -> None:
-        """Note that its mount does not answer, and since when."""
+        """Note that its root does not answer, and since when."""
         if self.unread_since is None:
             self.unread_since, self._unread_from = wall, steady
 

@@ -137,19 +137,23 @@ def test_an_exporter_that_starts_while_a_mount_hangs_watches_the_others(mount: M
     exporter.until(at("nfs/far", 5))
 
 
-def test_a_link_onto_a_mount_that_hangs_holds_up_nothing(mount: Mount, start: Start, tmp_path: Path) -> None:
-    (tmp_path / "local").mkdir()
-    append(tmp_path / "local/near.jsonl", *json_steps(1, 5))
-    (tmp_path / "local/latest").symlink_to(mount.folder)
-    (tmp_path / "local/far.jsonl").symlink_to(mount.folder / "far.jsonl")
-    exporter = start("--path", tmp_path / "local", f"{tmp_path}/local/*/far.jsonl")
-    exporter.until(lambda found: len(found.runs()) == 2)
+def test_a_root_with_a_link_onto_a_mount_that_hangs_is_reported_as_a_whole(
+    mount: Mount, start: Start, tmp_path: Path
+) -> None:
+    local, others = tmp_path / "local", tmp_path / "others"
+    local.mkdir()
+    others.mkdir()
+    (local / "nfs").symlink_to(mount.folder)
+    append(others / "other.jsonl", *json_steps(1, 5))
+    exporter = start("--path", local, others)
+    exporter.until(lambda found: found.runs() == {"nfs/far", "other"})
     mount.hang()
-    append(tmp_path / "local/near.jsonl", *json_steps(6, 6))
-    exporter.until(hangs(mount))
-    append(tmp_path / "local/near.jsonl", *json_steps(7, 7))
+    exporter.until(lambda found: found.value(HUNG, mount=str(local)) is not None)
+    append(others / "other.jsonl", *json_steps(6, 6))
+    exporter.until(at("other", 6))
+    mount.come_back()
 
-    exporter.until(at("near", 7))
+    exporter.until(lambda found: found.value(HUNG, mount=str(local)) is None)
 
 
 def test_runs_are_shown_on_while_the_state_folder_hangs(folder: Path, tmp_path: Path, start: Start) -> None:

@@ -182,7 +182,7 @@ def test_half_a_log_does_not_overwrite_what_was_known_of_the_whole(
     state = states / NAME
     saved = state.read_bytes()
     monkeypatch.setattr("exporter.runs.readers.follow.BLOCK", 5000)
-    monkeypatch.setattr("exporter.runs.logs.collection.READ_SECONDS", -1.0)
+    monkeypatch.setattr("exporter.runs.logs.watch.READ_SECONDS", -1.0)
     half = watched(state_folder=states)
     clock.advance(1.0)
     half.watch.look()
