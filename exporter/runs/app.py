@@ -13,8 +13,8 @@ from exporter.runs import cli
 from exporter.runs.alerting_health import AlertingHealth
 from exporter.runs.collector import Collector, Settings
 from exporter.runs.light.site import Light
+from exporter.runs.model.ends import Silence
 from exporter.runs.model.run import Options
-from exporter.runs.model.run_source import Silence
 from exporter.runs.overview.models import Omitted
 from exporter.runs.overview.overview import Overview
 from exporter.runs.overview.panels import PanelFile

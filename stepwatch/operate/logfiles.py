@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from exporter.runs.files.state_file import StateFolder
+from exporter.runs.files.state import State
 from exporter.runs.formats.base import load_json
 from exporter.runs.formats.flat import flattened, measured_values
 from exporter.runs.logs import find
@@ -77,7 +77,7 @@ def logs(places: Sequence[str], watched: Path) -> tuple[list[Found], list[str]]:
 
 def read(found: Found, options: Options, run_sets: RunSets = RunSet) -> RunSet:
     """Read a log to its end, as one no one writes to any more. Raises ``NoRunError`` or ``UnreadError``."""
-    log = Log(found, StateFolder(None), Health(), options, run_sets)
+    log = Log(found, State(None), Health(), options, run_sets)
     try:
         while log.more:
             log.read(time.time(), time.monotonic())
