@@ -14,7 +14,6 @@ from stepwatch.config.integrations import (
     Apprise,
     DingTalk,
     Feishu,
-    Integration,
     Mail,
     Robot,
     Slack,
@@ -36,6 +35,9 @@ from stepwatch.schema.scalars import (
     alternation,
 )
 from stepwatch.schema.section import Checked, Section, default, needed
+
+Integration = Webhook | Mail | Slack | Robot | Passed
+"""A way to notify: what Alertmanager's metrics and messages call it, its secrets, and its settings."""
 
 SHORT_FORMS = ("webhook", "mail", "slack", "feishu", "dingtalk", "wecom", "apprise")
 """The keys of a receiver that are ours; those of `KINDS` are Alertmanager's."""
