@@ -66,10 +66,10 @@ WORLD = (
     "tests/demo/test_hour.py",
 )
 """Beginnings of what `make test-world` runs, by worth: what starts more programs than Prometheus and
-Alertmanager, or waits long for clocks. Real trainers (tests/world), which take 5 GB, come behind all others."""
+Alertmanager, or waits long for clocks. Real trainers (tests/world), which take 5 GB, come last."""
 FOREIGN = {
-    "bindfs", "busybox", "cc", "chromedriver", "chromium", "debootstrap", "docker", "dockerd", "gcc", "ip", "mkfs.ext4",
-    "node", "npm",
+    "bindfs", "busybox", "cc", "chromedriver", "chromium", "debootstrap", "docker", "dockerd", "gcc", "ip",
+    "mkfs.ext4", "node", "npm",
 }  # fmt: skip
 """Programs that only tests of the world may start: `make test` needs none of them."""
 TRAINERS = "tests/world/"
@@ -134,8 +134,9 @@ def _refuse_foreign(event: str, arguments: tuple[object, ...]) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests of the world, and order all tests.
 
-    The world is run by worth, for there may be no time for all of it. Else no worker shall be idle: files with a
-    whole stack mainly wait for clocks, so they run early, between the others, which keep the processor busy.
+    The world is run by worth, for there may be no time for all of it. Else no worker shall be idle: files
+    with a whole stack mainly wait for clocks, so they run early, between the others, which keep the processor
+    busy.
     """
     worth = {item: _worth(item) for item in items}
     for item in items:
@@ -162,8 +163,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _worth(item: pytest.Item) -> tuple[bool, bool, int]:
     """Where a test of the world comes: real trainers last, before them further cases that have its marker."""
-    place = next((place for place, start in enumerate(WORLD) if item.nodeid.startswith(start)), len(WORLD))
-    return item.nodeid.startswith(TRAINERS), item.get_closest_marker("world") is not None, place
+    places = [place for place, start in enumerate(WORLD) if item.nodeid.startswith(start)]
+    marked = item.get_closest_marker("world") is not None
+    return item.nodeid.startswith(TRAINERS), marked, min(places, default=len(WORLD))
 
 
 def pytest_runtest_setup() -> None:
@@ -174,9 +176,12 @@ def pytest_runtest_setup() -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Say which files were left out, wholly or in part, since the time was up."""
     skipped = terminalreporter.stats.get("skipped", ())
-    files = Counter(report.nodeid.partition("::")[0] for report in skipped if LEFT_OUT in str(report.longrepr))
+    files = Counter(
+        report.nodeid.partition("::")[0] for report in skipped if LEFT_OUT in str(report.longrepr)
+    )
     if files:
-        terminalreporter.section(f"{files.total()} tests left out after {config.getoption('--minutes'):g} minutes")
+        minutes = config.getoption("--minutes")
+        terminalreporter.section(f"{files.total()} tests left out after {minutes:g} minutes")
         for file, count in files.items():
             terminalreporter.write_line(f"{file}: {count}")
 

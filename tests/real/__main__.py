@@ -1,7 +1,7 @@
 """Have every program ready before the tests start, so that the wait is seen for what it is.
 
-`make test` needs Prometheus and Alertmanager. `python -m tests.real programs` gets what `make test-world` needs
-more, and `python -m tests.real world` real trainers, too, which are big.
+`make test` needs Prometheus and Alertmanager. `python -m tests.real programs` gets what `make test-world`
+needs more, and `python -m tests.real world` real trainers, too, which are big.
 """
 
 import sys
