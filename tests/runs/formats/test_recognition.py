@@ -99,7 +99,7 @@ def test_whatever_a_line_holds_it_is_events_or_a_value_error(
     for each in SOURCES[kind]:
         source, found = each(), list[Event]()
         for line in (*start.split(b"\n"), *lines, *(start.rpartition(b"\n")[2] + line for line in lines)):
-            each.recognises(line)
+            source.recognises(line)
             with suppress(ValueError):
                 found += source.parse(line)
         found += source.flush()

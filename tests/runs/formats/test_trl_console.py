@@ -87,7 +87,7 @@ def test_both_versions_of_transformers_are_read(line: str) -> None:
     assert math.isnan(values.pop("kl") or 0.0)
     assert values == {"loss": 0.02134, "learning_rate": 9.9e-07, "reward": 0.5312, "epoch": 0.02}
     assert found.time is None
-    assert TrlConsole.recognises(line.encode())
+    assert TrlConsole().recognises(line.encode())
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_both_versions_of_transformers_are_read(line: str) -> None:
 )
 def test_a_record_is_read_whatever_stands_around_it(line: str) -> None:
     assert rewards(line) == [0.5]
-    assert TrlConsole.recognises(*bare(line))
+    assert TrlConsole().recognises(*bare(line))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_record_is_read_whatever_stands_around_it(line: str) -> None:
 )
 def test_a_dict_that_someone_else_prints_is_not_a_record(line: str) -> None:
     assert records(line) == []
-    assert not TrlConsole.recognises(line.encode())
+    assert not TrlConsole().recognises(line.encode())
 
 
 def test_a_record_that_a_terminal_broke_is_one() -> None:
