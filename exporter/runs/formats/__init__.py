@@ -27,6 +27,7 @@ from exporter.runs.formats.line_consoles import EpochLines, PrimeRl, Roll, VerlC
 from exporter.runs.formats.tensorboard import TensorBoard
 from exporter.runs.formats.trackers import SwanLab, Trackio, WandbFile
 from exporter.runs.formats.trl_console import TrlConsole
+from exporter.runs.signals import NONE_MAPPED, Mapped
 from exporter.runs.signals.record import Record
 
 __all__ = ["SOURCES", "Source", "recognise", "recognise_first"]
@@ -68,15 +69,18 @@ BEFORE, AHEAD = 3, 50  # lines before the head of a table with its title, and af
 
 def recognise(line: bytes, kind: str = "text") -> Source | None:
     """The source whose record this line is, if any; or whose table has it as head."""
-    return next((source() for source in SOURCES[kind] if source.recognises(line)), None)
+    return next((source for each in SOURCES[kind] if (source := each()).recognises(line)), None)
 
 
-def recognise_first(lines: Sequence[bytes], kind: str = "text") -> Source | None:
+def recognise_first(
+    lines: Sequence[bytes], kind: str = "text", mapped: Mapped = NONE_MAPPED
+) -> Source | None:
     """The source of the first record, if any; a table's head is one if a row follows, or nothing yet."""
+    sources = [source(mapped) for source in SOURCES[kind]]
     for index, line in enumerate(lines):
-        source = recognise(line, kind)
+        source = next((source.again() for source in sources if source.recognises(line)), None)
         if source and _continues(source, lines[max(0, index - BEFORE) : index], lines[index : index + AHEAD]):
-            return type(source)()
+            return source.again()
     return None
 
 

@@ -9,18 +9,28 @@ from typing import Any
 
 import orjson
 
+from exporter.runs.signals import NONE_MAPPED, Mapped
 from exporter.runs.signals.record import Event
 
 
 class Source(ABC):
-    """Parses one format, for one log; ``framework`` is empty where the keys must show the trainer."""
+    """Parses one format, for one log; ``framework`` is empty where the keys must show the trainer.
+
+    ``mapped``: the keys that a user maps to signals.
+    """
 
     name: str
     framework: str = ""
 
-    @classmethod
+    def __init__(self, mapped: Mapped = NONE_MAPPED) -> None:
+        self._mapped = mapped
+
+    def again(self) -> Source:
+        """Return a parser of another log of this format."""
+        return type(self)(self._mapped)
+
     @abstractmethod
-    def recognises(cls, line: bytes) -> bool:
+    def recognises(self, line: bytes) -> bool:
         """Whether this line is a record of the format."""
 
     @abstractmethod

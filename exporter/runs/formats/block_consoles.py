@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from exporter.runs.formats.console import Console, Dicts, Values, pieces
 from exporter.runs.formats.tensorboard import Streams
-from exporter.runs.signals import measurements
+from exporter.runs.signals import NONE_MAPPED, Mapped, measurements
 from exporter.runs.signals.record import Ended, Event, Record, TotalSteps, number
 
 MOST_KEYS = 5000  # no trainer has more in a step: what is longer is not a table or list of its results
@@ -16,7 +16,8 @@ MOST_KEYS = 5000  # no trainer has more in a step: what is longer is not a table
 class BlockConsole(Console):
     """Gathers the values of a step, of one stream, until its block ends or the log pauses."""
 
-    def __init__(self) -> None:
+    def __init__(self, mapped: Mapped = NONE_MAPPED) -> None:
+        super().__init__(mapped)
         self._step: int | None = None
         self._stream = ""
         self._values: Values = {}
@@ -36,8 +37,8 @@ LONGEST_ROW = 64 * 1024
 class TableConsole(BlockConsole):
     """A table drawn in boxes, whose lines a terminal may have broken at its width."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, mapped: Mapped = NONE_MAPPED) -> None:
+        super().__init__(mapped)
         self._width = 0
         self._row = ""
 
@@ -94,13 +95,12 @@ class RichTable(TableConsole):
 
     name = "rich_console"
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, mapped: Mapped = NONE_MAPPED) -> None:
+        super().__init__(mapped)
         self._in_table = False
         self._last = "", ""
 
-    @classmethod
-    def recognises(cls, line: bytes) -> bool:
+    def recognises(self, line: bytes) -> bool:
         return line.startswith("┃".encode()) and any(map(_HEADING.fullmatch, pieces(line)))
 
     def _read(self, piece: str) -> Iterator[Event]:
@@ -141,15 +141,16 @@ class Clu(BlockConsole):
 
     name = "clu_console"
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, mapped: Mapped = NONE_MAPPED) -> None:
+        super().__init__(mapped)
         self._streams = Streams()
 
-    @classmethod
-    def recognises(cls, line: bytes) -> bool:
+    def recognises(self, line: bytes) -> bool:
         if b"] " not in line and b"Train step " not in line:
             return False
-        return any(measurements(tuple(values)) for _, values in map(_scalars, pieces(line)) if values)
+        return any(
+            measurements(tuple(values), self._mapped) for _, values in map(_scalars, pieces(line)) if values
+        )
 
     def _read(self, piece: str) -> Iterator[Event]:
         step, values = _scalars(piece)
@@ -202,8 +203,8 @@ class DeepSpeedChat(BlockConsole):
     known = re.compile(_DEEPSPEED_STEP.pattern.encode())
     done = re.compile(rb"(?:^|\r)saving model \.\.\.")
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, mapped: Mapped = NONE_MAPPED) -> None:
+        super().__init__(mapped)
         self._epoch = self._before = 0
         self._batches: int | None = None
 
@@ -261,8 +262,8 @@ class NemoRl(BlockConsole):
     framework = "nemo_rl"
     done = re.compile(rb"Max number of steps has been reached")
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, mapped: Mapped = NONE_MAPPED) -> None:
+        super().__init__(mapped)
         self._step = 0
         self._epochs: int | None = None
         self._epochs_done = 0
@@ -271,8 +272,7 @@ class NemoRl(BlockConsole):
         self._dicts = Dicts()
         self._section = ""
 
-    @classmethod
-    def recognises(cls, line: bytes) -> bool:
+    def recognises(self, line: bytes) -> bool:
         if b"Training Results:" not in line:
             return False
         sections = map(_SECTION.match, pieces(line))

@@ -137,9 +137,8 @@ class Console(Source):
     known: ClassVar[re.Pattern[bytes]]
     done: ClassVar[re.Pattern[bytes] | None] = None
 
-    @classmethod
-    def recognises(cls, line: bytes) -> bool:
-        return cls.known.search(line) is not None
+    def recognises(self, line: bytes) -> bool:
+        return self.known.search(line) is not None
 
     def parse(self, line: bytes) -> Iterator[Event]:
         for piece in pieces(line):

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from exporter.runs.formats.base import Source
-from exporter.runs.signals import measurements
+from exporter.runs.signals import NONE_MAPPED, Mapped, measurements
 from exporter.runs.signals.key import normal
 from exporter.runs.signals.record import (
     AXES,
@@ -53,16 +53,16 @@ class CsvTable(Source):
 
     name = "csv"
 
-    def __init__(self) -> None:
+    def __init__(self, mapped: Mapped = NONE_MAPPED) -> None:
+        super().__init__(mapped)
         self._header: Header | None = None
         self._rows = 0
 
-    @classmethod
-    def recognises(cls, line: bytes) -> bool:
-        return _header(line) is not None
+    def recognises(self, line: bytes) -> bool:
+        return _header(line, self._mapped) is not None
 
     def parse(self, line: bytes) -> Iterator[Event]:
-        found = _header(line) if self._header is None or not line[:1].isdigit() else None
+        found = _header(line, self._mapped) if self._header is None or not line[:1].isdigit() else None
         if found is not None:
             self._header = found
             return
@@ -85,7 +85,7 @@ class CsvTable(Source):
                 yield Record(at, values, time, run=run)
 
 
-def _header(line: bytes) -> Header | None:
+def _header(line: bytes, mapped: Mapped) -> Header | None:
     """The header that the line is, if it is one: it names a measurement beside the step, or two."""
     if len(line) > _LONGEST_HEADER or line[:1] in b"{[" or not any(mark in line for mark in b",;\t"):
         return None
@@ -105,7 +105,7 @@ def _header(line: bytes) -> Header | None:
     keys = tuple(dict.fromkeys(column.key for column in values))
     if step_name is None and any(" " in key for key in keys):
         return None  # a sentence may list measurements as well
-    if measurements(keys) < (2 if step_name is None else 1):
+    if measurements(keys, mapped) < (2 if step_name is None else 1):
         return None
     places: dict[str | None, int] = {column.key: column.place for column in reversed(columns)}
     return Header(separator, len(cells), places.get(step_name), places.get(time_name), values)

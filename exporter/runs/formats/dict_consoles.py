@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 from exporter.runs.formats.console import Console, Dicts, Values, pieces
+from exporter.runs.signals import NONE_MAPPED, Mapped
 from exporter.runs.signals.record import Event, Record, TotalSteps, number
 
 
@@ -36,7 +37,8 @@ class OpenRlhf(Console):
         rb"(?:Global step \d{1,15}|global_step \d{1,15}, eval_metrics|Eval at step \d{1,15}): \{['\"]"
     )
 
-    def __init__(self) -> None:
+    def __init__(self, mapped: Mapped = NONE_MAPPED) -> None:
+        super().__init__(mapped)
         self._dicts = Dicts()
 
     def _read(self, piece: str) -> Iterator[Event]:
@@ -65,12 +67,12 @@ class Slime(Console):
         rf"(?:^|- |[)m\r] ?)(?:{_KINDS}) \d{{1,15}}: \{{'(?:rollout|train|perf|eval)/".encode()
     )
 
-    def __init__(self) -> None:
+    def __init__(self, mapped: Mapped = NONE_MAPPED) -> None:
+        super().__init__(mapped)
         self._dicts = Dicts()
         self._rollout: int | None = None
 
-    @classmethod
-    def recognises(cls, line: bytes) -> bool:
+    def recognises(self, line: bytes) -> bool:
         return b": {'" in line and super().recognises(line)
 
     def _read(self, piece: str) -> Iterator[Event]:
@@ -104,13 +106,13 @@ class SkyRl(Console):
     name = "skyrl_console"
     done = re.compile(rb" - Training done!(?:\x1b\[[0-9;]*m)*(?:\r|$)")
 
-    def __init__(self) -> None:
+    def __init__(self, mapped: Mapped = NONE_MAPPED) -> None:
+        super().__init__(mapped)
         self._dicts = Dicts()
         self._step: int | None = None
         self._total: int | None = None
 
-    @classmethod
-    def recognises(cls, line: bytes) -> bool:
+    def recognises(self, line: bytes) -> bool:
         return b"tracking" in line and any(map(_HEAD.search, pieces(line)))
 
     def _read(self, piece: str) -> Iterator[Event]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from exporter.runs.signals import measurements
+from exporter.runs.signals import Mapped, measurements
 from exporter.runs.signals.key import normal
 from exporter.runs.signals.record import (
     AXES,
@@ -85,7 +85,7 @@ def flattened(logged: Mapping[str, Any]) -> Mapping[str, Any]:
     return flat
 
 
-def is_record(logged: Any) -> bool:
+def is_record(logged: Any, mapped: Mapped) -> bool:
     """Whether these are measurements: one with a step, or two."""
     if not isinstance(logged, dict) or len(logged) > _MOST_KEYS or is_sample(logged):
         return False
@@ -95,12 +95,7 @@ def is_record(logged: Any) -> bool:
         return step_key(values) is not None and all(abs(x or 0.0) <= _LARGEST_SCORE for x in scores)
     numeric = _numeric(values)
     has_step = PROGRESS in values or step_key(numeric) is not None
-    return measurements(numeric) >= (1 if has_step else 2)
-
-
-def _is_measured(values: Mapping[str, Any]) -> bool:
-    """Whether any of these is a signal."""
-    return _is_nameless(values) or measurements(_numeric(values)) > 0
+    return measurements(numeric, mapped) >= (1 if has_step else 2)
 
 
 def _numeric(values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -131,7 +126,8 @@ class FlatRecords:
     is the step only where there is no other.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, mapped: Mapped) -> None:
+        self._mapped = mapped
         self._step = 0
         self._begun = self._has_step = self._own = False
         self._digits = MixedDigits()
@@ -158,18 +154,21 @@ class FlatRecords:
         if (number(values.get(_DONE)) or 0.0) >= 1:
             yield Ended("finished")
 
+    def _is_measured(self, values: Mapping[str, Any]) -> bool:
+        return _is_nameless(values) or measurements(_numeric(values), self._mapped) > 0
+
     def _advance(self, values: Mapping[str, Any]) -> bool:
         """Move on to the step of these values; whether they are of one."""
-        self._begun = self._begun or _is_measured(values)
+        self._begun = self._begun or self._is_measured(values)
         key = step_key(values) if self._begun else None
         if key is None:
-            if not self._has_step and measurements(_numeric(values)) >= 2:
+            if not self._has_step and measurements(_numeric(values), self._mapped) >= 2:
                 self._step += 1
             return self._has_step or self._step > 0
         if key not in WANDB_STEPS:
             self._has_step = self._own = True
             self._step = step(values[key])
-        elif not self._own and _is_measured(values):
+        elif not self._own and self._is_measured(values):
             self._has_step, self._step = True, step(values[key])
         return True
 

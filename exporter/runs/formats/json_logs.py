@@ -19,6 +19,7 @@ import orjson
 from exporter.runs.formats.base import Source, load_json
 from exporter.runs.formats.flat import FlatRecords, flattened, is_record, is_sample
 from exporter.runs.formats.tensorboard import BY_SECONDS
+from exporter.runs.signals import NONE_MAPPED, Mapped
 from exporter.runs.signals.record import (
     STEP_LIMIT,
     Ended,
@@ -43,9 +44,8 @@ class JsonLines(Source):
     def record(line: bytes) -> Record | None:
         """The record that the line holds, if any."""
 
-    @classmethod
-    def recognises(cls, line: bytes) -> bool:
-        return line.startswith(b"{") and cls.record(line) is not None
+    def recognises(self, line: bytes) -> bool:
+        return line.startswith(b"{") and self.record(line) is not None
 
     def parse(self, line: bytes) -> Iterator[Event]:
         record = self.record(line)
@@ -115,12 +115,12 @@ class FlatJsonl(Source):
 
     name = "flat_jsonl"
 
-    def __init__(self) -> None:
-        self._records = FlatRecords()
+    def __init__(self, mapped: Mapped = NONE_MAPPED) -> None:
+        super().__init__(mapped)
+        self._records = FlatRecords(mapped)
 
-    @classmethod
-    def recognises(cls, line: bytes) -> bool:
-        return line.startswith(b"{") and is_record(load_json(line))
+    def recognises(self, line: bytes) -> bool:
+        return line.startswith(b"{") and is_record(load_json(line), self._mapped)
 
     def parse(self, line: bytes) -> Iterator[Event]:
         if not line.strip():
@@ -140,19 +140,18 @@ _LOOK_AT = 100  # So many entries show whether a list is a history; its first on
 class JsonDocument(Source):
     """A document of the whole history, whose entries from the first that differs are passed on."""
 
-    def __init__(self) -> None:
+    def __init__(self, mapped: Mapped = NONE_MAPPED) -> None:
+        super().__init__(mapped)
         self._history: list[Any] = []
         self._total: int | None = None
 
-    @staticmethod
     @abstractmethod
-    def history(document: Any) -> list[Any] | None:
+    def history(self, document: Any) -> list[Any] | None:
         """The entries of a document, or ``None`` if it holds none."""
 
-    @classmethod
-    def recognises(cls, line: bytes) -> bool:
-        entries = cls.history(load_json(line))
-        return entries is not None and any(map(is_record, entries[:_LOOK_AT]))
+    def recognises(self, line: bytes) -> bool:
+        entries = self.history(load_json(line))
+        return entries is not None and any(is_record(entry, self._mapped) for entry in entries[:_LOOK_AT])
 
     def parse(self, line: bytes) -> Iterator[Event]:
         document = load_json(line)
@@ -166,7 +165,7 @@ class JsonDocument(Source):
                 yield TotalSteps(total)
         pairs = enumerate(zip(before, history, strict=False))
         first = next((index for index, (old, new) in pairs if old != new), min(len(before), len(history)))
-        records = FlatRecords()  # steps that are not logged are counted from the start
+        records = FlatRecords(self._mapped)  # steps that are not logged are counted from the start
         for index, entry in enumerate(history):
             if not isinstance(entry, dict) or is_sample(entry):
                 continue
@@ -182,8 +181,7 @@ class TrainerState(JsonDocument):
     name = "trainer_state"
     framework = "trl"
 
-    @staticmethod
-    def history(document: Any) -> list[Any] | None:
+    def history(self, document: Any) -> list[Any] | None:
         match document:
             case {"log_history": list(entries)}:
                 return entries
@@ -195,8 +193,7 @@ class JsonList(JsonDocument):
 
     name = "json_list"
 
-    @staticmethod
-    def history(document: Any) -> list[Any] | None:
+    def history(self, document: Any) -> list[Any] | None:
         return document if isinstance(document, list) else None
 
 
@@ -210,8 +207,7 @@ class MetricTable(JsonDocument):
 
     name = "json_metrics"
 
-    @staticmethod
-    def history(document: Any) -> list[Any] | None:
+    def history(self, document: Any) -> list[Any] | None:
         if not isinstance(document, dict):
             return None
         rows: dict[int, dict[str, Any]] = {}
@@ -221,7 +217,7 @@ class MetricTable(JsonDocument):
                     if step.isascii() and step.isdecimal() and len(step) <= STEP_DIGITS:
                         rows.setdefault(int(step), {})[metric] = value
         entries = [{**row, "step": step} for step, row in sorted(rows.items())]
-        return [entry for entry in entries if is_record(entry)] or None
+        return [entry for entry in entries if is_record(entry, self._mapped)] or None
 
 
 _TABLE = re.compile(r"(?:<progress[^>]*\bmax='(\d{1,15})'.{0,2000}?)?<table\b.*?</table>", re.DOTALL)
@@ -240,8 +236,7 @@ class Notebook(JsonDocument):
     name = "notebook"
     framework = "trl"
 
-    @staticmethod
-    def history(document: Any) -> list[Any] | None:
+    def history(self, document: Any) -> list[Any] | None:
         match document:
             case {"cells": list(cells)}:
                 return [row for cell in cells for row in _html_rows(cell)]
@@ -320,12 +315,12 @@ class TwinkleEvents(Source):
     name = "twinkle_events"
     framework = "twinkle"
 
-    def __init__(self) -> None:
+    def __init__(self, mapped: Mapped = NONE_MAPPED) -> None:
+        super().__init__(mapped)
         self._steps: dict[str, int] = {}
         self._partitions: dict[str, Groups] = {}
 
-    @classmethod
-    def recognises(cls, line: bytes) -> bool:
+    def recognises(self, line: bytes) -> bool:
         return line.startswith(b"{") and b'"partition_id"' in line and _is_event(load_json(line))
 
     def parse(self, line: bytes) -> Iterator[Event]:

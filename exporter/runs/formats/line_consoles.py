@@ -10,7 +10,7 @@ from dataclasses import replace
 from exporter.runs.formats.base import Source, load_json
 from exporter.runs.formats.console import HINTS, Console, ending, pieces, servers
 from exporter.runs.formats.prefixes import TERMINAL_CUT
-from exporter.runs.signals import measurements
+from exporter.runs.signals import NONE_MAPPED, Mapped, measurements
 from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, TotalSteps, is_step, number
 
 _FOLDED = " [repeated "  # Ray adds that to a line which several processes printed
@@ -37,8 +37,7 @@ class VerlConsole(Source):
     name = "verl_console"
     framework = "verl"
 
-    @classmethod
-    def recognises(cls, line: bytes) -> bool:
+    def recognises(self, line: bytes) -> bool:
         found = _VERL_STEP.search(line)
         return found is not None and _verl_record(found, _end(found)) is not None
 
@@ -97,11 +96,11 @@ class Roll(Console):
     framework = "roll"
     done = re.compile(rb"pipeline complete!")
 
-    def __init__(self) -> None:
+    def __init__(self, mapped: Mapped = NONE_MAPPED) -> None:
+        super().__init__(mapped)
         self._tracked = False
 
-    @classmethod
-    def recognises(cls, line: bytes) -> bool:
+    def recognises(self, line: bytes) -> bool:
         return _of_roll(line) is not None
 
     def parse(self, line: bytes) -> Iterator[Event]:
@@ -187,12 +186,12 @@ class PrimeRl(Console):
     known = re.compile(rf"{_TIMED}(?:Loss|Reward):? -?[\dn]".encode())
     done = re.compile(rb"(?:RL trainer|Orchestrator) finished")
 
-    def __init__(self) -> None:
+    def __init__(self, mapped: Mapped = NONE_MAPPED) -> None:
+        super().__init__(mapped)
         self._waiting: dict[str, Record] = {}
         self._last: Record | None = None
 
-    @classmethod
-    def recognises(cls, line: bytes) -> bool:
+    def recognises(self, line: bytes) -> bool:
         return b" | " in line and super().recognises(line)
 
     def _read(self, piece: str) -> Iterator[Event]:
@@ -260,16 +259,16 @@ class EpochLines(Console):
 
     name = "epoch_console"
 
-    def __init__(self) -> None:
+    def __init__(self, mapped: Mapped = NONE_MAPPED) -> None:
+        super().__init__(mapped)
         self._first = 1
         self._total: int | None = None
 
-    @classmethod
-    def recognises(cls, line: bytes) -> bool:
-        return b"poch" in line and any(values for _, values in map(_of_epoch, pieces(line)))
+    def recognises(self, line: bytes) -> bool:
+        return b"poch" in line and any(self._of_epoch(piece)[1] for piece in pieces(line))
 
     def _read(self, piece: str) -> Iterator[Event]:
-        found, values = _of_epoch(piece)
+        found, values = self._of_epoch(piece)
         if found and values:
             epoch, epochs, step, steps = map(int, found.groups())
             self._first = min(self._first, epoch)
@@ -278,11 +277,10 @@ class EpochLines(Console):
                 yield TotalSteps(self._total)
             yield Record((epoch - self._first) * steps + step, values)
 
-
-def _of_epoch(piece: str) -> tuple[re.Match[str] | None, dict[str, str]]:
-    """Where the step stands in it, and the numbers behind that; none if they are no measurements."""
-    if not (found := _EPOCH.match(piece)):
-        return None, {}
-    pairs = _NAMED.findall(piece, found.end() - 1)
-    values = {key: value for key, value in pairs if number(value) is not None}
-    return found, values if measurements(tuple(values)) else {}
+    def _of_epoch(self, piece: str) -> tuple[re.Match[str] | None, dict[str, str]]:
+        """Where the step stands in it, and the numbers behind that; none if they are no measurements."""
+        if not (found := _EPOCH.match(piece)):
+            return None, {}
+        pairs = _NAMED.findall(piece, found.end() - 1)
+        values = {key: value for key, value in pairs if number(value) is not None}
+        return found, values if measurements(tuple(values), self._mapped) else {}

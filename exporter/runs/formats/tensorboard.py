@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from exporter.runs.formats.base import Source
 from exporter.runs.formats.protobuf import EIGHT_BYTES, FOUR_BYTES, SIZED, VARINT, coded, fields, key, varint
+from exporter.runs.signals import NONE_MAPPED, Mapped
 from exporter.runs.signals.record import STEP_LIMIT, Event, Record
 
 TYPE = key(1, VARINT)
@@ -122,7 +123,8 @@ class TensorBoard(Source):
 
     name = "tensorboard"
 
-    def __init__(self) -> None:
+    def __init__(self, mapped: Mapped = NONE_MAPPED) -> None:
+        super().__init__(mapped)
         self._gathered: Record | None = None
         self._values: dict[str, float] = {}
         self._parts: set[str] = set()
@@ -131,8 +133,7 @@ class TensorBoard(Source):
         self._scalars: set[str] = set()
         self._streams = Streams()
 
-    @classmethod
-    def recognises(cls, line: bytes) -> bool:
+    def recognises(self, line: bytes) -> bool:
         if b"brain.Event:" not in line[:64]:
             return False
         try:

@@ -13,7 +13,7 @@ from exporter.runs.formats.console import ending, servers
 from exporter.runs.formats.flat import FlatRecords, flattened, is_record
 from exporter.runs.formats.progress_bar import MovingBars
 from exporter.runs.formats.protobuf import EIGHT_BYTES, SIZED, VARINT, fields, key
-from exporter.runs.signals import measurements
+from exporter.runs.signals import NONE_MAPPED, Mapped, measurements
 from exporter.runs.signals.record import (
     STEP_LIMIT,
     Ended,
@@ -48,16 +48,18 @@ class WandbFile(Source):
 
     name = "wandb"
 
-    def __init__(self) -> None:
-        self._records = FlatRecords()
+    def __init__(self, mapped: Mapped = NONE_MAPPED) -> None:
+        super().__init__(mapped)
+        self._records = FlatRecords(mapped)
         self._bars = MovingBars()
         self._step: int | None = None
         self._total: int | None = None
 
-    @classmethod
-    def recognises(cls, line: bytes) -> bool:
+    def recognises(self, line: bytes) -> bool:
         try:
-            return any(is_record(_logged(found)) for kind, found in fields(line) if kind == _HISTORY)
+            return any(
+                is_record(_logged(found), self._mapped) for kind, found in fields(line) if kind == _HISTORY
+            )
         except ValueError:
             return False
 
@@ -126,12 +128,12 @@ class SwanLab(Source):
 
     name = "swanlab"
 
-    def __init__(self) -> None:
+    def __init__(self, mapped: Mapped = NONE_MAPPED) -> None:
+        super().__init__(mapped)
         self._gathered: Record | None = None
         self._values: dict[str, float] = {}
 
-    @classmethod
-    def recognises(cls, line: bytes) -> bool:
+    def recognises(self, line: bytes) -> bool:
         try:
             return _scalar(dict(fields(line))) is not None
         except ValueError:
@@ -193,14 +195,14 @@ class Trackio(Source):
 
     name = "trackio"
 
-    def __init__(self) -> None:
+    def __init__(self, mapped: Mapped = NONE_MAPPED) -> None:
+        super().__init__(mapped)
         self._ids: dict[str, str] = {}
 
-    @classmethod
-    def recognises(cls, line: bytes) -> bool:
+    def recognises(self, line: bytes) -> bool:
         match load_json(line):
             case {"run": str(), "step": step, "metrics": dict(metrics)} if is_step(step):
-                return measurements(tuple(_measured(metrics))) > 0
+                return measurements(tuple(_measured(metrics)), self._mapped) > 0
         return False
 
     def parse(self, line: bytes) -> Iterator[Event]:

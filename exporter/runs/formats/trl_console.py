@@ -14,6 +14,7 @@ from math import isfinite, nan
 from exporter.runs.formats.base import Source
 from exporter.runs.formats.console import HINTS, Dicts, Values, drawn, ending
 from exporter.runs.formats.progress_bar import ProgressBars, is_torn
+from exporter.runs.signals import NONE_MAPPED, Mapped
 from exporter.runs.signals.record import PROGRESS, Ended, Event, Record, TotalSteps, number
 
 ALIKE = 0.05  # Steps an epoch, by two bars, may differ by as much: the bars are late, and epochs are rounded
@@ -138,7 +139,8 @@ class TrlConsole(Source):
     name = "trl_console"
     framework = "trl"
 
-    def __init__(self) -> None:
+    def __init__(self, mapped: Mapped = NONE_MAPPED) -> None:
+        super().__init__(mapped)
         self._steps = Steps()
         self._dicts = Dicts()
         self._total: int | None = None
@@ -150,8 +152,7 @@ class TrlConsole(Source):
         self._unfinished = b""
         """What was read of the last line, where it may go on: then it comes again as a whole."""
 
-    @classmethod
-    def recognises(cls, line: bytes) -> bool:
+    def recognises(self, line: bytes) -> bool:
         if b"{'" not in line or b"'epoch':" not in line:
             return False
         source = TrlConsole()

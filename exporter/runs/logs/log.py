@@ -24,6 +24,7 @@ from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.model.run_set import LIVE_SECONDS, LeftOut, Priority, RunSet, RunSets
 from exporter.runs.readers.content import Reader, content, reader_of
 from exporter.runs.readers.follow import Block
+from exporter.runs.signals import Mapped
 from exporter.runs.signals.record import Servers
 
 IDLE_SECONDS = 2.0  # Files without a record are looked at less often: a run folder may hold thousands
@@ -270,7 +271,7 @@ class Log:
             if self.run_set is not None and self._source is not None:
                 self._carry = self.run_set.snapshot()
                 self.run_set.emptied()
-                self._source = type(self._source)()
+                self._source = self._source.again()
                 self.must_be_saved = True
         if self._source is not None or self._recognised(block, clock, size):
             self._feed(block, clock)
@@ -296,7 +297,7 @@ class Log:
     def _recognised(self, block: Block, clock: Clock, size: float) -> bool:
         """Look for a first record; once there is one, read the log again from its start."""
         reader = self._reader
-        source = recognise_first(block.lines, self.kind)
+        source = recognise_first(block.lines, self.kind, Mapped.of(self._options.keys))
         if source is None or reader is None:
             self._read_preamble(block, clock)
             if reader and reader.offset > GIVE_UP_BYTES:

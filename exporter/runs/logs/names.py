@@ -99,7 +99,7 @@ def has_step(wandb_file: Found) -> bool:
     reader = reader_of("wandb", lambda: wandb_file.parts)
     with suppress(OSError):
         while block := reader.poll(0.0):
-            if any(map(WandbFile.recognises, block.lines)):
+            if any(map(WandbFile().recognises, block.lines)):
                 return True
             if not block.more:
                 break

@@ -10,13 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs.formats import SOURCES, recognise, recognise_first
-from exporter.runs.formats.block_consoles import Areal, NemoRl
-from exporter.runs.formats.dict_consoles import OpenRlhf, SkyRl, Slime
-from exporter.runs.formats.line_consoles import PrimeRl, Roll, VerlConsole
-from exporter.runs.formats.trl_console import TrlConsole
 from exporter.runs.readers.content import content
 from exporter.runs.readers.frames import LevelDbRecords
-from exporter.runs.signals.record import Ended, Event, Record
+from exporter.runs.signals.record import Event, Record
 from exporter.runs.signals.tables import frameworks
 from tests.own_logs import LOGS
 from tests.runs.events import scalar
@@ -99,7 +95,7 @@ def test_whatever_a_line_holds_it_is_events_or_a_value_error(
     for each in SOURCES[kind]:
         source, found = each(), list[Event]()
         for line in (*start.split(b"\n"), *lines, *(start.rpartition(b"\n")[2] + line for line in lines)):
-            each.recognises(line)
+            source.recognises(line)
             with suppress(ValueError):
                 found += source.parse(line)
         found += source.flush()
@@ -110,13 +106,6 @@ def test_whatever_a_line_holds_it_is_events_or_a_value_error(
 def test_whatever_a_tracker_s_file_holds_it_is_split(data: bytes) -> None:
     for start in (b"", HEADER, b":SWL" + HEADER[4:]):
         LevelDbRecords().split(start + data, full=False)
-
-
-@pytest.mark.parametrize("before", ["", "(RolloutManager pid=5) "])
-def test_a_traceback_on_a_console_may_be_the_end(before: str) -> None:
-    line = f"{before}Traceback (most recent call last):".encode()
-    for source in (Areal, NemoRl, OpenRlhf, PrimeRl, Roll, SkyRl, Slime, TrlConsole, VerlConsole):
-        assert list(source().parse(line)) == [Ended("failed", certain=False)], source
 
 
 def test_names_are_label_values_of_their_own_and_frameworks_have_keys() -> None:

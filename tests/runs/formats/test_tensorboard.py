@@ -243,7 +243,7 @@ def test_an_invalid_time_is_left_out(time: float) -> None:
     "line", [b"", b"brain.Event:2", b'{"brain.Event:": 2}', scalar(1, "brain.Event:2", 1)]
 )
 def test_other_lines_are_not_recognised(line: bytes) -> None:
-    assert not TensorBoard.recognises(line)
+    assert not TensorBoard().recognises(line)
 
 
 @given(
