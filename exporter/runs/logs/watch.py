@@ -176,7 +176,8 @@ class Logs:
     def _look_at_mounts(self) -> None:
         """Have a root of its own for each mount below a folder of ``runs.path``, as long as it is mounted."""
         try:
-            lines = MOUNTS.read_text(errors="surrogateescape").splitlines()
+            with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as table:  # noqa: PTH123  (no run's file)
+                lines = table.read().splitlines()
         except OSError:
             return
         points = [_ESCAPED.sub(lambda code: chr(int(code[1], 8)), line.split()[4]) for line in lines]
