@@ -131,7 +131,7 @@ def _refuse_foreign(event: str, arguments: tuple[object, ...]) -> None:
         folder, program = os.path.split(place)
         installed = folder.startswith("/usr/")  # others are stand-ins, which tests write
         assert not (installed and program in FOREIGN), (
-            f"starts {place}: belongs into WORLD of tests/conftest.py"
+            f"starts {place}: name it in WORLD of tests/conftest.py"
         )
 
 
