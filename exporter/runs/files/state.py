@@ -194,28 +194,28 @@ class State:
         """
         path = self._path or Path()
         path.parent.mkdir(parents=True, exist_ok=True)
-        for _ in range(2):
-            try:
-                with closing(_connect(path)) as db, db:
-                    db.execute("BEGIN")
-                    found = tuple(
-                        row[0] for row in db.execute("SELECT sql FROM sqlite_master WHERE sql NOT NULL")
-                    )
-                    if not found:
-                        for statement in SCHEMA:
-                            db.execute(statement)
-                        db.execute("INSERT INTO since_1 VALUES (?)", (self.since,))
-                    elif found != SCHEMA:
-                        raise sqlite3.DatabaseError("another schema")  # noqa: TRY301
-                    return work(db)
-            except sqlite3.DatabaseError as error:  # noqa: PERF203  (of two rounds)
-                if isinstance(error, sqlite3.OperationalError):  # no room, no right, or locked: it may pass
-                    raise
-                path.replace(path.with_name(ASIDE))
-                path.with_name(f"{NAME}-journal").unlink(missing_ok=True)
-                text = "%s is damaged, or of another version: %s. It was moved to %s; logs are read again. %s"
-                logger.warning(text, path, error, ASIDE, "Fix: none is needed.")
-        raise HungError(self.thread)
+        try:
+            return self._transaction(path, work)
+        except sqlite3.OperationalError:  # no room, no right, or locked: it may pass
+            raise
+        except sqlite3.DatabaseError as error:
+            path.replace(path.with_name(ASIDE))
+            path.with_name(f"{NAME}-journal").unlink(missing_ok=True)
+            text = "%s is damaged, or of another version: %s. It was moved to %s; logs are read again. %s"
+            logger.warning(text, path, error, ASIDE, "Fix: none is needed.")
+            return self._transaction(path, work)
+
+    def _transaction(self, path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
+        with closing(_connect(path)) as db, db:
+            db.execute("BEGIN")
+            found = tuple(row[0] for row in db.execute("SELECT sql FROM sqlite_master WHERE sql NOT NULL"))
+            if not found:
+                for statement in SCHEMA:
+                    db.execute(statement)
+                db.execute("INSERT INTO since_1 VALUES (?)", (self.since,))
+            elif found != SCHEMA:
+                raise sqlite3.DatabaseError("another schema")
+            return work(db)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -156,9 +156,16 @@ class Logs:
         for root in self._roots:
             if now >= root.next_search and not root.busy and root.search is None:
                 root.begun = now
-                look = partial(root.look_for_logs, forget_after=self._forget_after, most=MOST_FILES)
-                apart = folders - {root.folder}  # each has a thread of its own
-                look = partial(look, self._names, self._has_step, self._states.has_writer, apart, self._time)
+                look = partial(
+                    root.look_for_logs,
+                    self._names,
+                    self._has_step,
+                    self._states.has_writer,
+                    folders - {root.folder},  # each has a thread of its own
+                    self._time,
+                    forget_after=self._forget_after,
+                    most=MOST_FILES,
+                )
                 root.search = root.thread.start(look)
         self._wait(root for root in self._roots if root.search or root.work)
         gone: list[Log] = []
