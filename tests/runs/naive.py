@@ -164,7 +164,10 @@ def _gain(values: list[float]) -> float | None:
 
 def noise(history: History) -> float | None:
     differences = [abs(b - a) for a, b in _pairs(history)][-64:]
-    return math.sqrt(math.pi) / 2 * mean(differences) if len(differences) >= 6 else None
+    if len(differences) < 6:
+        return None
+    usual = capped_mean(differences) if median(differences) else mean(differences)
+    return math.sqrt(math.pi) / 2 * usual
 
 
 def _streak(history: History) -> float:

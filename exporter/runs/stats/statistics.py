@@ -116,6 +116,17 @@ def spread(values: list[float]) -> float | None:
     return PER_DIFFERENCE * _capped_mean([abs(value - before) for before, value in pairwise(found)])
 
 
+def noise(differences: list[float]) -> float:
+    """Return the standard deviation that values with these absolute differences have, were they normal.
+
+    An outlier must not hide what comes after it, so each counts for ``MOST`` times the mean at most. Where
+    most values repeat the one before, as a reward of 0, the few differences are the noise, and count in full.
+    """
+    if max(differences) > MOST * (mean := fmean(differences)) and median(differences):
+        mean = _capped_mean(differences)
+    return PER_DIFFERENCE * mean
+
+
 def _capped_mean(values: list[float]) -> float:
     """The largest mean of values, none below 0, when each counts for ``MOST`` times it at most."""
     rising = sorted(values)
@@ -301,7 +312,7 @@ class SignalStatistics:
         return self._means.get(SMOOTH) if self.begun and self._count else None
 
     def _noise(self) -> float | None:
-        return PER_DIFFERENCE * fmean(self._differences) if len(self._differences) >= NOISE_FROM else None
+        return noise(self._differences) if len(self._differences) >= NOISE_FROM else None
 
     def _start(self) -> float | None:
         return median(self._first) if len(self._first) == START_VALUES else None

@@ -133,6 +133,8 @@ def test_range_of_reward_max_goes_down_to_the_smallest_reward_min(
         ("reward", "best", [3.0, 0.0], None),
         ("reward", "noise", [0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0], math.sqrt(math.pi) / 2),
         ("reward", "noise", [0.0, 1.0, 0.0, 1.0, 0.0, 1.0], None),
+        ("kl", "noise", [0.0, 1.0] * 10 + [1e6] + [0.0, 1.0] * 10, 38 / 32 * math.sqrt(math.pi) / 2),
+        ("reward", "noise", [0.0] * 31 + [1.0] + [0.0] * 31, 2 / 62 * math.sqrt(math.pi) / 2),
         ("kl", "start", [9.0, 1.0, 2.0, 3.0, 0.0, 50.0], 2.0),
         ("kl", "start", [1.0] * 4, None),
         ("entropy", "peak", [1.0, 3.0, 2.0, -50.0], 2.0),
@@ -153,6 +155,25 @@ def test_definitions_by_hand(signal: str, name: str, values: list[float], expect
     read = next(read for statistic, read in both.statistics.readers if statistic.name == name)
 
     assert read() == (expected if expected is None else pytest.approx(expected))
+
+
+@given(
+    outliers=st.sets(st.integers(31, 150), max_size=2),
+    size=st.sampled_from([10.0, 2e3, 1e9]),
+    seed=st.integers(0, 99),
+)
+def test_outliers_do_not_hide_a_rise_nor_does_the_rise_itself(
+    outliers: set[int], size: float, seed: int
+) -> None:
+    random, kl = Random(seed), by_signal()["kl"]
+    read = {statistic.name: value for statistic, value in kl.readers}
+    for step in range(1, 161):
+        level = 2.0 if step >= 30 else 0.001
+        kl.add(size if step in {31} | outliers else level * (1 + 0.1 * random.uniform(-1, 1)), step)
+        if step >= 32:  # what KLExplosion asks
+            assert (read["min_over_steps"]() or 0) - (read["start"]() or 0) > max(
+                1, 6 * (read["noise"]() or math.inf)
+            ), step
 
 
 @given(events=histories())
