@@ -25,7 +25,7 @@ help: ## This list
 	@echo "  TO=folder for tensorboard, OUT=folder for evidence, NODE=name for agent,"
 	@echo "  FOR=time for silence and gpu-release,"
 	@echo "  CONFIG=file for all of these, ARGS='-k name' for tests and bench,"
-	@echo "  ARGS=--suggest for backtest, JOBS=number for test"
+	@echo "  ARGS=--suggest for backtest, JOBS=number for test, MINUTES=number for test-world"
 
 up: runtime ## Start the stack, or apply config.yaml to the running one; containers if Docker answers
 	@$(STEPWATCH) up $(WITH) $${RUNS:+--runs "$$RUNS"} $(if $(DEMO),--demo) $(if $(NATIVE),--native) $(if $(SERVICE),--service)
@@ -90,7 +90,7 @@ backtest: runtime ## Show which alerts old runs would have raised: make backtest
 generate: runtime ## Render config.yaml for the containers, and reload Alertmanager
 	@$(PY) generate.py --reload $(WITH)
 
-test: development ## Run all tests; the first run downloads the programs that they need, which takes minutes
+test: development ## Run the usual tests, ten minutes; the first run downloads Prometheus and Alertmanager
 	@$(PY) -m tests.real
 	@$(PY) -m pytest --numprocesses=$(JOBS) $(BY_FILE) --durations=20 --durations-min=5 $(ARGS)
 
@@ -98,9 +98,9 @@ test: development ## Run all tests; the first run downloads the programs that th
 test-fast: development ## Run the quick tests that start no program: about a minute
 	@$(PY) -m pytest --fast --numprocesses=3 --dist=worksteal -p no:unraisableexception $(ARGS)
 
-test-world: development ## Run what `make test` leaves out: real trainers (5 GB), many faults, all examples
-	@$(PY) -m tests.real world
-	@$(PY) -m pytest -m "world or hypothesis" --numprocesses=2 $(BY_FILE) $(ARGS)
+test-world: development ## Run what `make test` leaves out, by worth: containers, browsers, faults, real trainers (5 GB)
+	@$(PY) -m tests.real $(if $(MINUTES),programs,world)
+	@$(PY) -m pytest -m "world or hypothesis" --numprocesses=$(JOBS) $(BY_FILE) $(if $(MINUTES),--minutes=$(MINUTES)) $(ARGS)
 
 trainer-logs: development ## Regenerate the logs of tests/logs with real trainers: make trainer-logs ARGS=trl/
 	@$(PY) -m tests.real.trainers $(ARGS)
@@ -115,7 +115,7 @@ drift: development ## For developers: which keys the newest trainers log that St
 	@$(PY) -m tools.drift
 
 bench: development ## Measure what docs/benchmarks.md shows
-	@$(PY) -m tests.real
+	@$(PY) -m tests.real programs
 	@$(PY) -m benchmarks $(ARGS)
 
 mutate: development ## Check that the rules' tests notice every change of a rule

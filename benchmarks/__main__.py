@@ -10,7 +10,7 @@ from benchmarks.containers import containers, image
 from benchmarks.dashboards import dashboards, dashboards_at_5_s, dashboards_of_64_nodes
 from benchmarks.gpu import gpu_page, gpu_soak
 from benchmarks.load import idle, many
-from benchmarks.pages import discovery, light, metrics_page
+from benchmarks.pages import discovery, light, metrics_page, stuck_clients
 from benchmarks.reading import cold_start, event_files, look, visible
 from benchmarks.stack import backtest, generator, notification, rules
 from benchmarks.tensorboard_out import tensorboard_out
@@ -21,8 +21,8 @@ BENCHMARKS = {
     for benchmark in (
         cold_start, event_files, tensorboard_out, metrics_page, idle, look, visible, generator, notification,
         rules, backtest, dashboards, dashboards_at_5_s, dashboards_of_64_nodes, discovery,
-        light, many, bridge, gpu_page, gpu_soak, containers, image, wrapper, cluster_hub, cluster_agent,
-        cluster_alerts, cluster_writes,
+        light, stuck_clients, many, bridge, gpu_page, gpu_soak, containers, image, wrapper, cluster_hub,
+        cluster_agent, cluster_alerts, cluster_writes,
     )
 }  # fmt: skip
 

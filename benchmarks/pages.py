@@ -9,7 +9,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from threading import Event, Thread
@@ -53,6 +53,35 @@ def metrics_page() -> Iterator[tuple[object, ...]]:
         p50, p99 = quantiles(times, 0.5, 0.99)
         figures = f"{len(page) / 1e3:.0f}", f"{p50:.1f}", f"{p99:.1f}", f"{resident:.0f}", f"{peer:.0f}"
         yield number, samples(page), *figures
+
+
+@table("stuck clients", "how", "p50, ms", "p99, ms", "RSS, MB")
+def stuck_clients() -> Iterator[tuple[object, ...]]:
+    """The page of 100 runs while other clients send half a request, a byte now and then, or never read."""
+    half, asked = b"GET /metrics HTTP/1.1\r\nHo", b"GET /metrics HTTP/1.1\r\n\r\n"
+    ways = {"half a request": half, "a byte now and then": half, "200 requests, nothing read": 200 * asked}
+    cases = [(0, ""), *((number, way) for number in (64, 300) for way in ways)]
+    with tempfile.TemporaryDirectory() as folder:
+        logs.runs(Path(folder), 100)
+        for number, way in cases:
+            with RunExporter(Path(folder)) as exporter, ExitStack() as stuck:
+                exporter.wait_for_runs(100)
+                clients = []
+                for _ in range(number):
+                    clients.append(stuck.enter_context(socket.socket()))
+                    clients[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                    clients[-1].connect(("127.0.0.1", int(exporter.address.rpartition(":")[2])))
+                    with suppress(OSError):
+                        clients[-1].sendall(ways[way])
+                times = []
+                for scrape in range(SCRAPES):
+                    if way == "a byte now and then" and scrape % 10 == 0:
+                        for client in clients:
+                            with suppress(OSError):  # it was dropped
+                                client.sendall(b"x")
+                    times.append(1e3 * seconds(exporter.page))
+                p50, p99 = quantiles(times, 0.5, 0.99)
+                yield number, way, f"{p50:.1f}", f"{p99:.1f}", f"{memory(exporter.pid, 'VmHWM'):.0f}"
 
 
 class _Families:

@@ -24,8 +24,8 @@ from tensorboardX import SummaryWriter
 from benchmarks import logs
 from benchmarks.measure import RunExporter, quantiles, seconds, table
 from exporter.runs.collector import Collector, Settings
+from exporter.runs.formats.tensorboard import TensorBoard
 from exporter.runs.readers import frames
-from exporter.runs.sources.tensorboard import TensorBoard
 
 COLD_TRIES = 5
 EVENT_STEPS, EVENT_TRIES = 2300, 3

@@ -15,9 +15,10 @@ import sys
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, fields
 from math import isfinite
 from threading import Event
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from exporter import logging_setup
 from exporter.secret_shapes import masked
@@ -87,8 +88,29 @@ class ConfigFile:
         return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-class CommandLine:
-    """The options of a program: its flags', else its file's, else the defaults.
+def setting(check: Check, default: object, text: str, *, many: bool = False, positional: bool = False) -> Any:
+    """Declare a field of ``Options``: flag ``--its-name``, key ``its_name`` of the file; ``many`` are a list.
+
+    ``text`` is for ``--help``; a ``positional`` one, which must be given, the file cannot hold.
+    """
+    about = {"check": check, "default": default, "text": text, "many": many, "positional": positional}
+    return field(default_factory=lambda: default, metadata=about)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What every program has: the settings file, if any, and how to log."""
+
+    config_file: str | None = None
+    log_level: str = "info"
+    log_format: str = "logfmt"
+
+
+T = TypeVar("T", bound=Options)
+
+
+class CommandLine(Generic[T]):
+    """The options of a program, of class ``kind``: its flags', else its file's, else the defaults.
 
     ``prog`` is what users type, ``description`` is for ``--help``, ``arguments`` are the flags (``None`` for
     those of this process). ``together`` checks options that depend on each other, as a check does.
@@ -98,42 +120,35 @@ class CommandLine:
         self,
         prog: str,
         description: str,
+        kind: type[T],
         arguments: Sequence[str] | None = None,
-        together: Callable[[argparse.Namespace], None] = lambda _: None,
+        together: Callable[[T], None] = lambda _: None,
     ) -> None:
         text = f" {FILE_FLAG} names a settings file, which is reloaded when it is replaced."
         self._parser = argparse.ArgumentParser(prog=prog, description=description + text, allow_abbrev=False)
         self._parser.add_argument(
             FILE_FLAG, dest="config_file", metavar="FILE", help='JSON: {"forget_after": 3600}; flags win'
         )
-        self._arguments, self._together = arguments, together
+        self._kind, self._arguments, self._together = kind, arguments, together
         logging_setup.add_flags(self._parser)
         self._checks: dict[str, tuple[Check, bool]] = {
             "log_level": (one_of("level", logging_setup.LEVELS), False),
             "log_format": (one_of("format", logging_setup.FORMATS), False),
         }
+        for name, about in ((each.name, each.metadata) for each in fields(kind) if each.metadata):
+            if about["positional"]:
+                self._parser.add_argument(name, metavar=name.upper(), help=about["text"])
+                continue
+            help_text, nargs = f"{about['text']} (default: %(default)s)", "+" if about["many"] else None
+            check, default, flag = about["check"], about["default"], f"--{name.replace('_', '-')}"
+            self._parser.add_argument(flag, type=check, default=default, nargs=nargs, help=help_text)
+            self._checks[name] = (check, about["many"])
         named = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
         named.add_argument(FILE_FLAG, dest="path")
         path = named.parse_known_args(arguments)[0].path
         self._file = ConfigFile(path) if path else None
 
-    def add(self, name: str, check: Check, default: object, text: str, *, many: bool = False) -> None:
-        """Add the flag ``--name``; in the file its dashes are underscores, and ``many`` are a list."""
-        help_text, nargs = f"{text} (default: %(default)s)", "+" if many else None
-        self._parser.add_argument(f"--{name}", type=check, default=default, nargs=nargs, help=help_text)
-        self._checks[name.replace("-", "_")] = (check, many)
-
-    def add_positional(self, name: str, text: str) -> None:
-        """Add a positional argument, which the settings file cannot hold."""
-        self._parser.add_argument(name, metavar=name.upper(), help=text)
-
-    def add_address(self, usual: int) -> None:
-        """Add the flags of the address to serve on, and of the names that requests may use for it."""
-        self.add("port", port, usual, "port to serve on")
-        self.add("listen", string, "127.0.0.1", "address to serve on")
-        self.add("hosts", hosts, (), "further host names that requests may use, separated by commas")
-
-    def options(self) -> argparse.Namespace:
+    def options(self) -> T:
         """Return the options of a program that starts; ends it with code 2 where they cannot be used."""
         try:
             return self._options()
@@ -147,7 +162,7 @@ class CommandLine:
         """Whether the file was replaced since it was read."""
         return self._file is not None and self._file.changed()
 
-    def renewed(self) -> argparse.Namespace | None:
+    def renewed(self) -> T | None:
         """Return the options of a file that was replaced; ``None``, with an error logged, for a bad one."""
         try:
             return self._options()
@@ -155,16 +170,15 @@ class CommandLine:
             logger.error("%s The running settings stay in effect.", problem)  # noqa: TRY400 - a user's mistake
             return None
 
-    def _options(self) -> argparse.Namespace:
+    def _options(self) -> T:
+        found = argparse.Namespace(**(self._of_file(self._file) if self._file else {}))
         # argparse leaves alone what the namespace has already, unless there is a flag.
-        options = argparse.Namespace()
-        if self._file:
-            self._set(options, self._file)
-        self._parser.parse_args(self._arguments, options)
+        options = self._kind(**vars(self._parser.parse_args(self._arguments, found)))
         self._together(options)
         return options
 
-    def _set(self, options: argparse.Namespace, file: ConfigFile) -> None:
+    def _of_file(self, file: ConfigFile) -> dict[str, object]:
+        found: dict[str, object] = {}
         for key, value in file.values().items():
             if key not in self._checks:
                 raise file.error(f"{key}: unknown key", f"one of {', '.join(sorted(self._checks))}")
@@ -174,13 +188,14 @@ class CommandLine:
             if many and not isinstance(value, list):
                 raise file.error(f"{key}: {value!r} is not a list", "a list")
             try:
-                setattr(options, key, [check(each) for each in value] if many else check(value))
+                found[key] = [check(each) for each in value] if many else check(value)
             except ArgumentTypeError as problem:
                 says, _, expected = str(problem).partition(". Expected ")
                 expected = expected.rstrip(".") or "another value"
                 raise file.error(f"{key}: {says.rstrip('.')}", expected) from None
             except TypeError:  # of a check that is a type, such as Path
                 raise file.error(f"{key}: {value!r} is not text", "text in quotes") from None
+        return found
 
 
 def string(value: object) -> str:
@@ -252,16 +267,26 @@ def texts(value: object) -> dict[str, Any]:
         raise ArgumentTypeError(f"{value!r} is not a mapping. Expected texts by texts.") from None
 
 
-def log_cannot_listen(options: argparse.Namespace, error: OSError) -> None:
-    """Log that an address of ``--listen`` and ``--port`` is not available."""
-    logger.error(
-        "--listen %s --port %s: cannot listen there: %s. "
-        "Expected an address of this machine and a free port. "
-        "Fix: stop the program that uses the port, or choose another one.",
-        options.listen,
-        options.port,
-        error.strerror,
+@dataclass(frozen=True)
+class Served(Options):
+    """What a program has that serves HTTP."""
+
+    port: int = setting(port, None, "port to serve on")
+    listen: str = setting(string, "127.0.0.1", "address to serve on")
+    hosts: tuple[str, ...] = setting(
+        hosts, (), "further host names that requests may use, separated by commas"
     )
+
+    def cannot_listen(self, error: OSError) -> None:
+        """Log that this address is not available."""
+        logger.error(
+            "--listen %s --port %s: cannot listen there: %s. "
+            "Expected an address of this machine and a free port. "
+            "Fix: stop the program that uses the port, or choose another one.",
+            self.listen,
+            self.port,
+            error.strerror,
+        )
 
 
 def stopped_by_signal() -> Event:

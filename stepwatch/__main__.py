@@ -59,20 +59,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The commands with their options; ``function`` of what is parsed runs it."""
-    parser = argparse.ArgumentParser(prog="stepwatch" if INSTALLED else "python -m stepwatch")
+    prog = "stepwatch" if INSTALLED else "python -m stepwatch"
+    parser = argparse.ArgumentParser(
+        prog=prog, usage="%(prog)s COMMAND ...", formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--version", action="version", version=f"stepwatch {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="command", required=True, prog=prog, help=argparse.SUPPRESS)
+    listed: list[str] = []
 
     def command(name: str, text: str, function: Function, *, config: bool = True) -> argparse.ArgumentParser:
-        added = commands.add_parser(name, help=text)
+        added = commands.add_parser(name, description=f"{text[:1].upper()}{text[1:]}.")
+        listed.append(f"  {name:<13} {text}")
         added.set_defaults(function=function)
         if config:
             added.add_argument("--config", type=Path, help="the configuration file; default: config.yaml")
         return added
 
-    _add_stack(command)
-    _add_orders(command)
-    _add_readers(command)
+    for want, add in (
+        ("start and stop", _start_and_stop),
+        ("look", _look),
+        ("when something happened", _react),
+        ("tune", _tune),
+    ):
+        listed.append(f"\n{want}:")
+        add(command)
+    parser.epilog = "\n".join((*listed, f"\n{prog} COMMAND --help shows the options of a command."))
+    return parser
+
+
+def _start_and_stop(command: Command) -> None:
+    """What starts and stops the stack and trainers."""
+    for starting in (
+        command("up", "start the stack, or apply config.yaml to the running one", _up),
+        command("demo", "`up` with simulated trainers and GPUs", _up),
+    ):
+        starting.add_argument("--runs", type=Path, help="overrides runs.path of the file")
+        starting.add_argument("--demo", action="store_true", help="with simulated trainers and GPUs")
+        starting.add_argument("--native", action="store_true", help="as processes even if Docker answers")
+        starting.add_argument("--service", action="store_true", help="also start it at boot, with systemd")
+    starting.set_defaults(demo=True)
+    ending = command("down", "stop the stack", _stack)
+    ending.add_argument("--service", action="store_true", help="also remove its systemd unit")
     running = command("run", "run a trainer, and record its output and how it ended", _run)
     running.add_argument(
         "--runs",
@@ -101,69 +128,43 @@ def parser() -> argparse.ArgumentParser:
         help="folder of the checkpoints, if the command line does not name it",
     )
     running.add_argument("trainer", nargs="+", metavar="CMD", help="the trainer and its arguments, after --")
-    return parser
-
-
-def _add_stack(command: Command) -> None:
-    """What starts, stops and shows the stack."""
-    for starting in (
-        command("up", "start the stack, or apply config.yaml to the running one", _up),
-        command("demo", "`up` with simulated trainers and GPUs", _up),
-    ):
-        starting.add_argument("--runs", type=Path, help="overrides runs.path of the file")
-        starting.add_argument("--demo", action="store_true", help="with simulated trainers and GPUs")
-        starting.add_argument("--native", action="store_true", help="as processes even if Docker answers")
-        starting.add_argument("--service", action="store_true", help="also start it at boot, with systemd")
-    starting.set_defaults(demo=True)
-    ending = command("down", "stop the stack", _stack)
-    ending.add_argument("--service", action="store_true", help="also remove its systemd unit")
-    command("status", "show the state of each part", _stack)
-    command("discover", "scrape running containers labelled stepwatch.scrape=PORT", _discover, config=False)
     command("demo-reset", "restart the demo from the beginning", _stack)
-    testing = command("test-alert", "send one marked test message to a receiver", _stack)
-    testing.add_argument("receiver", help="name of the receiver in config.yaml")
 
 
-def _add_orders(command: Command) -> None:
-    """What changes one run, the GPUs or the dashboards, and what shows the limits."""
-    marking = command("mark", "re-baseline a run after an intended change", _order)
-    marking.add_argument("run", help="name of the run")
-    marking.add_argument("--note", metavar="TEXT", help="what changed; shown on the dashboards")
+def _look(command: Command) -> None:
+    """What shows runs, limits and the stack."""
+    command("status", "show the state of each part", _stack)
+    judging = command("alerts", "show each alert with its limits and where they are set", _order)
+    judging.add_argument("run", nargs="?", help="name of the run; without it, the limits without overrides")
+    judging.add_argument("--format", choices=("table", "json"), default="table")
+    looking = command("inspect", "show the runs and signals found in logs", _read_logs)
+    # Texts: a path would take one of the slashes of an address away.
+    looking.add_argument("places", nargs="+", metavar="PLACE", help="logs, folders of logs, or pages' URLs")
+    looking.add_argument("--markdown", action="store_true", help="as a table of docs/formats.md")
+    exporting = command("tensorboard", "export all runs as event files of TensorBoard", _tensorboard)
+    exporting.add_argument("--to", type=Path, required=True, metavar="DIR", help="TensorBoard's --logdir")
+    exporting.add_argument("--follow", action="store_true", help="keep exporting new steps")
+    exporting.add_argument("--runs", type=Path, help="overrides runs.path of the file")
+
+
+def _react(command: Command) -> None:
+    """What changes one run or the GPUs, or keeps evidence."""
     silencing = command("silence", "mute all alerts of a run for a while", _order)
     silencing.add_argument("run", help="name of the run")
     silencing.add_argument(
         "--for", dest="span", default="2h", metavar="TIME", help="duration; default: %(default)s"
     )
     silencing.add_argument("--note", metavar="TEXT", help="reason; shown with the silence")
-    acting = command("actions", "show the actions on runs, or stop all", _actions)
-    acting.add_argument("--kill-switch", choices=("on", "off"), help="on: no run is changed")
-    admitting = command(
-        "agent", "create the token with which a node writes to this hub, or list nodes", _agent
-    )
-    admitting.add_argument(
-        "node", nargs="?", help="name of the node; without it, list nodes with their last write"
-    )
-    changes = admitting.add_mutually_exclusive_group()
-    changes.add_argument(
-        "--renew", action="store_true", help="replace its token; the old one is invalid at once"
-    )
-    changes.add_argument("--revoke", action="store_true", help="revoke its token at once")
-    judging = command("alerts", "show each alert with its limits and where they are set", _order)
-    judging.add_argument("run", nargs="?", help="name of the run; without it, the limits without overrides")
-    judging.add_argument("--format", choices=("table", "json"), default="table")
-    reference = command(
-        "config", "print the keys of config.yaml with defaults and reasons", _print_config, config=False
-    )
-    which = reference.add_mutually_exclusive_group()
-    which.add_argument("--defaults", action="store_true", help="all of them, as YAML; this is the default")
-    which.add_argument(
-        "--explain", metavar="KEY", help="a key with all below it: alerts.KL; or those of an alert: KLHigh"
-    )
+    marking = command("mark", "re-baseline a run after an intended change", _order)
+    marking.add_argument("run", help="name of the run")
+    marking.add_argument("--note", metavar="TEXT", help="what changed; shown on the dashboards")
     collecting = command("evidence", "collect evidence about a run in one archive", _evidence)
     collecting.add_argument("run", help="name of the run")
     collecting.add_argument(
         "--out", type=Path, metavar="DIR", help="folder; default: evidence in the state folder"
     )
+    acting = command("actions", "show the actions on runs, or stop all", _actions)
+    acting.add_argument("--kill-switch", choices=("on", "off"), help="on: no run is changed")
     releasing = command("gpu-release", "release the GPUs for a while, to reset one", _order)
     releasing.add_argument(
         "--for",
@@ -174,16 +175,16 @@ def _add_orders(command: Command) -> None:
     )
 
 
-def _add_readers(command: Command) -> None:
-    """What reads logs that are named."""
-    looking = command("inspect", "show the runs and signals found in logs", _read_logs)
-    # Texts: a path would take one of the slashes of an address away.
-    looking.add_argument("places", nargs="+", metavar="PLACE", help="logs, folders of logs, or pages' URLs")
-    looking.add_argument("--markdown", action="store_true", help="as a table of docs/formats.md")
-    exporting = command("tensorboard", "export all runs as event files of TensorBoard", _tensorboard)
-    exporting.add_argument("--to", type=Path, required=True, metavar="DIR", help="TensorBoard's --logdir")
-    exporting.add_argument("--follow", action="store_true", help="keep exporting new steps")
-    exporting.add_argument("--runs", type=Path, help="overrides runs.path of the file")
+def _tune(command: Command) -> None:
+    """What configures, and tries a configuration."""
+    reference = command(
+        "config", "print the keys of config.yaml with defaults and reasons", _print_config, config=False
+    )
+    which = reference.add_mutually_exclusive_group()
+    which.add_argument("--defaults", action="store_true", help="all of them, as YAML; this is the default")
+    which.add_argument(
+        "--explain", metavar="KEY", help="a key with all below it: alerts.KL; or those of an alert: KLHigh"
+    )
     replaying = command("backtest", "show which alerts old runs would have raised", _read_logs)
     replaying.add_argument("places", nargs="+", metavar="PATH", help="logs, folders of logs, or globs")
     replaying.add_argument("--format", choices=("table", "json", "html"), default="table")
@@ -198,6 +199,20 @@ def _add_readers(command: Command) -> None:
     replaying.add_argument(
         "--suggest", action="store_true", help="show which limits would have changed the outcome"
     )
+    testing = command("test-alert", "send one marked test message to a receiver", _stack)
+    testing.add_argument("receiver", help="name of the receiver in config.yaml")
+    command("discover", "scrape running containers labelled stepwatch.scrape=PORT", _discover, config=False)
+    admitting = command(
+        "agent", "create the token with which a node writes to this hub, or list nodes", _agent
+    )
+    admitting.add_argument(
+        "node", nargs="?", help="name of the node; without it, list nodes with their last write"
+    )
+    changes = admitting.add_mutually_exclusive_group()
+    changes.add_argument(
+        "--renew", action="store_true", help="replace its token; the old one is invalid at once"
+    )
+    changes.add_argument("--revoke", action="store_true", help="revoke its token at once")
 
 
 def _count(text: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import sys
 import time
@@ -26,12 +27,66 @@ CASES, CASES_SECONDS = 5, 0.1
 """Number and seconds of a processor after which the further cases of a test are left out."""
 SLOW_SECONDS = 5.0
 """Of a processor, which even on a busy machine no test takes that is not marked as slow."""
+WORLD = (
+    "tests/compose/",
+    "tests/container_targets/",
+    "tests/native/",
+    "tests/gpu",
+    "tests/e2e/",
+    "tests/parity/",
+    "tests/bridge/test_actions.py",
+    "tests/bridge/test_delivery.py",
+    "tests/bridge/test_story.py",
+    "tests/runs/alerting_health/",
+    "tests/runs/targets/test_end_to_end.py",
+    "tests/runs/targets/test_rl_insight.py",
+    "tests/runs/pages/test_mlflow.py",
+    "tests/runs/files/test_hung_mounts.py",
+    "tests/runs/files/test_hung_files.py",
+    "tests/runs/light/test_browser.py",
+    "tests/runs/light/test_stack.py",
+    "tests/cluster/",
+    "tests/launch/test_checkpoints.py",
+    "tests/launch/test_retries.py",
+    "tests/credentials/test_browser.py",
+    "tests/evidence/test_archive.py",
+    "tests/evidence/test_stack.py",
+    "tests/installation/",
+    "tests/testalert/",
+    "tests/grafana/test_drawn.py",
+    "tests/grafana/test_scale.py",
+    "tests/grafana/test_firing.py",
+    "tests/grafana/test_clusters.py",
+    "tests/grafana/test_every_panel.py",
+    "tests/grafana/test_narrow.py",
+    "tests/grafana/test_phases.py",
+    "tests/grafana/test_stack.py",
+    "tests/grafana/test_tutorial.py",
+    "tests/tensorboard/",
+    "tests/rules/test_mutants.py",
+    "tests/chaos/",
+    "tests/demo/test_hour.py",
+)
+"""Beginnings of what `make test-world` runs, by worth: what starts more programs than Prometheus and
+Alertmanager, or waits long for clocks. Real trainers (tests/world), which take 5 GB, come last."""
+FOREIGN = {
+    "bindfs", "busybox", "cc", "chromedriver", "chromium", "debootstrap", "docker", "dockerd", "gcc", "ip",
+    "mkfs.ext4", "node", "npm",
+}  # fmt: skip
+"""Programs that only tests of the world may start: `make test` needs none of them."""
+TRAINERS = "tests/world/"
+LEFT_OUT = "no time left"
+TIME_IS_UP = "STEPWATCH_TESTS_UNTIL"
+"""Environment variable: from when on no further test is started, in seconds since the epoch."""
 CONTAINERS = ("tests/compose/", "tests/container_targets/")
 """Run in one worker: Docker Engines of one machine wait for each other."""
 APART = ("tests/rules/test_mutants.py::", "tests/chaos/test_native.py::", "tests/parity/test_parity.py::")
 """Files of long tests that share nothing, each of which may run in any worker."""
 STACKS_DONE = 0.7
 """Part of all files by which those with whole stacks have begun, so that none is left alone at the end."""
+
+USUAL = "not world"
+"""The marker expression of `make test`, as pyproject.toml has it."""
 
 for name, examples in (("whole", 300), ("usual", 25), ("fast", 10)):
     settings.register_profile(
@@ -45,6 +100,7 @@ settings.load_profile("usual")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="skip tests that start programs or take long")
+    parser.addoption("--minutes", type=float, help="start no test after so long, and say which were left out")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -55,6 +111,8 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         for number in (signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_DFL)
+    if (minutes := config.getoption("--minutes")) and not hasattr(config, "workerinput"):
+        os.environ[TIME_IS_UP] = str(time.time() + 60 * minutes)
     if "hypothesis" in config.getoption("markexpr"):  # the marker that it gives its tests
         settings.load_profile("whole")
     if config.getoption("--fast"):
@@ -64,14 +122,31 @@ def pytest_configure(config: pytest.Config) -> None:
         # What a test that is skipped had opened is closed at a moment of another one.
         config.addinivalue_line("filterwarnings", "ignore::pytest.PytestUnraisableExceptionWarning")
         config.pluginmanager.register(Fast())
+    elif config.getoption("markexpr") == USUAL:
+        sys.addaudithook(_refuse_foreign)
 
 
+def _refuse_foreign(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "subprocess.Popen" and (place := shutil.which(os.fsdecode(str(arguments[0])))):
+        folder, program = os.path.split(place)
+        installed = folder.startswith("/usr/")  # others are stand-ins, which tests write
+        assert not (installed and program in FOREIGN), (
+            f"starts {place}: name it in WORLD of tests/conftest.py"
+        )
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order the tests so that no worker is idle.
+    """Mark the tests of the world, and order all tests.
 
-    Those of groups come first. Files with a whole stack mainly wait for clocks: they run early, between the
-    others, which keep the processor busy.
+    The world is run by worth, for there may be no time for all of it. Else no worker shall be idle: files
+    with a whole stack mainly wait for clocks, so they run early, between the others, which keep the processor
+    busy.
     """
+    worth = {item: _worth(item) for item in items}
+    for item in items:
+        if item.nodeid.startswith(WORLD):
+            item.add_marker("world")
     if config.getoption("--fast"):
         cases: Counter[str] = Counter()
         for item in items:
@@ -79,11 +154,41 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if cases[_function(item)] > CASES:
                 item.add_marker("slow")
         items[:] = [item for item in items if not SLOW & {mark.name for mark in item.iter_markers()}]
+    if "world" in config.getoption("markexpr").replace(USUAL, ""):
+        if config.getoption("--minutes"):
+            items[:] = [item for item in items if not item.nodeid.startswith(TRAINERS)]
+        items.sort(key=worth.__getitem__)
+        return
     waiting = {item.path: None for item in items if item.get_closest_marker("e2e")}
     others = {item.path: None for item in items if item.path not in waiting}
     turn = {path: number / len(waiting) * STACKS_DONE for number, path in enumerate(waiting)}
     turn |= {path: number / len(others) for number, path in enumerate(others)}
-    items.sort(key=lambda item: (not item.nodeid.startswith((*CONTAINERS, *APART)), turn[item.path]))
+    items.sort(key=lambda item: (not item.nodeid.startswith(APART), turn[item.path]))
+
+
+def _worth(item: pytest.Item) -> tuple[bool, bool, int]:
+    """Where a test of the world comes: real trainers last, before them further cases that have its marker."""
+    places = [place for place, start in enumerate(WORLD) if item.nodeid.startswith(start)]
+    marked = item.get_closest_marker("world") is not None
+    return item.nodeid.startswith(TRAINERS), marked, min(places, default=len(WORLD))
+
+
+def pytest_runtest_setup() -> None:
+    if time.time() > float(os.environ.get(TIME_IS_UP, "inf")):
+        pytest.skip(LEFT_OUT)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say which files were left out, wholly or in part, since the time was up."""
+    skipped = terminalreporter.stats.get("skipped", ())
+    files = Counter(
+        report.nodeid.partition("::")[0] for report in skipped if LEFT_OUT in str(report.longrepr)
+    )
+    if files:
+        minutes = config.getoption("--minutes")
+        terminalreporter.section(f"{files.total()} tests left out after {minutes:g} minutes")
+        for file, count in files.items():
+            terminalreporter.write_line(f"{file}: {count}")
 
 
 class ByFile(LoadFileScheduling):

@@ -266,7 +266,7 @@ def _of_parts() -> Iterator[Samples]:
     registry = Registry(None, Allowed())
     server = Server(("127.0.0.1", 0), Routes({}))
     server.answered["200"] = 1
-    server.close()
+    server.stop()
     nobody = Client("http://127.0.0.1:1")
     # That has no room.
     health = alerting_health.AlertingHealth(nobody, nobody, ["/proc"], {"certificate": "none.pem"})

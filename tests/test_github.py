@@ -40,7 +40,13 @@ def test_each_make_target_that_a_workflow_a_form_or_the_guide_names_exists(file:
 def test_the_workflows_run_the_checks_the_fast_tests_all_tests_and_the_comparison_with_trainers() -> None:
     run = [re.findall(r"\bmake ([a-z-]+)", step.get("run", "")) for step in steps()]
 
-    assert sorted(name for names in run for name in names) == ["check", "drift", "test", "test-fast"]
+    assert sorted(name for names in run for name in names) == [
+        "check",
+        "drift",
+        "test",
+        "test-fast",
+        "test-world",
+    ]
 
 
 def test_fast_tests_run_on_each_python_that_is_supported() -> None:

@@ -13,8 +13,8 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,23 +35,23 @@ from exporter.http.routes import HostCheck, Routes
 from exporter.http.server import Server
 from exporter.options import (
     CommandLine,
-    log_cannot_listen,
+    Served,
     not_negative,
     number,
+    setting,
     start_again,
     stopped_by_signal,
     string,
     switch,
-    texts,
 )
+from exporter.options import port as port_number
+from exporter.options import texts as mapping
 
 logger = logging.getLogger("exporter.bridge")
 
 MOST_BODY = 16 << 20
 """Bytes of a request: Alertmanager sends all alerts of a group with all their texts."""
-WORKERS = 32
-"""Requests of Alertmanager at the same time; each may wait for a robot or for other parts."""
-IDLE_SECONDS, BUSY_SECONDS = 0.5, 0.02
+TICK_SECONDS = 0.5
 REVIEW_SECONDS = 10.0
 MOST_SHOWN = 200
 _MARK_SECONDS = 7 * 86400.0
@@ -61,13 +61,11 @@ _INDEX = "Stepwatch bridge. Robots: /api/v1/robots  Actions: /api/v1/actions  Me
 
 
 class Bridge:
-    """The pages; webhooks are answered by threads."""
+    """The pages."""
 
     def __init__(self, receivers: dict[str, Receiver], actions: Actions, password_file: Path | None) -> None:
         self.receivers, self.actions = receivers, actions
         self._password_file = password_file
-        self._pool = ThreadPoolExecutor(WORKERS, "webhook")
-        self._under_way: set[Future[Answer]] = set()
 
     def routes(self) -> Routes:
         """Return the pages by path."""
@@ -83,20 +81,6 @@ class Bridge:
             }
         )
 
-    @property
-    def busy(self) -> bool:
-        """Whether an answer is on its way."""
-        self._under_way = {each for each in self._under_way if not each.done()}
-        return bool(self._under_way)
-
-    def review(self) -> None:
-        """Check, beside other work, the actions whose alerts no longer come."""
-        self._pool.submit(self.actions.review)
-
-    def close(self) -> None:
-        """Wait for what is under way: else it would be unknown whether it was done."""
-        self._pool.shutdown(wait=True)
-
     def _webhook(self, answer: Callable[[Request, Notification], Answer], request: Request) -> Answer | Later:
         if refused := refusal(request.headers, self._password_file):
             return refused
@@ -105,9 +89,7 @@ class Bridge:
         except PayloadError as problem:
             words = f"This is not a notification: {problem}. Expected: Alertmanager's webhook, version 4.\n"
             return text("400 Bad Request", words)
-        future = self._pool.submit(answer, request, notification)
-        self._under_way.add(future)
-        return lambda: future.result() if future.done() else None
+        return partial(answer, request, notification)
 
     def _deliver(self, request: Request, notification: Notification) -> Answer:
         if (receiver := self.receivers.get(name := unquote(request.name))) is None:
@@ -207,6 +189,60 @@ def _state(action: Action, veto: float) -> str:
     return "open"
 
 
+def _list(check: Any, value: object) -> tuple[Any, ...]:
+    try:
+        found: Any = json.loads(value) if isinstance(value, str) else value
+        return tuple(check(**each) for each in found)
+    except (ValueError, TypeError, KeyError, re.error) as problem:
+        raise argparse.ArgumentTypeError(f"{value!r}: {problem}. Expected a list of mappings.") from None
+
+
+def _robot(
+    name: str, kind: str, url_file: str, secret_file: str | None = None, keyword: str = ""
+) -> tuple[str, Robot]:
+    if kind not in KINDS:
+        raise ValueError(f"unknown kind {kind}")
+    return name, Robot(kind, Path(url_file), Path(secret_file) if secret_file else None, keyword or "")
+
+
+def _policy(runs: str, do: list[str], **others: Any) -> Policy:
+    return Policy(runs=re.compile(runs, re.DOTALL), do=tuple(do), **others)
+
+
+@dataclass(frozen=True)
+class Settings(Served):
+    """The settings of the bridge, as flags and file have them."""
+
+    port: int = setting(port_number, 9414, "port to serve on")
+    state_dir: Path = setting(Path, Path("bridge"), "folder of the audit log and of the kill switch")
+    robots: tuple[tuple[str, Robot], ...] = setting(partial(_list, _robot), (), "the receivers, as JSON")
+    policies: tuple[Policy, ...] = setting(partial(_list, _policy), (), "the policies of actions, as JSON")
+    dry_run: bool = setting(switch, default=True, text="log and announce actions, but do nothing")
+    veto: float = setting(not_negative, 300.0, "seconds from the announcement of a stop to the stop")
+    per_day: int = setting(number, 3, "most stops of one run within 24 hours")
+    prometheus: str = setting(string, "http://127.0.0.1:9090", "URL of Prometheus")
+    alertmanager: str = setting(string, "http://127.0.0.1:9093", "URL of Alertmanager")
+    exporter: str = setting(string, "http://127.0.0.1:9410", "URL of the run exporter")
+    password_file: Path | None = setting(
+        Path, None, "file with the password of the first two, and of the webhook"
+    )
+    exporter_link: str = setting(string, "http://127.0.0.1:9410", "public URL of the run exporter")
+    alertmanager_link: str = setting(string, "http://127.0.0.1:9093", "public URL of Alertmanager")
+    grafana_link: str = setting(string, "", "public URL of Grafana, if any")
+    waits: Mapping[str, Any] = setting(
+        mapping, {}, "seconds between the onset of each alert and its start, as JSON"
+    )
+    path: Sequence[str] = setting(
+        string, ("./runs",), "run folders from which evidence is collected", many=True
+    )
+    config_yaml: Path | None = setting(Path, None, "the file config.yaml, for the archives")
+    evidence_dir: Path | None = setting(
+        Path, None, "folder of archives; by default evidence in the state folder"
+    )
+    labels: Mapping[str, Any] = setting(mapping, {}, "the external labels of Prometheus, as JSON")
+    texts: Mapping[str, Any] = setting(mapping, {}, "translations of messages by English text, as JSON")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT. Returns the exit code."""
     settings = command_line(arguments)
@@ -226,27 +262,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
             MOST_BODY,
         )
     except OSError as error:
-        log_cannot_listen(options, error)
+        options.cannot_listen(error)
         return 2
     names = ", ".join(f"{name} ({each.robot.kind})" for name, each in bridge.receivers.items())
     dry = "dry run" if options.dry_run else "not a dry run"
     logger.info("robots: %s; %d policies of actions, %s", names or "none", len(options.policies), dry)
+    server.start()
     reviewed = time.monotonic()
-    while not stop.is_set():
-        server.serve(BUSY_SECONDS if bridge.busy else IDLE_SECONDS)
+    while not stop.wait(TICK_SECONDS):
         if time.monotonic() - reviewed > REVIEW_SECONDS:
-            bridge.review()
+            bridge.actions.review()  # those whose alerts no longer come
             reviewed = time.monotonic()
         if settings.changed() and settings.renewed():
             break
-    server.close()
-    bridge.close()
+    server.stop(finish=True)  # else it would be unknown whether what is under way was done
     audit.close()
     start_again("exporter.bridge", stop)
     return 0
 
 
-def _bridge(options: argparse.Namespace, audit: Audit) -> Bridge:
+def _bridge(options: Settings, audit: Audit) -> Bridge:
     words = Words(
         options.exporter_link,
         options.alertmanager_link,
@@ -274,55 +309,13 @@ def _bridge(options: argparse.Namespace, audit: Audit) -> Bridge:
     return Bridge(receivers, actions, options.password_file)
 
 
-def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
+def command_line(arguments: Sequence[str] | None = None) -> CommandLine[Settings]:
     """Return the options, of these flags or of those of this process."""
-    flags = CommandLine(
-        "python -m exporter.bridge",
+    text = (
         "Bring Alertmanager's notifications to Feishu, DingTalk, WeCom and, by Apprise, other services; act "
-        "on runs while their alerts fire, as the policies say.",
-        arguments,
+        "on runs while their alerts fire, as the policies say."
     )
-    flags.add_address(9414)
-    flags.add("state-dir", Path, Path("bridge"), "folder of the audit log and of the kill switch")
-    flags.add("robots", partial(_list, _robot), (), "the receivers, as JSON")
-    flags.add("policies", partial(_list, _policy), (), "the policies of actions, as JSON")
-    flags.add("dry-run", switch, default=True, text="log and announce actions, but do nothing")
-    flags.add("veto", not_negative, 300.0, "seconds from the announcement of a stop to the stop")
-    flags.add("per-day", number, 3, "most stops of one run within 24 hours")
-    flags.add("prometheus", string, "http://127.0.0.1:9090", "URL of Prometheus")
-    flags.add("alertmanager", string, "http://127.0.0.1:9093", "URL of Alertmanager")
-    flags.add("exporter", string, "http://127.0.0.1:9410", "URL of the run exporter")
-    flags.add("password-file", Path, None, "file with the password of the first two, and of the webhook")
-    flags.add("exporter-link", string, "http://127.0.0.1:9410", "public URL of the run exporter")
-    flags.add("alertmanager-link", string, "http://127.0.0.1:9093", "public URL of Alertmanager")
-    flags.add("grafana-link", string, "", "public URL of Grafana, if any")
-    flags.add("waits", texts, {}, "seconds between the onset of each alert and its start, as JSON")
-    flags.add("path", string, ("./runs",), "run folders from which evidence is collected", many=True)
-    flags.add("config-yaml", Path, None, "the file config.yaml, for the archives")
-    flags.add("evidence-dir", Path, None, "folder of archives; by default evidence in the state folder")
-    flags.add("labels", texts, {}, "the external labels of Prometheus, as JSON")
-    flags.add("texts", texts, {}, "translations of messages by English text, as JSON")
-    return flags
-
-
-def _list(check: Any, value: object) -> tuple[Any, ...]:
-    try:
-        found: Any = json.loads(value) if isinstance(value, str) else value
-        return tuple(check(**each) for each in found)
-    except (ValueError, TypeError, KeyError, re.error) as problem:
-        raise argparse.ArgumentTypeError(f"{value!r}: {problem}. Expected a list of mappings.") from None
-
-
-def _robot(
-    name: str, kind: str, url_file: str, secret_file: str | None = None, keyword: str = ""
-) -> tuple[str, Robot]:
-    if kind not in KINDS:
-        raise ValueError(f"unknown kind {kind}")
-    return name, Robot(kind, Path(url_file), Path(secret_file) if secret_file else None, keyword or "")
-
-
-def _policy(runs: str, do: list[str], **others: Any) -> Policy:
-    return Policy(runs=re.compile(runs, re.DOTALL), do=tuple(do), **others)
+    return CommandLine("python -m exporter.bridge", text, Settings, arguments)
 
 
 if __name__ == "__main__":

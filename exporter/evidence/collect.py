@@ -29,7 +29,7 @@ from urllib.parse import quote, urlencode
 from exporter import __version__
 from exporter.http.exposition import escape
 from exporter.runs.files import launch
-from exporter.runs.files.state_file import StateFolder
+from exporter.runs.files.state import State
 from exporter.runs.logs import find
 from exporter.runs.logs.find import Found
 from exporter.runs.logs.log import Log
@@ -367,7 +367,7 @@ def _records(found: Found, part: str, options: Options) -> bytes:
         del own[:-STEPS]
 
     options = replace(options, recorder=note)
-    log = Log(_shortened(found), StateFolder(None), Health(), options)
+    log = Log(_shortened(found), State(None), Health(), options)
     while log.more:
         log.read(time.time(), time.monotonic())
     log.read(time.time() + LAST_LINE_SECONDS, time.monotonic())

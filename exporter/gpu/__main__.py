@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from exporter import logging_setup
 from exporter.gpu.backend import LONGEST_RELEASE_SECONDS, PROFILES, RELEASE_SECONDS, Backend, Settings
@@ -25,20 +26,11 @@ from exporter.http.exposition import CONTENT_TYPE
 from exporter.http.message import Answer, Later, Request, text
 from exporter.http.routes import HostCheck, Routes
 from exporter.http.server import Server
-from exporter.options import (
-    CommandLine,
-    log_cannot_listen,
-    number,
-    one_of,
-    positive,
-    stopped_by_signal,
-    string,
-    switch,
-)
+from exporter.options import CommandLine, stopped_by_signal
 
 logger = logging.getLogger("exporter.gpu")
 
-TICK_SECONDS = 0.25
+TICK_SECONDS, POLL_SECONDS = 0.25, 0.02
 FRESH = 75
 """Exit code with which the exporter asks to be restarted."""
 KEPT = "STEPWATCH_GPU_KEPT"
@@ -60,31 +52,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging_setup.configure(options.log_level, options.log_format)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a driver that crashes again and again fills disks
     stop = stopped_by_signal()
-    gpus = Gpus(_backend, _settings(options))
+    gpus = Gpus(_backend, options)
     pages = HostCheck(routes(gpus), (*options.hosts, options.listen))
     try:
         server = Server((options.listen, options.port), pages)
     except OSError as error:
-        log_cannot_listen(options, error)
+        options.cannot_listen(error)
         return 2
     logger.info("http://%s:%s/metrics shows the GPUs of this machine", options.listen, options.port)
     if kept is not None:
         gpus.take_over(kept)
         _answer(kept["waiting"], FREE.format(kept["released"]).encode())
     gpus.start()
+    server.start()
     reason = ""
-    while not (stop.is_set() or reason):
-        server.serve(TICK_SECONDS)
+    while not (reason or stop.wait(TICK_SECONDS)):
         if flags.changed():
             renewed = flags.renewed()
             gpus.usable = renewed is not None
             if renewed:
                 options = renewed
                 logging_setup.configure(options.log_level, options.log_format)
-                gpus.configure(_settings(options))
+                server.alone(partial(gpus.configure, options))
                 pages.hosts = (*options.hosts, options.listen)
                 logger.info("New settings: applied without a restart.")
-        reason = gpus.tick(time.monotonic())
+        reason = server.alone(lambda: gpus.tick(time.monotonic()))
         if gpus.must_restart:
             _restart(gpus, server)
     if reason:
@@ -95,15 +87,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.restart_after,
             reason,
         )
-    server.close()
+    server.stop()
     code = 0 if stop.is_set() else FRESH
     if not gpus.stop():
         os._exit(code)  # a thread that the driver holds would keep a normal end waiting
     return code
-
-
-def _settings(options: argparse.Namespace) -> Settings:
-    return Settings(*(getattr(options, name) for name in Settings._fields))
 
 
 def _backend(settings: Settings) -> Backend:
@@ -138,34 +126,13 @@ def _answer(descriptors: Sequence[int], body: bytes) -> None:
             client.sendall(head + body)
 
 
-def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
+def command_line(arguments: Sequence[str] | None = None) -> CommandLine[Settings]:
     """Return the options, of these flags or of those of this process; new ones apply but for the address."""
-    flags = CommandLine(
-        "python -m exporter.gpu",
-        "Export GPU metrics from NVIDIA's driver to Prometheus.",
-        arguments,
-        _sick_exists,
-    )
-    flags.add_address(9411)
-    for name, check, help_text in (
-        ("backend", one_of("backend", ("nvml", "demo")), "where the GPUs are, demo: simulated ones"),
-        ("interval", positive, "seconds between two readings"),
-        ("expected", number, "expected number of GPUs; 0 for the most that were seen"),
-        ("retry", positive, "seconds until a missing driver or GPU is tried again, doubled each time"),
-        ("restart-after", number, "seconds without a readable GPU until it exits to be restarted"),
-        ("processes", number, "maximum number of processes named per GPU; 0 for none"),
-        ("proc", string, "the host's /proc, with the names of the processes"),
-        ("serial", switch, "serve the serial numbers of the boards: true or false"),
-        ("links", switch, "count bytes and errors of each NVLink: true or false"),
-        ("pcie", switch, "sample PCIe before Hopper, 40 ms each time: true or false"),
-        ("profile", one_of("profile", PROFILES), f"simulated GPUs: {', '.join(PROFILES)}"),
-        ("sick", number, "the number of the simulated GPU that fails"),
-    ):
-        flags.add(name, check, Settings._field_defaults[name.replace("-", "_")], help_text)
-    return flags
+    text = "Export GPU metrics from NVIDIA's driver to Prometheus."
+    return CommandLine("python -m exporter.gpu", text, Settings, arguments, _sick_exists)
 
 
-def _sick_exists(options: argparse.Namespace) -> None:
+def _sick_exists(options: Settings) -> None:
     there = PROFILES[options.profile]
     if options.sick is not None and options.sick >= there:
         raise argparse.ArgumentTypeError(
@@ -192,14 +159,13 @@ def routes(gpus: Gpus) -> Routes:
             return text("400 Bad Request", SPAN)
         gpus.release(seconds, time.monotonic())
 
-        def released() -> Answer | None:
-            if not seconds:
-                return text("200 OK", "The GPUs are read again.\n")
-            if gpus.stuck:
-                return text("503 Service Unavailable", STUCK)
-            return text("200 OK", FREE.format(seconds)) if gpus.free else None
+        def released() -> Answer:
+            while not (gpus.stuck or gpus.free):
+                time.sleep(POLL_SECONDS)
+            return text("503 Service Unavailable", STUCK) if gpus.stuck else text("200 OK", done)
 
-        return released
+        done = FREE.format(seconds)
+        return released if seconds else text("200 OK", "The GPUs are read again.\n")
 
     return Routes(
         {

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
+
+from exporter.options import Served, number, one_of, positive, setting, string, switch
+from exporter.options import port as port_number
 
 CRITICAL_XIDS = (46, 48, 62, 63, 64, 74, 79, 94, 95, 119, 120, 140, 143)
 """Xid errors whose counters stand at 0 from the start: ``increase`` cannot see the first event else."""
@@ -42,25 +46,33 @@ PROFILES = {"h200": 8, "a100": 8, "a100-mig": 2, "rtx4080": 2}
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
-class Settings(NamedTuple):
-    """The flags. All times in seconds.
+@dataclass(frozen=True)
+class Settings(Served):
+    """The settings of the GPU exporter, as flags and file have them; durations in seconds."""
 
-    ``retry``: until the next try to open NVML, doubled each time; ``restart_after``: without a readable GPU
-    until the exporter should end, 0 for never. ``expected``: how many GPUs, 0 for the most that were seen.
-    """
-
-    backend: str = "nvml"
-    interval: float = 1.0
-    expected: int = 0
-    retry: float = 2.0
-    restart_after: int = 0
-    processes: int = 0
-    proc: str = "/proc"
-    serial: bool = False
-    links: bool = False
-    pcie: bool = False
-    profile: str = "h200"
-    sick: int | None = None
+    port: int = setting(port_number, 9411, "port to serve on")
+    backend: str = setting(
+        one_of("backend", ("nvml", "demo")), "nvml", "where the GPUs are, demo: simulated ones"
+    )
+    interval: float = setting(positive, 1.0, "seconds between two readings")
+    expected: int = setting(number, 0, "expected number of GPUs; 0 for the most that were seen")
+    retry: float = setting(
+        positive, 2.0, "seconds until a missing driver or GPU is tried again, doubled each time"
+    )
+    restart_after: int = setting(
+        number, 0, "seconds without a readable GPU until it exits to be restarted; 0 for never"
+    )
+    processes: int = setting(number, 0, "maximum number of processes named per GPU; 0 for none")
+    proc: str = setting(string, "/proc", "the host's /proc, with the names of the processes")
+    serial: bool = setting(
+        switch, default=False, text="serve the serial numbers of the boards: true or false"
+    )
+    links: bool = setting(switch, default=False, text="count bytes and errors of each NVLink: true or false")
+    pcie: bool = setting(
+        switch, default=False, text="sample PCIe before Hopper, 40 ms each time: true or false"
+    )
+    profile: str = setting(one_of("profile", PROFILES), "h200", f"simulated GPUs: {', '.join(PROFILES)}")
+    sick: int | None = setting(number, None, "the number of the simulated GPU that fails")
 
 
 class Tier(str, Enum):

@@ -187,7 +187,7 @@ class Gpus:
         for uuid, xid, at in events:
             self.xids[uuid, xid] = self.xids.get((uuid, xid), (0, 0.0))[0] + 1, at
 
-    # What is done, in the thread that also serves the page: it calls no driver
+    # What is done while no page is made: it calls no driver
 
     def tick(self, now: float) -> str:
         """Do what is due. Returns why only another process may read GPUs again; empty if that is not so."""

@@ -43,11 +43,11 @@ class Answer(NamedTuple):
         return self.status[:3]
 
 
-Later = Callable[[], Answer | None]
-"""Called repeatedly until it returns an answer."""
+Later = Callable[[], Answer]
+"""Waits for others, and returns the answer."""
 
 Pages = Callable[[Request], Answer | Later]
-"""Returns the answer to a request, or what will return it."""
+"""Returns the answer to a request at once, or what waits for it."""
 
 
 def text(status: str, body: str, *headers: tuple[str, str]) -> Answer:

@@ -1,23 +1,27 @@
-"""A small HTTP server in one thread: a slow client holds up no one, and the library's weighs 10 MB."""
+"""The library's threading server, with limits: what one client may cost must not be what others miss."""
 
 from __future__ import annotations
 
 import errno
 import logging
-import selectors
 import socket
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Future
+from contextlib import suppress
+from math import inf
 from operator import attrgetter
-from threading import Event, Thread
-from typing import TypeVar
+from queue import SimpleQueue
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+from threading import Lock, Thread
+from typing import Any, TypeVar
 
 from exporter.http.exposition import Metric, by_label, own
-from exporter.http.message import BAD_REQUEST, FAULT, TOO_LONG, Answer, Head, Later, Pages
+from exporter.http.message import BAD_REQUEST, FAULT, TOO_LONG, Answer, Head, Pages, Request
 
 logger = logging.getLogger(__name__)
-
-_Made = TypeVar("_Made")
+T = TypeVar("T")
 
 LONGEST_HEAD = 16384
 BLOCK = 65536
@@ -29,261 +33,251 @@ LINGER_SECONDS = 2.0
 MOST_UNHEARD = 1 << 20
 """What a client whose body was refused may still send: without it, the client would miss the answer."""
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+MOST_CLIENTS = 80
+MOST_HELD = 32 << 20
+"""Bytes of half-sent bodies and of answers that were not read, of all clients together."""
+TICK_SECONDS = 0.1
+"""How long ``Server.stop`` waits at most for the thread that accepts connections."""
 
 
-class _Connection:
-    """A client on a socket that does not block.
+class _Connection(BaseRequestHandler):
+    """A client, in a thread of its own.
 
-    ``until`` is when it is to be dropped unless it gets on, ``active`` when it last did, in seconds of
-    the steady clock. ``later`` is asked for the answer that is still to come. ``codes`` are those of the
-    answers that were given since someone looked. ``most_body``: bytes that a request may bring.
+    ``until`` is when the server drops it, ``heard`` when it last sent something, in seconds of the steady
+    clock. It is ``busy`` while its answer is made, and ``waits`` while that waits for others; ``held`` are
+    the bytes that are kept for it.
     """
 
-    def __init__(self, sock: socket.socket, client: str, pages: Pages, most_body: int) -> None:
-        self.sock = sock
-        self.active = time.monotonic()
-        self.until = self.active + IDLE_SECONDS
-        self.codes: list[str] = []
-        self.later: Later | None = None
-        self._client, self._pages, self._most_body = client, pages, most_body
-        self._incoming, self._outgoing = b"", memoryview(b"")
-        self._head: Head | None = None
-        self._size = 0
-        self._last = False
-        # How much was not listened to; None while the client is.
-        self._unheard: int | None = None
+    server: Server
+    request: socket.socket
 
-    def go_on(self) -> int:
-        """Read or write what is possible, one answer at most. Returns the event to wait for, 0 at the end."""
-        self.active = time.monotonic()
-        if not self._outgoing and not self._has_next and not self._receive():
-            return 0
-        if not self._outgoing and self._unheard is None:  # the last answer is out
-            if not self.later and not (self._last and self._head is None):
-                self._take()
-            answer = _guarded(self.later) if self.later else None
-            if answer is not None:
-                self.later = None
-                self._send(answer)
-        if not self._flushed():
-            return selectors.EVENT_WRITE
-        if self._last and self._head is None and self._unheard is None:
-            return 0
-        # who asks for many pages at once takes turns with the others
-        return selectors.EVENT_WRITE if self._has_next else selectors.EVENT_READ
+    def setup(self) -> None:
+        """Join the others."""
+        self.busy = self.waits = False
+        self.held, self.heard = 0, time.monotonic()
+        self.until = self.heard + IDLE_SECONDS
+        self._incoming = bytearray()
+        self.server.join(self)
 
-    def _flushed(self) -> bool:
-        """Send what the client takes; whether that is all."""
-        while self._outgoing:
-            try:
-                self._outgoing = self._outgoing[self.sock.send(self._outgoing) :]
-            except BlockingIOError:
-                return False
-            if not self._outgoing:  # all is out
-                self._outgoing = memoryview(b"")  # an empty part of the answer would keep it in memory
-                if self._unheard is not None:
-                    self.sock.shutdown(socket.SHUT_WR)
-                    self.until = time.monotonic() + LINGER_SECONDS
-                elif self._head is None:
-                    self.until = time.monotonic() + (REQUEST_SECONDS if self._incoming else IDLE_SECONDS)
-        return True
+    def handle(self) -> None:
+        """Answer one request after the other."""
+        with suppress(OSError):  # the client has gone, or was dropped
+            self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while self._answered():
+                pass
 
-    @property
-    def _has_next(self) -> bool:
-        """Whether at least the head of the next request has arrived."""
-        return self._head is None and not self._last and b"\r\n\r\n" in self._incoming
+    def finish(self) -> None:
+        """Leave the others."""
+        self.server.leave(self)
 
-    def _receive(self) -> bool:
-        if self.later and len(self._incoming) > LONGEST_HEAD:
+    def _answered(self) -> bool:
+        """Answer the next request; returns whether another one may follow."""
+        self.until = time.monotonic() + IDLE_SECONDS
+        if not self._incoming and not self._received():
             return False
+        self.until = time.monotonic() + REQUEST_SECONDS
+        while b"\r\n\r\n" not in self._incoming and len(self._incoming) <= LONGEST_HEAD:
+            if not self._received():
+                return False
+        lines, _, self._incoming = self._incoming.partition(b"\r\n\r\n")
+        head = Head.parse(lines.decode("latin-1")) if len(lines) <= LONGEST_HEAD else None
+        size = head.size(self.server.most_body) if head else BAD_REQUEST
+        if head is None or isinstance(size, Answer):
+            refusal = size if isinstance(size, Answer) else BAD_REQUEST
+            self._refuse(TOO_LONG if len(lines) > LONGEST_HEAD else refusal)
+            return False
+        if len(self._incoming) < size and "expect" in head.headers:
+            self.request.sendall(CONTINUE)
+        while len(self._incoming) < size:
+            if not self._received():
+                return False
+        body = bytes(self._incoming[:size])
+        del self._incoming[:size]
+        self.busy, self.until, self.held = True, inf, 0
+        answer = self._made(head.request(body, self.client_address[0]))
+        last = head.last or self.server.stopped
+        self._send(answer, last=last, wants_body=head.method != "HEAD")
+        return not last
+
+    def _made(self, request: Request) -> Answer:
         try:
-            block = self.sock.recv(BLOCK)
-        except BlockingIOError:
-            return True
-        if self._unheard is not None:
-            self._unheard += len(block)
-            return bool(block) and self._unheard < MOST_UNHEARD
-        if not self._incoming and self._head is None and not self.later:
-            self.until = time.monotonic() + REQUEST_SECONDS
+            found = self.server.alone(lambda: self.server.pages(request))
+            if isinstance(found, Answer):
+                return found
+            self.waits = True
+            return found()
+        except Exception:  # one page's fault must not end the server
+            logger.exception("A page could not be made.")
+            return FAULT
+        finally:
+            self.waits = False
+
+    def _received(self) -> bool:
+        """Wait for more; returns whether there is some."""
+        block = self.request.recv(BLOCK)
         self._incoming += block
+        self.held, self.heard = len(self._incoming), time.monotonic()
+        if self.held > BLOCK:
+            self.server.make_room()
         return bool(block)
 
-    def _take(self) -> None:
-        """Take the next request once it is whole, and ask for its answer; or refuse it."""
-        if self._head is None:
-            lines, end, rest = self._incoming.partition(b"\r\n\r\n")
-            if not end and len(lines) <= LONGEST_HEAD:
-                return
-            head = Head.parse(lines.decode("latin-1")) if len(lines) <= LONGEST_HEAD else None
-            size = head.size(self._most_body) if head else BAD_REQUEST
-            if head is None or isinstance(size, Answer):
-                # Listen no more: what follows is not a request.
-                self._last, self._incoming, self._unheard = True, b"", 0
-                refusal = size if isinstance(size, Answer) else BAD_REQUEST
-                self._send(TOO_LONG if len(lines) > LONGEST_HEAD else refusal)
-                return
-            self._head, self._size, self._incoming, self._last = head, size, rest, head.last
-            if len(rest) < size and "expect" in head.headers:
-                self._outgoing = memoryview(CONTINUE)
-        if len(self._incoming) >= self._size:
-            body, self._incoming = self._incoming[: self._size], self._incoming[self._size :]
-            request = self._head.request(body, self._client)
-            found = _guarded(lambda: self._pages(request))
-            self.later = (lambda: found) if isinstance(found, Answer) else found
-            self.until = float("inf")
+    def _refuse(self, answer: Answer) -> None:
+        """Answer, and listen no more: what follows is not a request."""
+        self._send(answer, last=True, wants_body=True)
+        self.request.shutdown(socket.SHUT_WR)
+        self.until, unheard = time.monotonic() + LINGER_SECONDS, 0
+        while unheard < MOST_UNHEARD and (block := self.request.recv(BLOCK)):
+            unheard += len(block)
 
-    def _send(self, answer: Answer) -> None:
-        wants_body = self._head is None or self._head.method != "HEAD"
+    def _send(self, answer: Answer, *, last: bool, wants_body: bool) -> None:
         lines = (
             f"HTTP/1.1 {answer.status}",
             f"Content-Type: {answer.kind}",
             f"Content-Length: {len(answer.body)}",
-            f"Connection: {'close' if self._last else 'keep-alive'}",
+            f"Connection: {'close' if last else 'keep-alive'}",
             *(f"{name}: {value}" for name, value in answer.headers),
         )
-        head = "\r\n".join([*lines, "", ""]).encode("latin-1")
-        self._outgoing = memoryview(head + (answer.body if wants_body else b""))
-        self._head, self._size = None, 0
-        self.codes.append(answer.code)
-        self.until = time.monotonic() + ANSWER_SECONDS
+        head, body = "\r\n".join([*lines, "", ""]).encode("latin-1"), answer.body if wants_body else b""
+        self.until, self.held = time.monotonic() + ANSWER_SECONDS, len(body)
+        self.server.make_room(answer.code)
+        for part in (head + body,) if len(body) < BLOCK else (head, body):  # a large one is not copied
+            left = memoryview(part)
+            while left:
+                left = left[self.request.send(left) :]
+                self.busy = False
+        self.held = 0
 
 
-def _guarded(make: Callable[[], _Made]) -> _Made | Answer:
-    try:
-        return make()
-    except Exception:  # one page's fault must not end the server
-        logger.exception("A page could not be made.")
-        return FAULT
+class Server(ThreadingTCPServer):
+    """Listens on ``address`` at once; ``start`` serves in threads.
 
-
-MOST_CLIENTS = 256
-
-TICK_SECONDS = 0.1
-"""How long ``ServerThread.stop`` waits at most."""
-
-OUT_OF_DESCRIPTORS_SECONDS = 0.1
-"""A pause, since others than clients hold all descriptors."""
-
-
-class Server:
-    """Listens on ``address`` at once; call ``serve`` again and again.
-
-    ``most_body``: bytes that a request may bring. ``answered`` counts answers by status code,
-    ``dropped`` clients that were dropped: ``slow``, or ``surplus`` when there were too many.
+    ``most_body``: bytes that a request may bring. Pages are made one after the other in one thread, as suits
+    what they read, and since each thread that made one would keep memory for it. ``answered`` counts answers
+    by status code, ``dropped`` clients that were dropped: ``slow``, or ``surplus`` when there were too many.
 
     Raises:
         OSError: the address is not available.
     """
 
+    allow_reuse_address = daemon_threads = True
+    block_on_close = False
+    request_queue_size = MOST_CLIENTS
+
     def __init__(self, address: tuple[str, int], pages: Pages, most_body: int = 0) -> None:
+        self.pages, self.most_body = pages, most_body
         self.answered: dict[str, int] = {}
         self.dropped = {"slow": 0, "surplus": 0}
-        self._pages, self._most_body = pages, most_body
-        self._clients: dict[socket.socket, _Connection] = {}
-        self._selector = selectors.DefaultSelector()
-        self._listener = socket.create_server(address, backlog=MOST_CLIENTS)
-        self._listener.settimeout(0)
-        self._selector.register(self._listener, selectors.EVENT_READ)
+        self.stopped = False
+        self._clients: set[_Connection] = set()
+        self._changing = Lock()
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        super().__init__(address, _Connection)
+        self._thread = Thread(target=self.serve_forever, args=(TICK_SECONDS,), name="http", daemon=True)
+
+    def start(self) -> None:
+        """Serve from now on."""
+        Thread(target=self._make, name="pages", daemon=True).start()
+        self._thread.start()
 
     @property
     def port(self) -> int:
         """Where it listens."""
-        port: int = self._listener.getsockname()[1]
+        port: int = self.server_address[1]
         return port
 
-    def serve(self, seconds: float) -> None:
-        """Answer what comes within that time; returns as soon as something was done."""
-        ready: list[_Connection | None] = [key.data for key, _ in self._selector.select(seconds)]
-        for heard in filter(None, ready):
-            self._attend(heard)
-        for client in [client for client in self._clients.values() if client.later]:
-            self._attend(client)
-        if None in ready:  # the listener
-            # Last: beside clients heard after them, pending connections would seem silent longest.
-            self._accept()
+    def alone(self, call: Callable[[], T]) -> T:
+        """Call a function in the thread that makes pages, after what was asked for before."""
+        result: Future[T] = Future()
+
+        def done() -> None:
+            try:
+                result.set_result(call())
+            except Exception as problem:  # noqa: BLE001 - raised again, in the thread that asked
+                result.set_exception(problem)
+
+        self._calls.put(done)
+        return result.result()
+
+    def _make(self) -> None:
+        for call in iter(self._calls.get, None):
+            call()
+
+    def join(self, client: _Connection) -> None:
+        """Add a client."""
+        with self._changing:
+            self._clients.add(client)
+        self.make_room()
+
+    def make_room(self, answered: str = "") -> None:
+        """Drop those silent longest while all are too many, or cost too much memory; count an answer."""
+        with self._changing:
+            if answered:
+                self.answered[answered] = self.answered.get(answered, 0) + 1
+            if len(self._clients) > MOST_CLIENTS:
+                self._drop_longest(self._clients)
+            while sum(each.held for each in self._clients) > MOST_HELD:
+                self._drop_longest([each for each in self._clients if each.held])
+
+    def leave(self, client: _Connection) -> None:
+        """Forget a client."""
+        with self._changing:
+            self._clients.discard(client)
+
+    def get_request(self) -> tuple[Any, Any]:
+        """Accept a connection; without descriptors for it, a client makes room, if there is one."""
+        try:
+            return super().get_request()
+        except OSError as problem:
+            if problem.errno in (errno.EMFILE, errno.ENFILE):
+                with self._changing:
+                    self._drop_longest(self._clients)
+                time.sleep(TICK_SECONDS)  # until its thread has ended; or others hold all descriptors
+            raise
+
+    def service_actions(self) -> None:
+        """Drop the clients whose time is over."""
         now = time.monotonic()
-        for client in [client for client in self._clients.values() if client.until < now]:
-            self._drop(client, "slow")
-        surplus = max(0, len(self._clients) - MOST_CLIENTS)
-        for client in sorted(self._clients.values(), key=attrgetter("active"))[:surplus]:
-            self._drop(client, "surplus")
+        with self._changing:
+            for client in [each for each in self._clients if each.until < now]:
+                self._drop(client, "slow")
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the base class's
+        """Log why, such as that no thread could be started."""
+        logger.error("A connection could not be served: %r.", sys.exc_info()[1])
 
     def waiting(self) -> list[int]:
-        """Descriptors of the clients whose answer is still to come."""
-        return [sock.fileno() for sock, client in self._clients.items() if client.later]
+        """Descriptors of the clients whose answer waits for others."""
+        with self._changing:
+            return [client.request.fileno() for client in self._clients if client.waits]
 
     def samples(self) -> Iterator[Metric]:
         """Its counters."""
-        yield own("http_requests_total", "Requests by status code.", by_label("code", self.answered))
+        yield own("http_requests_total", "Requests by status code.", by_label("code", dict(self.answered)))
         yield own("http_clients_dropped_total", "Clients dropped.", by_label("reason", self.dropped))
 
-    def close(self) -> None:
-        """Release the port and drop all clients."""
-        for client in list(self._clients.values()):
-            self._drop(client)
-        self._selector.close()
-        self._listener.close()
+    def stop(self, *, finish: bool = False) -> None:
+        """Release the port and drop all clients; ``finish`` waits for the answers that are being made."""
+        self.stopped = True
+        if self._thread.is_alive():
+            self.shutdown()
+        self.server_close()
+        while finish and any(client.busy for client in list(self._clients)):
+            time.sleep(TICK_SECONDS / 5)
+            self.service_actions()
+        with self._changing:
+            for client in list(self._clients):
+                self._drop(client)
+        self._calls.put(None)
 
-    def _accept(self) -> None:
-        """Accept all pending connections: one in each round, the last would wait for as many rounds."""
-        known = len(self._clients)
-        try:
-            for _ in range(MOST_CLIENTS):
-                sock, (address, *_) = self._listener.accept()
-                client = _Connection(sock, address, self._pages, self._most_body)
-                try:
-                    sock.settimeout(0)
-                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    self._selector.register(sock, selectors.EVENT_READ, client)
-                except OSError:  # it went away again, or no more can be watched
-                    sock.close()
-                else:
-                    self._clients[sock] = client
-        except OSError as problem:  # there are no more, or descriptors have run out
-            if problem.errno in (errno.EMFILE, errno.ENFILE) and len(self._clients) == known:
-                # The pending connection is reported in every round until there is one.
-                longest = min(self._clients.values(), key=attrgetter("active"), default=None)
-                if longest:
-                    self._drop(longest, "surplus")
-                else:
-                    time.sleep(OUT_OF_DESCRIPTORS_SECONDS)
-
-    def _attend(self, client: _Connection) -> None:
-        try:
-            waits_for = client.go_on()
-        except OSError:
-            waits_for = 0
-        for code in client.codes:
-            self.answered[code] = self.answered.get(code, 0) + 1
-        client.codes.clear()
-        if waits_for:
-            self._selector.modify(client.sock, waits_for, client)
-        else:
-            self._drop(client)
+    def _drop_longest(self, clients: Collection[_Connection]) -> None:
+        free = [each for each in clients if not each.waits]
+        if free:
+            self._drop(min(free, key=attrgetter("heard")), "surplus")
 
     def _drop(self, client: _Connection, reason: str = "") -> None:
-        """Close a connection; ``reason`` is what to count it for, where it is our decision."""
+        """Have a client's thread end; ``reason`` is what to count it for, where it is our decision."""
         if reason:
             self.dropped[reason] += 1
-        self._selector.unregister(client.sock)
-        del self._clients[client.sock]
-        client.sock.close()
-
-
-class ServerThread:
-    """Serves in a thread of its own, so that pages are served while logs are read."""
-
-    def __init__(self, server: Server) -> None:
-        self._server, self._stop = server, Event()
-        self._thread = Thread(target=self._serve, name="http", daemon=True)
-        self.start = self._thread.start
-
-    def _serve(self) -> None:
-        while not self._stop.is_set():
-            self._server.serve(TICK_SECONDS)
-        self._server.close()
-
-    def stop(self) -> None:
-        """Serve no more; the port is free afterwards."""
-        self._stop.set()
-        self._thread.join()
+        self._clients.discard(client)
+        with suppress(OSError):  # it has gone already
+            client.request.shutdown(socket.SHUT_RDWR)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from exporter import logging_setup
-from exporter.options import CommandLine, log_cannot_listen, start_again, stopped_by_signal
+from exporter.options import CommandLine, start_again, stopped_by_signal
 from exporter.runs import cli
 from exporter.runs.app import App
 from exporter.runs.files.mounts import HungError, Mount
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         service = App(options, options.panels or beside, stop.is_set)
     except OSError as error:
-        log_cannot_listen(options, error)
+        options.cannot_listen(error)
         return 2
     service.start()
     logger.info("http://%s:%s/ shows the runs of %s", options.listen, options.port, ", ".join(options.path))
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _changed(settings: CommandLine, thread: Mount) -> bool:
+def _changed(settings: CommandLine[cli.Settings], thread: Mount) -> bool:
     """Whether there are new settings; not while their file system hangs."""
     with suppress(HungError):
         return thread.call(settings.changed)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import glob
-from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
 from exporter.engine_client import Client
 from exporter.http.routes import HostCheck, Routes
-from exporter.http.server import Server, ServerThread
+from exporter.http.server import Server
+from exporter.runs import cli
 from exporter.runs.alerting_health import AlertingHealth
 from exporter.runs.collector import Collector, Settings
 from exporter.runs.light.site import Light
+from exporter.runs.model.ends import Silence
 from exporter.runs.model.run import Options
-from exporter.runs.model.run_source import Silence
 from exporter.runs.overview.models import Omitted
 from exporter.runs.overview.overview import Overview
 from exporter.runs.overview.panels import PanelFile
@@ -34,7 +34,7 @@ MOST_BODY = 1 << 16  # bytes of a request's body
 class App:
     """Watches runs, finds servers, and answers. Raises OSError if it cannot listen."""
 
-    def __init__(self, options: Namespace, panels: Path, stopped: Callable[[], bool]) -> None:
+    def __init__(self, options: cli.Settings, panels: Path, stopped: Callable[[], bool]) -> None:
         self._registry = Registry(options.state_dir, options.discovery_allow)
         self._collector = collector = Collector(_settings(options, self._registry), stopped=stopped)
         self._alerting = _alerting(options)
@@ -62,10 +62,10 @@ class App:
             {**own, **findings, **sent, **self._discovery.routes(), **api.routes(), **light.routes()}
         )
         pages = HostCheck(routes, {*options.hosts, options.listen})
-        server = Server((options.listen, options.port), pages, MOST_SENT if self._sender else MOST_BODY)
-        parts = (server, self._overview, self._discovery, api, self._registry, collector.registered)
+        most_body = MOST_SENT if self._sender else MOST_BODY
+        self._server = Server((options.listen, options.port), pages, most_body)
+        parts = (self._server, self._overview, self._discovery, api, self._registry, collector.registered)
         collector.health.others += [part.samples for part in (*parts, self._alerting, self._sender) if part]
-        self._server = ServerThread(server)
 
     def start(self) -> None:
         """Start the background threads."""
@@ -100,7 +100,7 @@ class App:
         self._registry.save()
 
 
-def _alerting(options: Namespace) -> AlertingHealth | None:
+def _alerting(options: cli.Settings) -> AlertingHealth | None:
     """The checks of the stack that alerts about runs, if there is one here."""
     if options.alerting is None or not (options.prometheus_url and options.alertmanager_url):
         return None
@@ -109,7 +109,7 @@ def _alerting(options: Namespace) -> AlertingHealth | None:
     return AlertingHealth(prometheus, alertmanager, options.alerting_disks, options.alerting)
 
 
-def _settings(options: Namespace, registry: Registry) -> Settings:
+def _settings(options: cli.Settings, registry: Registry) -> Settings:
     return Settings(
         paths=tuple(options.path),
         state_folder=options.state_dir,
@@ -126,7 +126,7 @@ def _settings(options: Namespace, registry: Registry) -> Settings:
     )
 
 
-def _discovery(options: Namespace, collector: Collector, registry: Registry) -> Discovery:
+def _discovery(options: cli.Settings, collector: Collector, registry: Registry) -> Discovery:
     allowlist, root = Allowlist(options.discovery_allow), options.discovery_root
     patterns, lists = [*options.discovery_files], [glob.escape(path) for path in options.discovery_lists]
     if options.discovery_ray:

@@ -5,11 +5,24 @@ from __future__ import annotations
 import json
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from exporter.options import CommandLine, not_negative, number, port, positive, string, switch
+from exporter.options import (
+    CommandLine,
+    Served,
+    not_negative,
+    number,
+    positive,
+    setting,
+    string,
+    switch,
+)
+from exporter.options import (
+    port as port_number,
+)
 from exporter.runs.alerting_health import DEFAULTS
 from exporter.runs.overview import panels
 from exporter.runs.pages.mlflow import Mlflow
@@ -136,52 +149,67 @@ def _json(value: object, kind: type[T], expected: str) -> T:
     return found
 
 
-def command_line(arguments: Sequence[str] | None = None) -> CommandLine:
+_PAGE = '[{"url": "http://host:9092/metrics"}]'
+_SERVER = '[{"url": "http://host:5000", "experiments": ["ppo"]}]'
+
+
+@dataclass(frozen=True)
+class Settings(Served):
+    """The settings of the run exporter, as flags and file have them; durations in seconds."""
+
+    port: int = setting(port_number, 9410, "port to serve on")
+    path: Sequence[str] = setting(string, ("./runs",), "run folders, log files or globs to read", many=True)
+    state_dir: Path | None = setting(Path, None, "folder for state that a restart cannot rebuild")
+    hold: float = setting(positive, 15.0, "seconds for which extremes are kept: three scrape intervals")
+    forget_after: float = setting(positive, 43200.0, "seconds after which a silent or ended run is removed")
+    signals: Keys = setting(signals, {}, 'more keys by signal, as JSON: {"reward": ["my/score"]}')
+    own: Own = setting(own, Own(), "what alerts of your own look at, as JSON")
+    raw_allow: tuple[str, ...] = setting(
+        patterns, ("*",), "keys that may be exported under the trainer's names, as JSON"
+    )
+    overrides: Overrides = setting(overrides, Overrides(), "limits that some runs have, as JSON")
+    raw_limit: int = setting(number, 40, "maximum number of these keys per run")
+    poll: float = setting(positive, 5.0, "seconds between two polls of pages and servers")
+    pages: tuple[Page, ...] = setting(pages, (), f"trainers' pages, as JSON: {_PAGE}")
+    mlflow: tuple[Mlflow, ...] = setting(servers, (), f"tracking servers, as JSON: {_SERVER}")
+    discovery_allow: Allowed = setting(networks, Allowed(), "networks of allowed servers, as JSON")
+    discovery_ray: Path | None = setting(Path, None, "Ray's folder, such as /tmp/ray")
+    discovery_lists: Sequence[str] = setting(
+        string, (), "more lists of targets as Ray writes them, as the demo does", many=True
+    )
+    discovery_files: tuple[str, ...] = setting(patterns, (), "files or globs of what verl writes, as JSON")
+    discovery_root: Path = setting(
+        Path, Path("/"), "mount point of the file system that links in these files refer to"
+    )
+    discovery_forget_after: float = setting(positive, 600.0, "seconds after which a lost server is removed")
+    loopback: str = setting(string, "", "name by which containers reach their host")
+    token_file: Path | None = setting(
+        Path, None, "file with the token that clients must show to register servers"
+    )
+    prometheus_port: int | None = setting(port_number, None, "port of Prometheus, given to clients that ask")
+    grafana_port: int | None = setting(port_number, None, "port of Grafana, given to clients that ask")
+    prometheus_url: str | None = setting(address, None, "the Prometheus that watches the runs")
+    hub: Mapping[str, Any] = setting(
+        hub, {}, "where an agent forwards what its Prometheus writes, as JSON like hub in config.yaml"
+    )
+    runs_of_agents: bool = setting(switch, default=False, text="show the runs of agents, on a hub")
+    agents_page: str = setting(string, "", "URL of such a run elsewhere, with {node}, {run} and {cluster}")
+    alertmanager_url: str | None = setting(address, None, "the Alertmanager, whose silences the pages show")
+    password_file: Path | None = setting(Path, None, "file with the password of the user internal of both")
+    external_labels: Mapping[str, str] = setting(labels, {}, "labels that Prometheus adds to alerts, as JSON")
+    alerting: Mapping[str, Any] | None = setting(
+        alerting, None, "how to report faults of the stack that alerts, as JSON"
+    )
+    alerting_disks: Sequence[str] = setting(
+        string, (), "folders with its state, whose room is checked then", many=True
+    )
+    actions_url: str | None = setting(address, None, "the bridge, whose actions the pages show")
+    panels: Path | None = setting(Path, None, f"panels to draw; by default {panels.NAME} beside the settings")
+    silence: float = setting(positive, 600.0, "minimum seconds without a step that count as silence")
+    silence_intervals: float = setting(not_negative, 5.0, "typical step intervals that count as silence")
+
+
+def command_line(arguments: Sequence[str] | None = None) -> CommandLine[Settings]:
     """Return the options, of these flags or of those of this process."""
-    flags = CommandLine(
-        "python -m exporter.runs", "Serve statistics over training steps to Prometheus.", arguments
-    )
-    page = '[{"url": "http://host:9092/metrics"}]'
-    server = '[{"url": "http://host:5000", "experiments": ["ppo"]}]'
-    add = flags.add
-    add("path", string, ("./runs",), "run folders, log files or globs to read", many=True)
-    flags.add_address(9410)
-    add("state-dir", Path, None, "folder for state that a restart cannot rebuild")
-    add("hold", positive, 15.0, "seconds for which extremes are kept: three scrape intervals")
-    add("forget-after", positive, 43200.0, "seconds after which a silent or ended run is removed")
-    add("signals", signals, {}, 'more keys by signal, as JSON: {"reward": ["my/score"]}')
-    add("own", own, Own(), "what alerts of your own look at, as JSON")
-    add("raw-allow", patterns, ("*",), "keys that may be exported under the trainer's names, as JSON")
-    add("overrides", overrides, Overrides(), "limits that some runs have, as JSON")
-    add("raw-limit", number, 40, "maximum number of these keys per run")
-    add("poll", positive, 5.0, "seconds between two polls of pages and servers")
-    add("pages", pages, (), f"trainers' pages, as JSON: {page}")
-    add("mlflow", servers, (), f"tracking servers, as JSON: {server}")
-    add("discovery-allow", networks, Allowed(), "networks of allowed servers, as JSON")
-    add("discovery-ray", Path, None, "Ray's folder, such as /tmp/ray")
-    add(
-        "discovery-lists", string, (), "more lists of targets as Ray writes them, as the demo does", many=True
-    )
-    add("discovery-files", patterns, (), "files or globs of what verl writes, as JSON")
-    add(
-        "discovery-root", Path, Path("/"), "mount point of the file system that links in these files refer to"
-    )
-    add("discovery-forget-after", positive, 600.0, "seconds after which a lost server is removed")
-    add("loopback", string, "", "name by which containers reach their host")
-    add("token-file", Path, None, "file with the token that clients must show to register servers")
-    add("prometheus-port", port, None, "port of Prometheus, given to clients that ask")
-    add("grafana-port", port, None, "port of Grafana, given to clients that ask")
-    add("prometheus-url", address, None, "the Prometheus that watches the runs")
-    add("hub", hub, {}, "where an agent forwards what its Prometheus writes, as JSON like hub in config.yaml")
-    add("runs-of-agents", switch, default=False, text="show the runs of agents, on a hub")
-    add("agents-page", string, "", "URL of such a run elsewhere, with {node}, {run} and {cluster}")
-    add("alertmanager-url", address, None, "the Alertmanager, whose silences the pages show")
-    add("password-file", Path, None, "file with the password of the user internal of both")
-    add("external-labels", labels, {}, "labels that Prometheus adds to alerts, as JSON")
-    add("alerting", alerting, None, "how to report faults of the stack that alerts, as JSON")
-    add("alerting-disks", string, (), "folders with its state, whose room is checked then", many=True)
-    add("actions-url", address, None, "the bridge, whose actions the pages show")
-    add("panels", Path, None, f"panels to draw; by default {panels.NAME} beside the settings")
-    add("silence", positive, 600.0, "minimum seconds without a step that count as silence")
-    add("silence-intervals", not_negative, 5.0, "typical step intervals that count as silence")
-    return flags
+    text = "Serve statistics over training steps to Prometheus."
+    return CommandLine("python -m exporter.runs", text, Settings, arguments)

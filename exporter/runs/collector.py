@@ -5,27 +5,27 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from urllib.parse import urlsplit
 
-from exporter.runs.files.mounts import HungError, Mount, Mounts
-from exporter.runs.files.state_file import StateFolder
-from exporter.runs.logs.collection import Logs
+from exporter.runs.files.mounts import Mount
+from exporter.runs.files.state import State
 from exporter.runs.logs.log import Log
 from exporter.runs.logs.processes import GPUProcesses, RunGPUs, Writers
-from exporter.runs.logs.states import unstarted
+from exporter.runs.logs.watch import Logs
+from exporter.runs.model.ends import Judge, Place, Silence
 from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Options
 from exporter.runs.model.run_set import MOST_RUNS, RunLimit, RunSet
-from exporter.runs.model.run_source import Judge, Place, RunSource, Silence
+from exporter.runs.model.same import Duplicates
 from exporter.runs.pages.page import MonitorPage
 from exporter.runs.pages.source import PolledSource, Polling, RegisteredPages, Target
 from exporter.runs.serve.endpoints import UnknownRunError
 from exporter.runs.serve.metrics import NO_OVERRIDES, Overrides, RunText, page
-from exporter.runs.serve.views import Duplicates, Selection, View, select
+from exporter.runs.serve.views import Selection, View, select
 
 Listener = Callable[[Iterable[View], Iterable[Log]], None]
 """Gets the runs that are shown and all logs, after each look, while the lock is held."""
@@ -62,8 +62,8 @@ class Collector:
     """All runs. ``look`` is called again and again, ``metrics`` from any thread.
 
     A look that is under way reads no further once ``stopped`` says true. ``listeners`` are called after
-    each. ``caught_up``: all that was there at the start has been read. ``own`` are the mounts of Stepwatch's
-    own files, ``hangable`` what else may hang without the logs.
+    each. ``caught_up``: all that was there at the start has been read. ``hangable`` is what else may hang
+    without the logs.
     """
 
     def __init__(
@@ -74,17 +74,16 @@ class Collector:
         self.listeners: list[Listener] = []
         self.caught_up = False
         self.writers = writers or Writers()
-        self.own = Mounts()
         self.hangable: list[Mount] = []
         self._lock = Lock()
         self._limit = RunLimit(settings.most_runs or MOST_RUNS)
-        states, forget_after = StateFolder(settings.state_folder, self.own), settings.forget_after
+        self.states = states = State(settings.state_folder)
+        forget_after = settings.forget_after
         self.logs = Logs(
             settings.paths,
             states,
             self.health,
             settings.options,
-            mounts=Mounts(),
             writers=self.writers,
             limit=self._limit,
             lock=self._lock,
@@ -110,7 +109,7 @@ class Collector:
             MonitorPage,
             polling,
         )
-        self.sources: Sequence[RunSource] = (self.logs, *feeds, self.registered)
+        self.sources: Sequence[Logs | PolledSource] = (self.logs, *feeds, self.registered)
         self._judge = Judge(settings.silence, forget_after)
         self._duplicates = Duplicates()
         self._gpu_processes = GPUProcesses(self.writers.proc)
@@ -193,10 +192,11 @@ class Collector:
         self._due["save"] = 0.0  # with the next look, not only some time later
 
     def save(self) -> None:
-        """Write the state files of all runs that changed."""
-        with suppress(HungError):  # what was not saved is saved the next time
-            for source in self.sources:
-                source.save()
+        """Write the state of all runs that changed."""
+        for source in self.sources:
+            source.save()
+        self.states.flush()
+        self.health.state_errors = self.states.errors
 
     def _is_due(self, what: str, seconds: float) -> bool:
         """Whether it is time to do this again."""
@@ -226,7 +226,8 @@ class Collector:
         for source in self.sources:
             source.report(health, wall)
         health.refused = sum(run_set.refused for run_set in run_sets)
-        hung = (*self.own.hung, *(mount for mount in self.hangable if mount.hangs), *self.logs.hung)
+        own = (mount for mount in (self.states.thread, *self.hangable) if mount.hangs)
+        hung = (*own, *self.logs.hung)
         health.hung = {mount.point: wall - mount.silent for mount in hung}
         health.runs = Counter(view.state for view in shown.views.values())
         # A run that is running explains the logs beside it, however long its steps take.
@@ -235,4 +236,4 @@ class Collector:
             health.unstarted = {}
         else:
             runs = (run for run_set in run_sets for run in run_set.runs.values())
-            health.unstarted = unstarted(self.logs, runs, time.monotonic())
+            health.unstarted = self.logs.unstarted(runs, time.monotonic())

@@ -15,10 +15,11 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
+from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from socket import gaierror
-from threading import BoundedSemaphore, Thread
+from threading import BoundedSemaphore
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -119,9 +120,7 @@ class Sender:
         self._asked = time.time()
         if not self._free.acquire(blocking=False):
             return text("503 Service Unavailable", "Too many requests wait for the hub.\n")
-        answers: list[Answer] = []
-        Thread(target=lambda: answers.append(self._forwarded(request)), name="to hub", daemon=True).start()
-        return lambda: answers[0] if answers else None
+        return partial(self._forwarded, request)
 
     def _forwarded(self, request: Request) -> Answer:
         """Forward a request; returns what Prometheus hears."""

@@ -7,7 +7,6 @@ import re
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from stepwatch.config import Config
 from stepwatch.config.cluster import CREDENTIALS
@@ -91,51 +90,6 @@ def local_targets(deployment: Deployment) -> str:
     return f";(?:{'|'.join((loopback, *map(re.escape, names)))}):(\\d+)"
 
 
-class Deployment(Protocol):
-    """How the parts reach each other, as templates ask for it."""
-
-    def runs(self, part: str) -> bool:
-        """Whether this part (a key below ``ports``) is there."""
-
-    def address(self, part: str) -> str:
-        """host:port at which the other parts reach it."""
-
-    def port(self, part: str) -> int:
-        """The port of that address."""
-
-    def target(self, address: str) -> str:
-        """A host:port of config.yaml as Prometheus reaches it."""
-
-    def url(self, url: str) -> str:
-        """A URL of config.yaml as Alertmanager reaches it."""
-
-    def file(self, path: Path) -> str:
-        """A file that config.yaml names, as the part that reads it sees it. Raises Refused."""
-
-    def left_file(self, path: Path) -> str:
-        """A file that trainers write, as the run exporter sees it. Raises Refused if it cannot see it."""
-
-    @property
-    def agents_folder(self) -> str:
-        """The folder of the receiver's users on a hub, as the parts see it."""
-
-    @property
-    def receiver(self) -> str:
-        """host:port at which Prometheus reaches a hub's receiver."""
-
-    @property
-    def password_file(self) -> str:
-        """The file with the password of the user internal, as the parts see it."""
-
-    @property
-    def containers(self) -> bool:
-        """Whether the parts are the pinned versions in containers of their own."""
-
-    @property
-    def discovered(self) -> str | None:
-        """The folder of what `generate.py --discover` writes, as Prometheus sees it; ``None`` without one."""
-
-
 @dataclass(frozen=True)
 class OnThisMachine:
     """Plain processes on this machine."""
@@ -148,29 +102,37 @@ class OnThisMachine:
     agents_folder: str = ""
 
     def runs(self, part: str) -> bool:
+        """Whether this part (a key below ``ports``) is there."""
         return part in self.parts
 
     def address(self, part: str) -> str:
+        """Return host:port at which the other parts reach it."""
         return self.config.address(part)
 
     def port(self, part: str) -> int:
+        """Return the port of that address."""
         port: int = getattr(self.config.ports, part)
         return port
 
     def target(self, address: str) -> str:
+        """Return a host:port of config.yaml as Prometheus reaches it."""
         return address
 
     def url(self, url: str) -> str:
+        """Return a URL of config.yaml as Alertmanager reaches it."""
         return url
 
     def file(self, path: Path) -> str:
+        """Return a file that config.yaml names, as the part that reads it sees it. Raises Refused."""
         return str(path)
 
     def left_file(self, path: Path) -> str:
+        """Return a file that trainers write, as the run exporter sees it. Raises Refused."""
         return str(path)
 
     @property
     def receiver(self) -> str:
+        """host:port at which Prometheus reaches a hub's receiver."""
         return self.config.receiver_url.partition("://")[2]
 
 
@@ -187,25 +149,32 @@ class InContainers:
     receiver: str = f"receiver:{CONTAINER_PORTS['receiver']}"
 
     def runs(self, part: str) -> bool:
+        """Whether this part (a key below ``ports``) is there."""
         return part in CONTAINER_PORTS
 
     def address(self, part: str) -> str:
+        """Return host:port at which the other parts reach it."""
         return f"{part}:{CONTAINER_PORTS[part]}"
 
     def port(self, part: str) -> int:
+        """Return the port of that address."""
         return CONTAINER_PORTS[part]
 
     def target(self, address: str) -> str:
+        """Return a host:port of config.yaml as Prometheus reaches it."""
         return _LOOPBACK.sub(HOST, address, count=1)
 
     def url(self, url: str) -> str:
+        """Return a URL of config.yaml as Alertmanager reaches it."""
         scheme, _, rest = url.partition("://")
         return f"{scheme}://{_LOOPBACK.sub(HOST, rest, count=1)}"
 
     def left_file(self, path: Path) -> str:
+        """Return a file that trainers write, as the run exporter sees it. Raises Refused."""
         return f"{HOST_FILES}{path}" if path.is_relative_to(self.above) else self.file(path)
 
     def file(self, path: Path) -> str:
+        """Return a file that config.yaml names, as the part that reads it sees it. Raises Refused."""
         for folder, seen in self.folders.items():
             if path.is_relative_to(folder):
                 below = path.relative_to(folder)
@@ -217,6 +186,10 @@ class InContainers:
         raise Refused(
             f"{path}: no container sees this file. Expected: a file below {known}. Fix: move it there."
         )
+
+
+Deployment = OnThisMachine | InContainers
+"""How the parts reach each other, as templates ask for it."""
 
 
 def mounted(checkout: Path) -> tuple[Path, Path]:

@@ -90,16 +90,11 @@ Years = Annotated[Range, Checked(_range((), 1970, 9999, "a year, or a range"))]
 Zone = Annotated[str, Checked(_zone)]
 
 
-class Hours(Section):
-    """Spans of time: those that fit each key that is given."""
+class When(Section):
+    """Hours of a week: those that fit each key that is given."""
 
     times: tuple[Times, ...] = default((), "Time ranges within a day, such as 09:00-17:00. Empty: all day.")
     weekdays: tuple[Weekdays, ...] = default((), "Weekdays, such as monday:friday. Empty: every day.")
-    days_of_month: tuple[MonthDays, ...] = default(
-        (), "Days of the month, -1 for the last. Empty: every day."
-    )
-    months: tuple[Months, ...] = default((), "Months, by name or number. Empty: all.")
-    years: tuple[Years, ...] = default((), "Years. Empty: all.")
     location: Zone = default(
         "UTC",
         "The time zone of these keys, such as Europe/Berlin or Asia/Shanghai. Local: the machine's own.",
@@ -110,11 +105,21 @@ class Hours(Section):
         spans = [{"start_time": start, "end_time": end} for start, end in self.times]
         days = [":".join(DAYS[day - 1] for day in dict.fromkeys(span)) for span in _week(self.weekdays)]
         rest = {
-            key: [f"{first}:{last}" for first, last in getattr(self, key)]
+            key: [f"{first}:{last}" for first, last in getattr(self, key, ())]
             for key in ("days_of_month", "months", "years")
         }
         known = {"times": spans, "weekdays": days, **rest}
         return {key: value for key, value in known.items() if value} | {"location": self.location}
+
+
+class Hours(When):
+    """Spans of time, in Alertmanager's own form."""
+
+    days_of_month: tuple[MonthDays, ...] = default(
+        (), "Days of the month, -1 for the last. Empty: every day."
+    )
+    months: tuple[Months, ...] = default((), "Months, by name or number. Empty: all.")
+    years: tuple[Years, ...] = default((), "Years. Empty: all.")
 
 
 def _week(spans: tuple[Range, ...]) -> list[Range]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from urllib.parse import quote
 
 from pydantic import Field, model_validator
@@ -44,29 +44,6 @@ MAIL_TEXTS: dict[str, Any] = {
 }
 
 
-class Integration(Protocol):
-    """A way to notify."""
-
-    @property
-    def label(self) -> str:
-        """What Alertmanager's metrics call it."""
-
-    @property
-    def title(self) -> str:
-        """What messages call it."""
-
-    @property
-    def block(self) -> str:
-        """The key of Alertmanager's receivers that it is written below."""
-
-    @property
-    def secrets(self) -> tuple[Path, ...]:
-        """The files that hold its secrets."""
-
-    def settings(self, receiver: str, reached: Deployment, /) -> dict[str, Any]:
-        """Return what Alertmanager, at ``reached``, needs of a receiver, but for ``send_resolved``."""
-
-
 class Webhook(Section):
     """An HTTP endpoint that takes Alertmanager's JSON; its URL here or, if secret, in a file."""
 
@@ -86,7 +63,7 @@ class Webhook(Section):
         return tuple(filter(None, (self.url_file, self.credentials_file)))
 
     def settings(self, _: str, reached: Deployment) -> dict[str, Any]:
-        """As of `Integration`."""
+        """Return what Alertmanager, at ``reached``, needs of a receiver, but for ``send_resolved``."""
         where = (
             {"url_file": reached.file(self.url_file)}
             if self.url_file
@@ -137,7 +114,7 @@ class Mail(Section):
         return self.tls and not self.smarthost.endswith(_TLS_FROM_THE_START)
 
     def settings(self, _: str, reached: Deployment) -> dict[str, Any]:
-        """As of `Integration`."""
+        """Return what Alertmanager, at ``reached``, needs of a receiver, but for ``send_resolved``."""
         login = (
             {"auth_username": self.username, "auth_password_file": reached.file(self.password_file)}
             if self.password_file
@@ -188,7 +165,7 @@ class Slack(Section):
         return (self.url_file,)
 
     def settings(self, _: str, reached: Deployment) -> dict[str, Any]:
-        """As of `Integration`."""
+        """Return what Alertmanager, at ``reached``, needs of a receiver, but for ``send_resolved``."""
         return {
             "api_url_file": reached.file(self.url_file),
             **({"channel": self.channel} if self.channel else {}),
@@ -211,7 +188,7 @@ class Robot(Section):
         return tuple(filter(None, (getattr(self, "url_file", None), getattr(self, "secret_file", None))))
 
     def settings(self, receiver: str, reached: Deployment) -> dict[str, Any]:
-        """As of `Integration`."""
+        """Return what Alertmanager, at ``reached``, needs of a receiver, but for ``send_resolved``."""
         return {
             "url": f"http://{reached.address('bridge')}/alerts/{quote(receiver, safe='')}",
             "http_config": {

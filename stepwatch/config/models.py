@@ -385,6 +385,11 @@ class Config(Section):
         """The parts that run only for what is configured."""
         return ("bridge",) if self.bridge else ()
 
+    @property
+    def server_seconds(self) -> float:
+        """How long a discovered server that accepts no connection stays: twice what EngineGone takes."""
+        return max(60.0, 2 * float(self.alerts.block("EngineGone").for_.seconds))
+
     def timeout(self, interval: Duration) -> Duration:
         """Return how long a scrape may take that happens at this interval."""
         return min(interval, DEFAULT_TIMEOUT)
@@ -443,7 +448,7 @@ def _shared_keys(signals: Signals) -> Iterator[Fault]:
 
 
 def _interval_faults(config: Config) -> Iterator[Fault]:
-    """Yield a fault if a rule would take one reading of a GPU for several, or a lost server for none."""
+    """Yield a fault if a rule would take one reading of a GPU for several."""
     if config.gpus.interval > config.intervals.scrape:
         yield Fault(
             f"is longer than intervals.scrape, {config.intervals.scrape}",
@@ -451,15 +456,6 @@ def _interval_faults(config: Config) -> Iterator[Fault]:
             fix="shorten it, or lengthen intervals.scrape",
             at=("gpus", "interval"),
             value=str(config.gpus.interval),
-        )
-    gone = config.alerts.block("EngineGone")
-    if gone.enabled and config.discovery.forget_after <= gone.for_:
-        yield Fault(
-            f"is not longer than alerts.EngineGone.for, {gone.for_}",
-            expected="time for EngineGone to report a lost server",
-            fix="lengthen it, or shorten alerts.EngineGone.for",
-            at=("discovery", "forget_after"),
-            value=str(config.discovery.forget_after),
         )
 
 

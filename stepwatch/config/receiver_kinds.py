@@ -232,7 +232,7 @@ class Passed:
         )
 
     def settings(self, _: str, reached: Deployment) -> dict[str, Any]:
-        """As of `Integration`; holds ``send_resolved`` if the user wrote it."""
+        """Return what Alertmanager needs of a receiver; holds ``send_resolved`` if the user wrote it."""
         texts = dict(self.kind.texts)
         if self.written.get("parse_mode"):
             texts.pop("message", None)

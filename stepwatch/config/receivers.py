@@ -9,12 +9,11 @@ from typing import Annotated, Any
 
 from pydantic import create_model, field_validator, model_validator
 
-from stepwatch.config.hours import Hours
+from stepwatch.config.hours import When
 from stepwatch.config.integrations import (
     Apprise,
     DingTalk,
     Feishu,
-    Integration,
     Mail,
     Robot,
     Slack,
@@ -36,6 +35,9 @@ from stepwatch.schema.scalars import (
     alternation,
 )
 from stepwatch.schema.section import Checked, Section, default, needed
+
+Integration = Webhook | Mail | Slack | Robot | Passed
+"""A way to notify: what Alertmanager's metrics and messages call it, its secrets, and its settings."""
 
 SHORT_FORMS = ("webhook", "mail", "slack", "feishu", "dingtalk", "wecom", "apprise")
 """The keys of a receiver that are ours; those of `KINDS` are Alertmanager's."""
@@ -200,8 +202,10 @@ class Receiver(_Passing):
     matchers: tuple[Annotated[Matcher, Checked(to_matcher)], ...] = default(
         (), "Only alerts that match all of these, such as 'cluster=\"a\"', in Alertmanager's form."
     )
-    when: Hours | None = default(
-        None, "Only within these hours. When they begin, alerts that still fire are sent. null: always."
+    when: When | None = default(
+        None,
+        "Only within these hours of a week (others: time_intervals). When they begin, alerts that still fire "
+        "are sent. null: always.",
     )
     active_time_intervals: tuple[ReceiverName, ...] = default(
         (), "Only within these entries of time_intervals (any of them). Empty: always."

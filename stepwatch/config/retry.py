@@ -90,13 +90,7 @@ class RetryPolicy(Section):
     interval: PositiveSpan = default(
         Duration.parse("30s"),
         "How long to wait before the first retry, so that the last attempt's memory and ports are free "
-        "again.",
-    )
-    backoff: Annotated[float, Checked(number(1, 10, "a number from 1 to 10"))] = default(
-        2, "Each further interval is longer by this factor."
-    )
-    max_interval: PositiveSpan = default(
-        Duration.parse("10m"), "The longest interval; the GPUs are idle during it."
+        "again. Each further retry waits twice as long, up to 10m.",
     )
     resume: Annotated[Resume, Checked(choice(*get_args(Resume)))] = default(
         "auto",

@@ -256,12 +256,6 @@ class Discovery(Section):
         "More files that verl writes (actor_rollout_ref.rollout.prometheus.file), or globs. Only read. "
         "Never name a file that a Prometheus uses: verl overwrites it.",
     )
-    forget_after: PositiveSpan = default(
-        Duration.parse("10m"),
-        "A server that has accepted no connection for this long is removed. Must be longer than "
-        "alerts.EngineGone.for, or EngineGone could not fire. The server returns when it answers again, and "
-        "is removed at once when its run has ended.",
-    )
     token_file: SecretFile | None = default(
         None,
         "A file with a token that clients of rl-insight must send to register servers: "

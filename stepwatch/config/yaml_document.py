@@ -65,9 +65,6 @@ _SURPRISES = (
 )
 
 
-"""A key that people know from other files, without quotes; here no key can be a switch."""
-
-
 @dataclass(frozen=True)
 class Document:
     """What a file says, where it says it, and what in it could not be understood."""
@@ -86,10 +83,11 @@ class Document:
 def parse(text: str, name: str) -> Document:
     """Return the document of a YAML text; an empty one is an empty mapping. Raises ConfigError."""
     try:
-        node = _Composer(yaml.parse(text, Loader=LOADER), name).document()
+        _check(yaml.parse(text, Loader=LOADER), name)
+        node = yaml.compose(text, Loader=LOADER)
     except yaml.MarkedYAMLError as error:
         raise _syntax(error, text, name) from error
-    if node is None:
+    if node is None or (isinstance(node, yaml.ScalarNode) and not (node.value or node.style)):
         return Document({}, {}, ())
     builder = _Builder(name)
     values = builder.value(node, ())
@@ -109,86 +107,38 @@ def _syntax(error: yaml.MarkedYAMLError, text: str, name: str) -> ConfigError:
     return refusal(name, says, expected="YAML", fix=fix, line=line + 1)
 
 
-@dataclass(frozen=True)
-class _Node:
-    """A word or quoted text, a list of nodes, or a mapping's pairs in the order written, doubles included."""
-
-    line: int
-    text: str | None = None
-    plain: bool = False
-    """Without quotes: the text may mean a number, a boolean or null."""
-    items: tuple[_Node, ...] = ()
-    pairs: tuple[tuple[_Node, _Node], ...] | None = None
-
-
-class _Composer:
-    """Makes nodes of YAML's events; aliases share them."""
-
-    def __init__(self, events: Iterator[Any], name: str) -> None:
-        self._events = events
-        self._name = name
-        self._anchors: dict[str, _Node | None] = {}
-
-    def document(self) -> _Node | None:
-        """Return the one document of the text, None where it holds nothing."""
-        next(self._events)
-        if isinstance(next(self._events), yaml.StreamEndEvent):
-            return None
-        node = self._node(next(self._events), 0)
-        next(self._events)
-        end = next(self._events)
-        if not isinstance(end, yaml.StreamEndEvent):
-            raise self._refusal(
-                end, "a second document starts here", "one document", 'delete the "---" between them'
-            )
-        return None if node == _Node(node.line, "", plain=True) else node
-
-    def _node(self, event: Any, depth: int) -> _Node:
-        if isinstance(event, yaml.AliasEvent):
-            aliased = self._anchors.get(str(event.anchor))
-            if aliased is None:
-                holds_itself = event.anchor in self._anchors
-                raise self._refusal(
-                    event,
-                    f"*{event.anchor} {'contains itself' if holds_itself else 'names no anchor'}",
-                    f"an anchor &{event.anchor} whose value ends before",
-                    "write the value out",
-                )
-            return aliased
-        if event.tag:
-            raise self._refusal(
-                event, f"the tag {event.tag} is used", "values without tags", "delete it; quotes make a text"
-            )
-        if depth > MAX_DEPTH:
-            raise self._refusal(
-                event,
+def _check(events: Iterator[Any], name: str) -> None:
+    """Refuse what no configuration needs, before PyYAML makes nodes of it: deep nesting ends the process."""
+    complete: set[str | None] = set()
+    around: list[str | None] = []
+    documents = 0
+    for event in events:
+        documents += isinstance(event, yaml.DocumentStartEvent)
+        anchor, says = getattr(event, "anchor", None), ""
+        if documents > 1:
+            says, expected = "a second document starts here", "one document"
+            fix = 'delete the "---" between them'
+        elif isinstance(event, yaml.AliasEvent) and anchor not in complete:
+            says = f"*{anchor} {'contains itself' if anchor in around else 'names no anchor'}"
+            expected, fix = f"an anchor &{anchor} whose value ends before", "write the value out"
+        elif anchor in (*complete, *around) and anchor and not isinstance(event, yaml.AliasEvent):
+            says, expected = f"the anchor &{anchor} is given twice", "each anchor once"
+            fix = "rename one of the two"
+        elif tag := getattr(event, "tag", None):
+            says, expected = f"the tag {tag} is used", "values without tags"
+            fix = "delete it; quotes make a text"
+        elif isinstance(event, yaml.NodeEvent) and len(around) > MAX_DEPTH:
+            says, expected = (
                 f"the nesting is deeper than {MAX_DEPTH} levels",
                 "the few levels of the shipped config.yaml",
-                "check the indentation and the brackets",
             )
-        if event.anchor:
-            self._anchors[event.anchor] = None
-        line = event.start_mark.line + 1
-        if isinstance(event, yaml.ScalarEvent):
-            node = _Node(line, event.value, plain=not event.style)
-        else:
-            children = tuple(self._children(depth + 1))
-            if isinstance(event, yaml.SequenceStartEvent):
-                node = _Node(line, items=children)
-            else:
-                node = _Node(line, pairs=tuple(zip(children[::2], children[1::2], strict=True)))
-        if event.anchor:
-            self._anchors[event.anchor] = node
-        return node
-
-    def _children(self, depth: int) -> Iterator[_Node]:
-        for event in self._events:
-            if isinstance(event, yaml.CollectionEndEvent):
-                return
-            yield self._node(event, depth)
-
-    def _refusal(self, event: Any, says: str, expected: str, fix: str) -> ConfigError:
-        return refusal(self._name, says, expected=expected, fix=fix, line=event.start_mark.line + 1)
+            fix = "check the indentation and the brackets"
+        if says:
+            raise refusal(name, says, expected=expected, fix=fix, line=event.start_mark.line + 1)
+        if isinstance(event, yaml.CollectionStartEvent):
+            around.append(anchor)
+        elif isinstance(event, yaml.NodeEvent | yaml.CollectionEndEvent):
+            complete.add(around.pop() if isinstance(event, yaml.CollectionEndEvent) else anchor)
 
 
 @dataclass
@@ -199,7 +149,8 @@ class _Builder:
     lines: dict[KeyPath, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
-    def value(self, node: _Node, path: KeyPath) -> Any:
+    def value(self, node: yaml.Node, path: KeyPath) -> Any:
+        line = node.start_mark.line + 1
         # Aliases share nodes, so a small file can stand for a huge document.
         if len(self.lines) >= MAX_NODES:
             raise refusal(
@@ -207,40 +158,41 @@ class _Builder:
                 f"the document grows beyond {MAX_NODES} values",
                 expected="a configuration file",
                 fix="write fewer aliases of aliases, and long target lists under scrape[].files",
-                line=node.line,
+                line=line,
             )
-        self.lines.setdefault(path, node.line)
-        if node.text is not None:
+        self.lines.setdefault(path, line)
+        if isinstance(node, yaml.ScalarNode):
             try:
-                return _read(node.text, plain=node.plain)
+                return _read(node.value, plain=not node.style)
             except Fault as unread:
-                self._problem(node.line, unread, path, Written(node.text) if node.text else NOTHING)
+                self._problem(line, unread, path, Written(node.value) if node.value else NOTHING)
                 return UNREADABLE
-        if node.pairs is None:
-            return [self.value(item, (*path, index)) for index, item in enumerate(node.items)]
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
         values: dict[str, Any] = {}
-        for key_node, value_node in node.pairs:
-            key = self._key(key_node, path)
+        for key_node, value_node in node.value:
+            line, key = key_node.start_mark.line + 1, self._key(key_node, path)
             if key in values:
-                first = self.lines[(*path, key)]
-                says = f"is given twice, first in line {first}"
+                says = f"is given twice, first in line {self.lines[(*path, key)]}"
                 twice = Fault(says, expected="each key once", fix="delete one of the two")
-                self._problem(key_node.line, twice, (*path, key), NOTHING)
+                self._problem(line, twice, (*path, key), NOTHING)
             elif key is not None:
-                self.lines[(*path, key)] = key_node.line
+                self.lines[(*path, key)] = line
                 values[key] = self.value(value_node, (*path, key))
         return values
 
-    def _key(self, node: _Node, path: KeyPath) -> str | None:
+    def _key(self, node: yaml.Node, path: KeyPath) -> str | None:
         fault = Fault("is not a word", expected="a word as key", fix="quote it if it is meant as a word")
+        text = node.value if isinstance(node, yaml.ScalarNode) else "(a list or mapping)"
         try:
-            word = None if node.text is None else _read(node.text, plain=node.plain and node.text != "on")
-            if isinstance(word, str):
+            # People know `on` as a key from other files; here no key can be a boolean.
+            if isinstance(node, yaml.ScalarNode) and isinstance(
+                word := _read(text, plain=not node.style and text != "on"), str
+            ):
                 return word
         except Fault as unread:
             fault = unread
-        text = "(a list or mapping)" if node.text is None else node.text
-        self._problem(node.line, fault, path, Written(f"the key {text}"))
+        self._problem(node.start_mark.line + 1, fault, path, Written(f"the key {text}"))
         return None
 
     def _problem(self, line: int, fault: Fault, path: KeyPath, value: str) -> None:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from stepwatch.config.retry import RetryPolicy, RetryRule
 
 
+LONGEST_SECONDS = 600
+"""Up to which waits double: until then a network or a disk may be back, and the GPUs are idle meanwhile."""
+
+
 class Plan(NamedTuple):
     """A retry, its command, and the changes of that and the whole in words."""
 
@@ -59,8 +63,8 @@ class Retries:
             return f"no retry: {cannot if rule.replace else again}"
         self._seen.add(attempt)
         self._command, self._done = command, done + 1
-        longest = self._policy.max_interval.seconds
-        wait = min(self._policy.interval.seconds * self._policy.backoff**done, longest)
+        first = self._policy.interval.seconds
+        wait = min(first * 2**done, max(first, LONGEST_SECONDS))
         command, words = resuming(command, self._policy.resume)
         changes += words
         verb = "Dry run: retry" if self._dry else "Retry"

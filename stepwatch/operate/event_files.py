@@ -12,8 +12,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
+from exporter.runs.formats.protobuf import EIGHT_BYTES, FOUR_BYTES, SIZED, VARINT, coded, fields, key
 from exporter.runs.readers.frames import LIMIT, frame, split
-from exporter.runs.sources.protobuf import EIGHT_BYTES, FOUR_BYTES, SIZED, VARINT, coded, fields, key
 
 OURS = "stepwatch"
 """How the names of our files end. TensorBoard reads each that has `tfevents` in its name."""

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from exporter.runs.files.state_file import StateFolder
+from exporter.runs.files.state import State
+from exporter.runs.formats.base import load_json
+from exporter.runs.formats.flat import flattened, measured_values
 from exporter.runs.logs import find
 from exporter.runs.logs.find import Found
 from exporter.runs.logs.log import Log
@@ -18,8 +20,6 @@ from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Options
 from exporter.runs.model.run_set import RunSet, RunSets
 from exporter.runs.readers.follow import LAST_LINE_SECONDS
-from exporter.runs.sources.base import load_json
-from exporter.runs.sources.flat import flattened, measured_values
 
 MOST_BYTES = 2 * 1024 * 1024  # of a part of a log, from its end, are read for its last step
 NOT_READ = {
@@ -77,7 +77,7 @@ def logs(places: Sequence[str], watched: Path) -> tuple[list[Found], list[str]]:
 
 def read(found: Found, options: Options, run_sets: RunSets = RunSet) -> RunSet:
     """Read a log to its end, as one no one writes to any more. Raises ``NoRunError`` or ``UnreadError``."""
-    log = Log(found, StateFolder(None), Health(), options, run_sets)
+    log = Log(found, State(None), Health(), options, run_sets)
     try:
         while log.more:
             log.read(time.time(), time.monotonic())

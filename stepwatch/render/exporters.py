@@ -71,7 +71,7 @@ def runs(config: Config, deployment: Deployment) -> Settings:
         "discovery_allow": discovery.allow,
         "discovery_ray": discovery.ray and deployment.left_file(discovery.ray),
         "discovery_files": [deployment.left_file(file) for file in discovery.files],
-        "discovery_forget_after": discovery.forget_after.seconds,
+        "discovery_forget_after": config.server_seconds,
         "token_file": discovery.token_file and deployment.file(discovery.token_file),
         **{f"{part}_url": asked(part) for part in ("prometheus", "alertmanager")},
         "alerting": None if config.is_agent else _alerting(config, deployment),

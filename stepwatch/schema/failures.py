@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from exporter.runs.sources.prefixes import Prefixes
+from exporter.runs.formats.prefixes import Prefixes
 
 TAIL_BYTES, TAIL_LINES = 65536, 200
 """The end of the output that is searched."""

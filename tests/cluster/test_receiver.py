@@ -23,7 +23,7 @@ from exporter.credentials import authorization
 from exporter.http.exposition import CONTENT_TYPE
 from exporter.http.message import Answer, Request
 from exporter.http.routes import Routes
-from exporter.http.server import Server, ServerThread
+from exporter.http.server import Server
 from exporter.runs import sender
 from exporter.runs.sender import Sender
 from stepwatch.config import load
@@ -281,8 +281,7 @@ def test_what_a_clock_that_is_ahead_has_stamped_is_taken_once_it_is_the_past(
     }
     (tmp_path / "prometheus.yml").write_text(json.dumps(settings))
     series = 'stamped{node="node-7"}'
-    serving = ServerThread(server)
-    serving.start()
+    server.start()
     with agent:
         eventually(lambda: relay.faults)
         assert "8m ahead of the hub's" in relay.faults[0]
@@ -296,7 +295,7 @@ def test_what_a_clock_that_is_ahead_has_stamped_is_taken_once_it_is_the_past(
         assert time.time() > corrected + AHEAD - TAKEN - 3
         expected = set(served)
         eventually(lambda: expected <= {round(at * 1000) for at in times(site, series)})
-    serving.stop()
+    server.stop()
     relay.stop()
     assert len(expected) > ahead + 10, "after the correction, too"
 

@@ -10,7 +10,7 @@ import yaml
 
 from stepwatch.alerts.table import TABLE
 from stepwatch.config import load
-from stepwatch.config.hours import Hours
+from stepwatch.config.hours import When
 from stepwatch.config.receiver_kinds import KINDS
 from stepwatch.schema.errors import ConfigError
 from stepwatch.schema.scalars import TOPICS
@@ -123,8 +123,8 @@ def test_topics_are_those_of_the_table_of_alerts() -> None:
     assert set(TOPICS) == {alert.topic for alert in TABLE}
 
 
-def hours(text: str) -> Hours:
-    return Hours.model_validate(yaml.safe_load(text))
+def hours(text: str) -> When:
+    return When.model_validate(yaml.safe_load(text))
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def hours(text: str) -> Hours:
         ("{weekdays: [mo]}", "is not valid"),
         ("{weekdays: ['friday:monday']}", "ends before it begins"),
         ("{location: Berlin}", "is not a time zone"),
-        ("{days_of_month: [32]}", "is not valid"),
+        ("{days_of_month: [1]}", "unknown key. Expected: one of times, weekdays, location"),
     ],
 )
 def test_hours_that_are_none_are_refused(tmp_path: Path, text: str, says: str) -> None:

@@ -112,12 +112,8 @@ def test_a_secret_in_the_wrong_place_is_not_repeated(write, text):
     assert "hunter2" not in refusal(write(text))
 
 
-def test_a_small_file_that_stands_for_a_huge_document_is_refused(write):
-    bomb = "a0: &a0 [x]\n" + "".join(
-        f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)
-    )
-
-    assert "the document grows beyond 100000 values" in refusal(write(bomb))
+BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10))
+"""A small file that stands for a huge document."""
 
 
 @pytest.mark.parametrize(
@@ -128,9 +124,12 @@ def test_a_small_file_that_stands_for_a_huge_document_is_refused(write):
         (b"runs: {}\n# \x1b[0m", ":2: character U+001B is not printable UTF-8 text"),
         ("runs: {}".encode("utf-16"), "holds NUL bytes"),
         (b"#" * 3_000_000, "is larger than 2 MiB"),
+        (b"[" * 2_000_000, ":1: the nesting is deeper than 32 levels"),
+        (b"- " * 1_000_000, ":1: the nesting is deeper than 32 levels"),
+        (BOMB, "the document grows beyond 100000 values"),
     ],
 )
-def test_what_is_not_text_is_refused(write, content, says):
+def test_what_is_not_text_or_no_configuration_is_refused(write, content, says):
     assert says in refusal(write(content))
 
 

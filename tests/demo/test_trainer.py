@@ -16,8 +16,8 @@ import pytest
 from demo.scenario import SCENARIOS
 from demo.trainer import REST, Trainer
 from exporter.runs import signals
+from exporter.runs.formats import recognise
 from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, Servers, TotalSteps
-from exporter.runs.sources import recognise
 from exporter.runs.stats.catalogue import JUDGED
 from tests.real.waiting import HANG_SECONDS, eventually
 from tests.records import split

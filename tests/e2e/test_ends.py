@@ -7,8 +7,8 @@ import time
 import pytest
 
 from tests.e2e.stack import PAIRS, Stack
+from tests.runs.formats.test_ends import _start, trainer  # noqa: F401  (a fixture)
 from tests.runs.logs.test_crashes import loader
-from tests.runs.sources.test_ends import _start, trainer  # noqa: F401  (a fixture)
 
 pytestmark = pytest.mark.e2e
 

@@ -19,8 +19,8 @@ from zlib import crc32
 
 import orjson
 
+from exporter.runs.formats.line_consoles import VerlConsole
 from exporter.runs.signals.record import Record, number
-from exporter.runs.sources.line_consoles import VerlConsole
 
 ROOT = Path(__file__).parents[2]
 

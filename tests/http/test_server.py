@@ -7,7 +7,8 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.http import server as server_module
+from exporter.http.exposition import Sample
 from exporter.http.message import Answer, Later, Pages, Request
 from exporter.http.server import LONGEST_HEAD, MOST_UNHEARD, Server
 
@@ -36,23 +38,21 @@ def page(request: Request) -> Answer:
 
 
 @contextmanager
-def serving(pages: Pages = page) -> Iterator[int]:
-    """A server in a thread; gives its port."""
-    stop = threading.Event()
+def running(pages: Pages = page) -> Iterator[Server]:
+    """A server in threads."""
     server = Server(("127.0.0.1", 0), pages, MOST_BODY)
-
-    def serve() -> None:
-        while not stop.is_set():
-            server.serve(0.02)
-        server.close()
-
-    thread = threading.Thread(target=serve)
-    thread.start()
+    server.start()
     try:
-        yield server.port
+        yield server
     finally:
-        stop.set()
-        thread.join()
+        server.stop()
+
+
+@contextmanager
+def serving(pages: Pages = page) -> Iterator[int]:
+    """A server; gives its port."""
+    with running(pages) as server:
+        yield server.port
 
 
 @pytest.fixture(name="port")
@@ -149,12 +149,12 @@ def pour(client: socket.socket, size: int) -> None:
         client.sendall(b"x" * 1000)
 
 
-def test_an_answer_may_take_its_time_and_holds_up_no_one() -> None:
+def test_an_answer_may_wait_for_others_and_holds_up_no_one() -> None:
     ready = threading.Event()
 
-    def pages(request: Request) -> Answer | Callable[[], Answer | None]:
+    def pages(request: Request) -> Answer | Later:
         if request.path == "/slow":
-            return lambda: page(request._replace(path="/metrics")) if ready.is_set() else None
+            return lambda: page(request._replace(path="/metrics" if ready.wait(10) else ""))
         return page(request)
 
     with serving(pages) as port, socket.create_connection(("127.0.0.1", port), timeout=10) as slow:
@@ -169,21 +169,33 @@ def test_an_answer_may_take_its_time_and_holds_up_no_one() -> None:
         assert re.findall(rb"HTTP/1.1 (\d+)", answers) == [b"200", b"404"]
 
 
-def test_who_goes_away_before_the_answer_is_forgotten() -> None:
-    asked: list[str] = []
+def test_an_answer_under_way_may_be_waited_for_at_the_end() -> None:
+    ready, waits = threading.Event(), threading.Event()
 
-    def pages(request: Request) -> Callable[[], Answer | None]:
-        return lambda: asked.append(request.path)
+    def pages(request: Request) -> Later:
+        return lambda: page(request) if waits.set() or ready.wait(10) else page(request._replace(path=""))
 
-    with serving(pages) as port:
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
-            client.sendall(b"GET /never HTTP/1.1\r\n\r\n")
-            time.sleep(0.2)
-        assert asked
-        time.sleep(0.2)
-        asked.clear()
-        time.sleep(0.2)
-        assert not asked
+    server = Server(("127.0.0.1", 0), pages)
+    server.start()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+        client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert waits.wait(10)
+        threading.Timer(0.3, ready.set).start()
+        server.stop(finish=True)
+        assert client.recv(4096).startswith(b"HTTP/1.1 200")
+
+
+def test_pages_are_made_one_at_a_time() -> None:
+    inside = threading.Lock()
+
+    def pages(request: Request) -> Answer:
+        assert inside.acquire(blocking=False)
+        time.sleep(0.01)
+        inside.release()
+        return page(request)
+
+    with serving(pages) as port, ThreadPoolExecutor(8) as pool:
+        assert {status for status, *_ in pool.map(lambda _: get(port, "/metrics"), range(40))} == {200}
 
 
 def test_requests_sent_ahead_are_answered_in_order(port: int) -> None:
@@ -279,22 +291,19 @@ def test_a_page_that_fails_is_a_fault_and_the_next_one_is_there(caplog: pytest.L
 
 def test_answers_and_dropped_clients_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "REQUEST_SECONDS", 0.1)
-    server = Server(("127.0.0.1", 0), page)
-    client = socket.create_connection(("127.0.0.1", server.port), timeout=10)
-    slow = socket.create_connection(("127.0.0.1", server.port), timeout=10)
-    client.sendall(b"GET /metrics HTTP/1.1\r\n\r\nGET /nothing HTTP/1.1\r\n\r\nnonsense\r\n\r\n")
-    slow.sendall(b"GET")
-    for _ in range(20):
-        server.serve(0.02)
-    counts = {family.name: samples for family, samples in server.samples()}
-    for each in (client, slow, server):
-        each.close()
+    with running() as server, socket.create_connection(("127.0.0.1", server.port), timeout=10) as slow:
+        slow.sendall(b"GET")
+        assert slow.recv(1) == b""
+        exchange(server.port, 2 * b"GET /metrics HTTP/1.1\r\n\r\n" + b"nonsense\r\n\r\n")
+        counts = {family.name: dict_of(samples) for family, samples in server.samples()}
+    assert counts == {
+        "stepwatch_http_requests_total": {"200": 2, "400": 1},
+        "stepwatch_http_clients_dropped_total": {"slow": 1, "surplus": 0},
+    }
 
-    assert counts["stepwatch_http_requests_total"] == [({"code": code}, 1) for code in ("200", "404", "400")]
-    assert counts["stepwatch_http_clients_dropped_total"] == [
-        ({"reason": "slow"}, 1),
-        ({"reason": "surplus"}, 0),
-    ]
+
+def dict_of(samples: list[Sample]) -> dict[str, float]:
+    return {value: count for labels, count in samples for value in labels.values()}
 
 
 def test_any_bytes_in_any_pieces_leave_the_server_working() -> None:

@@ -7,34 +7,16 @@ import resource
 import socket
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from exporter.http import server as server_module
 from exporter.http.message import Answer, Request
-from exporter.http.server import Server
-from tests.http.test_server import get, page, serving
+from tests.http.test_server import get, serving
 
 ASKED = b"GET /metrics HTTP/1.0\r\n\r\n"
-
-Knock = Callable[[], socket.socket]
-
-
-@pytest.fixture(name="server")
-def _server() -> Iterator[Server]:
-    """Not served yet."""
-    server = Server(("127.0.0.1", 0), page)
-    yield server
-    server.close()
-
-
-@pytest.fixture(name="knock")
-def _knock(server: Server) -> Iterator[Knock]:
-    """Makes a client of it."""
-    with ExitStack() as clients:
-        yield lambda: clients.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10))
 
 
 @contextmanager
@@ -64,41 +46,42 @@ def test_too_many_clients_cost_the_one_that_is_silent_longest(monkeypatch: pytes
             client.close()
 
 
-def test_who_knocks_while_a_full_house_is_heard_is_let_in(
-    monkeypatch: pytest.MonkeyPatch, server: Server, knock: Knock
-) -> None:
-    monkeypatch.setattr(server_module, "MOST_CLIENTS", 3)
-    inside = [knock() for _ in range(3)]
-    server.serve(0.1)
-    newcomer = knock()
-    for each in inside:
-        each.sendall(b"GET")
-    server.serve(0.1)
-    newcomer.sendall(ASKED)
-    server.serve(0.1)
-    assert newcomer.recv(12) == b"HTTP/1.1 200"
+def test_clients_that_cost_too_much_memory_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "MOST_HELD", 30_000_000)
+    with serving() as port, ExitStack() as stuck:
+        clients = []
+        for _ in range(2):  # each is owed 20 MB, of which the kernel holds some
+            clients.append(stuck.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10)))
+            clients[-1].sendall(b"GET /large HTTP/1.1\r\n\r\n")
+            assert clients[-1].recv(1)
+            time.sleep(0.05)
+        assert len(b"".join(iter(lambda: clients[0].recv(1 << 20), b""))) < 20_000_000
+        assert get(port, "/metrics")[0] == 200
 
 
-def test_without_descriptors_the_one_silent_longest_makes_room(server: Server, knock: Knock) -> None:
-    silent = knock()
-    server.serve(0.1)
-    newcomer = knock()
-    newcomer.sendall(ASKED)
-    with no_more_descriptors():
-        for _ in range(3):
-            server.serve(0.1)
-    assert newcomer.recv(12) == b"HTTP/1.1 200"
-    assert silent.recv(1) == b""
+def test_without_descriptors_the_one_silent_longest_makes_room() -> None:
+    with serving() as port, socket.create_connection(("127.0.0.1", port), timeout=10) as silent:
+        time.sleep(0.3)
+        newcomer = socket.socket()
+        newcomer.settimeout(10)
+        with no_more_descriptors():
+            newcomer.connect(("127.0.0.1", port))
+            newcomer.sendall(ASKED)
+            assert silent.recv(1) == b""
+            assert newcomer.recv(12) == b"HTTP/1.1 200"
+        newcomer.close()
 
 
-def test_where_no_client_can_make_room_the_server_rests(server: Server, knock: Knock) -> None:
-    knock()
-    rounds, end = 0, time.monotonic() + 0.5
-    with no_more_descriptors():
-        while time.monotonic() < end:
-            server.serve(0.1)
-            rounds += 1
-    assert rounds <= 0.5 / server_module.OUT_OF_DESCRIPTORS_SECONDS + 1
+def test_where_no_client_can_make_room_the_server_rests() -> None:
+    with serving() as port, socket.socket() as newcomer:
+        with no_more_descriptors():
+            newcomer.connect(("127.0.0.1", port))
+            before, began = time.process_time(), time.monotonic()
+            time.sleep(1)
+            assert time.process_time() - before < 0.3 * (time.monotonic() - began)
+        newcomer.settimeout(10)
+        newcomer.sendall(ASKED)
+        assert newcomer.recv(12) == b"HTTP/1.1 200"
 
 
 @pytest.mark.slow

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from exporter.runs.files import launch
-from stepwatch.launch.retries import replaced, resuming
+from stepwatch.config.retry import RetryPolicy
+from stepwatch.launch.record import End
+from stepwatch.launch.retries import Retries, replaced, resuming
 from tests.launch import saving
 from tests.real.disk import small_disk
 from tests.real.ending import ended
@@ -45,7 +47,7 @@ NETWORK = "import socket; socket.create_connection(('127.0.0.1', 1))"
 HANG = "import time; time.sleep(1000)"
 RETRY = {"failures": ["network"]}
 SMALLER = {"failures": ["cuda_oom"], "replace": {"batch_size=*": "/2", "--lr *": "*0.5"}}
-LONG = {"interval": "1h", "max_interval": "1h"}
+LONG = {"interval": "1h"}
 
 
 class Trial:
@@ -132,9 +134,9 @@ ENDS: dict[str, tuple[list[str], list[object], dict[str, object], int, str]] = {
         [f"0 {NETWORK}"] * 9, [RETRY], {"max_retries": 9}, 2,
         "no retry: these arguments failed before the first step before, by network error",
     ),
-    "max_retries, with waits that are longer by the factor up to the limit": (
+    "max_retries, with waits that double": (
         [f"{step} {NETWORK}" for step in range(3, 12)], [RETRY],
-        {"max_retries": 4, "interval": "20ms", "backoff": 3, "max_interval": "100ms"}, 5,
+        {"max_retries": 4, "interval": "20ms"}, 5,
         "no further retry: policy p allows 4 (max_retries), and all were used",
     ),
     "no rule": (["3 sys.exit(3)"], [RETRY, KL], {}, 1, "no retry: policy p has no rule for: exit code 3"),
@@ -166,9 +168,9 @@ def test_what_must_not_be_retried_is_not(trial: Trial, name: str) -> None:
     assert code != 0
     assert (said[-1], len(trial.starts)) == (text, starts)
     assert (trial.last.state, trial.last.waits) == ("failed", False)
-    if "factor" in name:
+    if "double" in name:
         waits = [line.rpartition(" in ")[2] for line in said if "Retry " in line]
-        assert waits == ["0.02 s.", "0.06 s.", "0.1 s.", "0.1 s."]
+        assert waits == ["0.02 s.", "0.04 s.", "0.08 s.", "0.16 s."]
 
 
 @pytest.mark.parametrize(
@@ -184,6 +186,17 @@ def test_conditions_on_exit_code_signal_and_failure_class(trial: Trial, code: st
     trial.plan(f"3 {code}")
 
     assert (trial.run(rule)[0], len(trial.starts)) == (0, 2)
+
+
+def test_waits_double_up_to_ten_minutes_or_the_first_wait() -> None:
+    for interval, waits in (("4m", [240, 480, 600]), ("1h", [3600, 3600, 3600])):
+        policy = RetryPolicy.model_validate({"name": "p", "rules": [{}], "interval": interval})
+        retries = Retries(policy, ["trainer"], dry=True)
+        texts = [str(retries.after(End(256, step=step))) for step in (1, 2, 3)]
+
+        assert [f" in {wait} s." in text for wait, text in zip(waits, texts, strict=True)] == [True] * 3, (
+            texts
+        )
 
 
 def test_without_a_policy_nothing_is_retried_and_the_class_is_noted(trial: Trial) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from exporter.runs.formats.json_logs import FlatJsonl
 from exporter.runs.signals import Reading
 from exporter.runs.signals.record import Record, TotalSteps
-from exporter.runs.sources.json_logs import FlatJsonl
 from stepwatch.__main__ import main
 from stepwatch.operate.logfiles import NOT_READ
 from tests import formats
@@ -259,7 +259,7 @@ def test_each_name_of_a_step_or_time_is_read_as_that() -> None:
 def test_the_record_that_the_page_of_formats_shows_reports_the_end() -> None:
     example = re.search(r"```json\n(.*)\n```", formats.PAGE.read_text(encoding="utf-8"))
     assert example
-    assert FlatJsonl.recognises(example[1].encode())
+    assert FlatJsonl().recognises(example[1].encode())
 
     record, total = FlatJsonl().parse(example[1].encode())
 

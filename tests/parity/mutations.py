@@ -103,7 +103,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a format's regex: steps of one digit",
-        "exporter/runs/sources/line_consoles.py",
+        "exporter/runs/formats/line_consoles.py",
         r"step:(\d{1,15}) - ",
         r"step:(\d{1,1}) - ",
         "pages-own",

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import os
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from exporter.runs import collector as watch_module
 from exporter.runs.collector import Collector, Settings
+from exporter.runs.files.state import NAME
 from exporter.runs.logs.processes import Writers
 from exporter.runs.model.run import Options
 from tests.runs.scrape import Scrape
@@ -38,6 +42,14 @@ class Clock:
     def advance(self, seconds: float) -> None:
         self.wall += seconds
         self.steady += seconds
+
+
+def saved_logs(folder: Path) -> set[str]:
+    """The names of the logs of which a state folder holds a state."""
+    if not (folder / NAME).exists():
+        return set()
+    with closing(sqlite3.connect(folder / NAME)) as state:
+        return {Path(os.fsdecode(log)).name for (log,) in state.execute("SELECT log FROM logs_1")}
 
 
 class Watched:

@@ -11,9 +11,9 @@ from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.util.tensor_util import make_ndarray
 
+from exporter.runs.formats.tensorboard import TensorBoard
 from exporter.runs.readers import frames
 from exporter.runs.signals.record import Record
-from exporter.runs.sources.tensorboard import TensorBoard
 
 Scalar = tuple[float, int, str, float]
 """Wall time, step, tag, value."""

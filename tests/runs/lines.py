@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from exporter.runs.sources.prefixes import Prefixes
+from exporter.runs.formats.prefixes import Prefixes
 
 
 def console(step: int, values: Mapping[str, Any], prefix: str = "") -> str:

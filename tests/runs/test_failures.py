@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import io
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.runs.conftest import Watching
+from exporter.runs.files.state import NAME
+from tests.runs.conftest import Watching, saved_logs
 from tests.runs.fake_proc import pretend
 from tests.runs.lines import append, console, json_steps, measured, scoped, verl_json
 
@@ -121,43 +124,25 @@ def test_a_log_that_cannot_be_read_is_counted_once_for_as_long_as_it_lasts(
     assert page.look(1.0).value("stepwatch_file_errors_total", reason="unreadable") == 2
 
 
-@pytest.mark.parametrize("what", ["mkdir", "write", "replace"])
+@pytest.mark.parametrize("what", ["the folder is a file", "another process holds it"])
 def test_a_state_that_cannot_be_written_is_counted_and_written_once_it_can_be(
-    watched: Watching, folder: Path, tmp_path: Path, faults: Faults, what: str
+    watched: Watching, folder: Path, tmp_path: Path, what: str
 ) -> None:
     append(folder / "a.jsonl", *json_steps(1, 3))
-    page = watched(state_folder=tmp_path / "state")
-    faults.failing = {what: errno.ENOSPC}
-    assert page.look().value("stepwatch_state_errors_total") == 1
-    faults.failing = {}
+    state = tmp_path / "state"
+    if what == "the folder is a file":
+        state.touch()
+        page = watched(state_folder=state)
+        assert page.look().value("stepwatch_state_errors_total") == 1
+        state.unlink()
+    else:
+        page = watched(state_folder=state)
+        with closing(sqlite3.connect(state / NAME, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            assert page.look().value("stepwatch_state_errors_total") == 1
     assert page.look(10.0).value("stepwatch_state_errors_total") == 1
 
-    assert len(list((tmp_path / "state").glob("*.state"))) == 1
-
-
-@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES])
-def test_a_state_that_cannot_be_read_counts_as_none(
-    watched: Watching, folder: Path, tmp_path: Path, faults: Faults, number: int
-) -> None:
-    append(folder / "a.jsonl", *json_steps(1, 3))
-    page = watched(state_folder=tmp_path / "state")
-    page.look()
-    page.watch.save()
-    faults.failing = {"read": number}
-
-    assert watched(state_folder=tmp_path / "state").look().value("rl_records_total", run="a") == 3
-
-
-def test_a_state_that_cannot_be_deleted_is_counted(
-    watched: Watching, folder: Path, tmp_path: Path, faults: Faults
-) -> None:
-    append(folder / "a.jsonl", *json_steps(1, 3))
-    page = watched(state_folder=tmp_path / "state", forget_after=10.0)
-    page.look()
-    (folder / "a.jsonl").unlink()
-    faults.failing = {"unlink": errno.EACCES}
-
-    assert page.look(60.0).value("stepwatch_state_errors_total") == 1
+    assert saved_logs(state) == {"a.jsonl"}
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from stepwatch.system import http_client
 from tests.real import free_port
 from tests.real.waiting import HANG_SECONDS, in_time
 from tests.records import refusal, split
+from tests.runs.conftest import saved_logs
 from tests.runs.lines import append, measured, verl_json
 from tests.runs.scrape import Scrape, until
 
@@ -121,7 +122,7 @@ def test_a_file_sets_what_flags_set(tmp_path: Path, start: Start) -> None:
 
     exporter.until(lambda found: found.runs() == {"one", "two"})
     assert exporter.end()[0] == 0
-    assert len(list(states.glob("*.state"))) == 2
+    assert saved_logs(states) == {"one.jsonl", "two.jsonl"}
 
 
 def test_a_flag_wins_over_the_file(tmp_path: Path, start: Start) -> None:
@@ -188,7 +189,7 @@ def test_a_signal_saves_the_state_and_ends_it_quickly(
 def test_a_killed_exporter_goes_on_where_it_was(folder: Path, tmp_path: Path, start: Start) -> None:
     path, states = log(folder, steps=50), tmp_path / "state"
     first = start("--path", folder, "--state-dir", states)
-    first.until(lambda _: states.exists() and bool(list(states.glob("*.state"))))
+    first.until(lambda _: bool(saved_logs(states)))
     first.end(signal.SIGKILL)
     path.write_text("".join(verl_json(step, measured(step)) for step in range(40, 61)))
     second = start("--path", folder, "--state-dir", states)

@@ -15,7 +15,6 @@ from exporter.http.message import Answer, Request
 from exporter.runs.sender import Sender
 from tests.real import free_port
 from tests.real.listening import Listening
-from tests.real.waiting import eventually
 
 OWN, PASSWORD = "the-own-password", "hub-password-1234"
 HEAD = {
@@ -96,11 +95,7 @@ def written(relay: Sender, **headers: str) -> Answer:
     """What Prometheus hears of a write, with more headers."""
     head = {**HEAD, **headers}
     found = relay.routes()["/hub/write"]["POST"](Request("POST", "/hub/write", "", head, b"\x00samples"))
-    if isinstance(found, Answer):
-        return found
-    answers: list[Answer] = []
-    eventually(lambda: ((answer := found()) and answers.append(answer)) or answers)
-    return answers[0]
+    return found if isinstance(found, Answer) else found()
 
 
 def report(relay: Sender) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def test_a_shortened_flag_is_refused_and_names_no_file(
         {},
         {"alerts": {"Stalled": {"intervals": 0, "silence": "1ms"}}, "runs": {"forget_after": "1ms"}},
         {"runs": {"raw": {"allow": [], "limit": 0}}, "intervals": {"runs": "1ms"}},
-        {"discovery": {"allow": [], "ray": None, "files": [], "forget_after": "1h"}},
+        {"discovery": {"allow": [], "ray": None, "files": []}, "alerts": {"EngineGone": {"for": "1h"}}},
         {"alerts": {"Stalled": {"intervals": 1e300}}, "signals": {"reward": ["a"]}},
         *({"log": {"level": level}} for level in LEVELS),
         *({"log": {"format": form}} for form in FORMATS),

@@ -8,7 +8,7 @@ from struct import pack
 from typing import Any
 from zlib import crc32
 
-from exporter.runs.sources.protobuf import SIZED, VARINT, coded, key
+from exporter.runs.formats.protobuf import SIZED, VARINT, coded, key
 
 HEADER = b":W&B\xe1\xbe\x00"
 BLOCK = 32 * 1024

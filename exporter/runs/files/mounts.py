@@ -1,33 +1,28 @@
-"""File systems, and calls to each in a thread of its own: one that hangs holds up no other.
+"""Calls to file systems in threads of their own: one that hangs holds up no other.
 
 A call to a dead file server (NFS, FUSE) never returns, and nothing can end it but SIGKILL. So no thread that
-others wait for makes one. Which mount a path lies on is known from Linux's table of mounts, without a call to
-any of them; links are followed step by step, each step in the thread of its mount.
+others wait for makes one.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent import futures
 from concurrent.futures import Future
 from contextlib import suppress
 from errno import ELOOP, ETIMEDOUT
-from pathlib import Path
 from threading import Condition, Thread
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-TABLE = Path("/proc/self/mountinfo")
 PATIENCE_SECONDS = 2.0
 """How long a call is waited for: a disk that spins up takes longer than others may be kept waiting."""
 HUNG_SECONDS = 10.0
 """A file system that gives no sign of life for that long hangs. Slow ones answer within a few seconds."""
 MOST_LINKS = 40  # on the way to one file, as in Linux
-_ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 class HungError(OSError):
@@ -49,7 +44,7 @@ class Call(Future[T]):
 
 
 class Mount:
-    """A file system, or part of one, at ``point``, with one daemon thread that makes all calls to it."""
+    """A folder or file at ``point``, with one daemon thread that makes all calls to it."""
 
     def __init__(self, point: str) -> None:
         self.point = point
@@ -107,81 +102,6 @@ class Mount:
                 call.set_exception(error)
             del call, work  # what they hold is not kept until the next ones
             self._alive_at = None
-
-
-class Mounts:
-    """The mounts of this machine, by the kernel's table; without that table, one mount."""
-
-    def __init__(self, table: Path = TABLE) -> None:
-        self._table = table
-        self._text = ""
-        self._by_device: dict[str, Mount] = {}
-        self._by_point: dict[str, Mount] = {"/": Mount("/")}
-        self.look()
-
-    def look(self) -> None:
-        """Read what was mounted and unmounted. The table itself never hangs."""
-        try:
-            with open(self._table, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123  (as fast as can be)
-                text = file.read()
-        except OSError:
-            return
-        if text == self._text:
-            return
-        self._text = text
-        known, self._by_device = self._by_device, {}
-        points: dict[str, Mount] = {}
-        for line in text.splitlines():
-            _, _, device, _, escaped, *_ = line.split()
-            # Spaces and the like are octal numbers.
-            point = _ESCAPED.sub(lambda code: chr(int(code[1], 8)), escaped)
-            mount = self._by_device.get(device) or known.get(device) or Mount(point)
-            # One file system that is mounted twice hangs as one; a later mount hides an earlier one.
-            self._by_device[device] = points[point] = mount
-        self._by_point = points or self._by_point
-
-    def __iter__(self) -> Iterator[Mount]:
-        return iter(set(self._by_point.values()))
-
-    def __contains__(self, mount: Mount) -> bool:
-        return mount in self._by_point.values()
-
-    @property
-    def hung(self) -> list[Mount]:
-        """Those that do not answer now."""
-        return sorted((mount for mount in self if mount.hangs), key=lambda mount: mount.point)
-
-    def begins_at(self, real: str) -> bool:
-        """Whether something is mounted right at this path, which has no links."""
-        return real in self._by_point
-
-    def of(self, real: str) -> Mount:
-        """The mount of an absolute path without links."""
-        points = self._by_point
-        while real not in points:
-            above = os.path.dirname(real)  # noqa: PTH120  (asked for each step of each link)
-            if above == real:
-                return next(iter(points.values()))
-            real = above
-        return points[real]
-
-    def resolve(self, path: str) -> tuple[Mount, str]:
-        """The mount that a path leads to, and the same path without links. Raises HungError and OSError."""
-        resolution = Resolution(os.path.join(os.getcwd(), path))  # noqa: PTH109, PTH118  (neither may look at the file)
-        while not resolution.done:
-            mount = self.of(resolution.next)
-            mount.call(lambda mount=mount: self.resolve_on(mount, resolution))  # type: ignore[misc]
-        return self.of(resolution.real), resolution.real
-
-    def resolve_on(self, mount: Mount, resolution: Resolution) -> None:
-        """Resolve a path further, as far as it lies on one mount; in its thread. Raises OSError."""
-        while not resolution.done and self.of(resolution.next) is mount:
-            resolution.step()
-
-    def call(self, path: Path | str, work: Callable[[], T]) -> T:
-        """Make a call about a path in the thread of the mount that the path leads to. Raises HungError."""
-        mount, _ = self.resolve(str(path))
-        return mount.call(work)
 
 
 class Resolution:

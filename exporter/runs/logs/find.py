@@ -1,20 +1,16 @@
-"""Find the files that may be logs: below the watched folders, or matching the globs.
-
-One search stays on one file system, since another may hang: what leads elsewhere is handed on.
-"""
+"""Find the files that may be logs: below the watched folders, or matching the globs."""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from exporter.runs.files.mounts import Mount, Mounts, Resolution
 from exporter.runs.files.notice import Refusals
 
 WILDCARDS = frozenset("*?[")
@@ -36,6 +32,7 @@ class Found:
     size: int
     changed: float
     parts: tuple[Path, ...]
+    device: int = 0
 
     @property
     def relative(self) -> Path:
@@ -51,63 +48,29 @@ class Seen(NamedTuple):
     inode: int
     size: int
     changed: float
+    device: int
 
     @property
     def found(self) -> Found:
         """The same, for one that may be a log."""
         path = Path(self.path)
-        return Found(path, self.root, self.inode, self.size, self.changed, (path,))
+        return Found(path, self.root, self.inode, self.size, self.changed, (path,), self.device)
 
 
-class Start(NamedTuple):
-    """Where a search begins, or continues on another mount.
-
-    ``path`` is as users see it, ``real`` the same without links. ``rest`` are the parts of a glob that have
-    yet to be matched; ``root`` is the folder below which files are named. ``linked``: it lies behind a link.
-    """
+class _At(NamedTuple):
+    """Where a search is: the path as users see it, the same without links, and whether a link led there."""
 
     path: str
     real: str
-    root: Path
-    rest: tuple[str, ...] = ()
     linked: bool = False
 
+    def down(self, name: str) -> _At:
+        path = os.path.join(self.path, name)  # noqa: PTH118
+        return _At(path, f"{self.real.rstrip('/')}/{name}", self.linked)
 
-class Scope:
-    """What one search may touch: one mount, or all. ``beyond`` are places off it: others search them."""
-
-    def __init__(self, mounts: Mounts | None = None, mount: Mount | None = None) -> None:
-        self.beyond: list[Start] = []
-        self._mounts, self._mount = mounts, mount
-
-    def holds(self, start: Start) -> bool:
-        """Whether a folder lies on this mount; if not, that is noted."""
-        if self._mounts is None or not self._mounts.begins_at(start.real):
-            return True
-        if self._mounts.of(start.real) is self._mount:
-            return True
-        self.beyond.append(start)
-        return False
-
-    def follow(self, start: Start) -> str | None:
-        """Where a link really leads; ``None`` if that is off this mount, which is noted, or nowhere."""
-        if self._mounts is None or self._mount is None:
-            return os.path.realpath(start.path)
-        above, _, name = start.real.rpartition("/")
-        resolution = Resolution(name, above or "/")
-        try:
-            self._mounts.resolve_on(self._mount, resolution)
-        except OSError:
-            return None
-        if not resolution.done:
-            self.beyond.append(start)
-            return None
-        return resolution.real
-
-    def mark_alive(self) -> None:
-        """Note that the file system answered."""
-        if self._mount is not None:
-            self._mount.mark_alive()
+    def resolved(self) -> _At:
+        real = os.path.realpath(self.path)
+        return _At(self.path, real, self.linked or real != self.real)
 
 
 def files(patterns: Sequence[str], refusals: Refusals | None = None) -> Iterator[Found]:
@@ -116,8 +79,7 @@ def files(patterns: Sequence[str], refusals: Refusals | None = None) -> Iterator
     Links to folders are followed, unless they lead back to where the search is. ``refusals`` gets
     the folders that cannot be listed and the files that cannot be reached.
     """
-    starts = [start_of(pattern, os.path.realpath(fixed_part(pattern))) for pattern in patterns]
-    for seen in search(starts, Scope(), Refusals() if refusals is None else refusals):
+    for seen in search(patterns, Refusals() if refusals is None else refusals):
         yield seen.found
 
 
@@ -126,129 +88,110 @@ def fixed_part(pattern: str) -> str:
     return str(Path(*takewhile(WILDCARDS.isdisjoint, Path(pattern).parts)))
 
 
-def start_of(pattern: str, real: str) -> Start:
-    """Where the search for a pattern begins; ``real`` is its fixed part without links."""
-    fixed = Path(fixed_part(pattern))
-    return Start(str(fixed), real, fixed, Path(pattern).parts[len(fixed.parts) :])
+def search(
+    patterns: Iterable[str],
+    refusals: Refusals,
+    answered: Callable[[], None] = lambda: None,
+    apart: Collection[str] = (),
+    below: Path | None = None,
+) -> Iterator[Seen]:
+    """The regular files, each once; links, which may lead elsewhere tomorrow, last.
 
-
-def search(starts: Iterable[Start], scope: Scope, refusals: Refusals) -> Iterator[Seen]:
-    """The regular files below the starts, each once; links, which may lead elsewhere tomorrow, last."""
-    at = _Search(scope, refusals)
-    for start in starts:
-        links: list[Start] = []
-        for file in at.files(start):
-            if file.linked:
-                links.append(file)
-            elif seen := at.look(file):
-                yield seen
-        yield from filter(None, map(at.look, links))
+    ``answered`` is called with each answer of the file system; ``apart`` are folders that are not entered.
+    Files are named from ``below`` on, or from the fixed part of their pattern.
+    """
+    at, known = _Search(refusals, answered, apart), set[object]()
+    own: int | None = None
+    for pattern in patterns:
+        for path, root in at.files(pattern):
+            status = at.status(path)
+            if status is None:
+                continue
+            own = own or status.st_dev
+            # A number weighs a third of a pair, and most files lie on one device.
+            identity = status.st_ino if status.st_dev == own else (status.st_dev, status.st_ino)
+            if identity not in known:
+                known.add(identity)
+                yield Seen(path, below or root, status.st_ino, status.st_size, status.st_mtime, status.st_dev)
 
 
 class _Search:
-    """What a search came by so far."""
-
-    def __init__(self, scope: Scope, refusals: Refusals) -> None:
-        self._scope, self._refusals = scope, refusals
-        self._known: set[object] = set()
-        self._device: int | None = None
+    def __init__(self, refusals: Refusals, answered: Callable[[], None], apart: Collection[str]) -> None:
+        self._refusals, self._answered, self._apart = refusals, answered, apart
         self._followed: set[tuple[str, tuple[str, ...]]] = set()
 
-    def files(self, start: Start) -> Iterator[Start]:
-        """What may be files, among what matches."""
-        if start.rest and os.path.exists(os.path.join(start.real, *start.rest)):  # noqa: PTH110, PTH118  (may raise)
-            start = _down(start, "/".join(start.rest))._replace(root=Path(start.path, *start.rest), rest=())
-        for match in self._matches(start):
-            yield from self._below(match)
+    def files(self, pattern: str) -> Iterator[tuple[str, Path]]:
+        """What may be files, with the folder below which each is named."""
+        links: list[tuple[str, Path]] = []
+        for path, root, linked in self._candidates(pattern):
+            if linked:
+                links.append((path, root))
+            else:
+                yield path, root
+        yield from links
 
-    def look(self, file: Start) -> Seen | None:
-        """The file, if it is one, and was not seen before."""
-        status = self._status(file.path)
-        if status is None:
-            return None
-        self._device = self._device or status.st_dev
-        # A number weighs a third of a pair, and most files lie on one device.
-        identity = status.st_ino if status.st_dev == self._device else (status.st_dev, status.st_ino)
-        if identity in self._known:
-            return None
-        self._known.add(identity)
-        return Seen(file.path, file.root, status.st_ino, status.st_size, status.st_mtime)
+    def _candidates(self, pattern: str) -> Iterator[tuple[str, Path, bool]]:
+        """The same in any order, and whether a link led there."""
+        fixed = fixed_part(pattern)
+        root, rest = Path(fixed), Path(pattern).parts[len(Path(fixed).parts) :]
+        if rest and os.path.exists(pattern):  # noqa: PTH110  (a folder may look like a glob)
+            root, rest, fixed = Path(pattern), (), pattern
+        for match in self._matches(_At(fixed, os.path.realpath(fixed)), rest):
+            at = match.resolved()
+            if self.status(at.path) is not None:
+                yield at.path, root if str(root) != at.path else root.parent, at.linked
+                continue
+            links, walked = [at], list[str]()
+            for link in links:  # which grows on the way
+                if not any(_lies_in(link.real, other) or _lies_in(other, link.real) for other in walked):
+                    walked.append(link.real)
+                    for path, linked in self._walk(link, links):
+                        yield path, root, linked
 
-    def _matches(self, at: Start) -> Iterator[Start]:
+    def _matches(self, at: _At, rest: tuple[str, ...]) -> Iterator[_At]:
         """What the rest of a glob leads to: files and folders."""
-        if at.rest in ((), (ANY_DEPTH,)):
-            yield at._replace(rest=())
-            return
-        part, rest = at.rest[0], at.rest[1:]
-        if part == ANY_DEPTH:
-            yield from self._matches(at._replace(rest=rest))
+        if rest in ((), (ANY_DEPTH,)):
+            yield at
+        elif rest[0] == ANY_DEPTH:
+            yield from self._matches(at, rest[1:])
             for entry in self._entries(at.path):
                 folder = self._folder(entry, at)
-                if folder and self._is_new(folder, at):
-                    yield from self._matches(folder)
-        elif WILDCARDS.isdisjoint(part):
-            below = _down(at, part)._replace(rest=rest)
-            real = self._scope.follow(below)
-            if real is not None:
-                yield from self._matches(below._replace(real=real))
+                if folder and (not entry.is_symlink() or self._is_new(folder, rest, at)):
+                    yield from self._matches(folder, rest)
+        elif WILDCARDS.isdisjoint(rest[0]):
+            yield from self._matches(at.down(rest[0]).resolved(), rest[1:])
         else:
-            for entry in self._entries(at.path, hidden=part.startswith(".")):
-                if fnmatch(entry.name, part):
-                    found = self._folder(entry, at) if rest else _down(at, entry.name)
+            for entry in self._entries(at.path, hidden=rest[0].startswith(".")):
+                if fnmatch(entry.name, rest[0]):
+                    found = self._folder(entry, at) if rest[1:] else at.down(entry.name)
                     if found:
-                        yield from self._matches(found._replace(rest=rest))
+                        yield from self._matches(found, rest[1:])
 
-    def _is_new(self, folder: Start, above: Start) -> bool:
-        """Whether it was not searched before, by another link."""
-        if folder.real == f"{above.real.rstrip('/')}/{folder.path.rpartition('/')[2]}":
-            return True
-        known = (folder.real, folder.rest) in self._followed or _lies_in(above.real, folder.real)
-        self._followed.add((folder.real, folder.rest))
+    def _is_new(self, folder: _At, rest: tuple[str, ...], above: _At) -> bool:
+        """Whether a link leads to what was not searched before, nor to where the search is."""
+        known = (folder.real, rest) in self._followed or _lies_in(above.real, folder.real)
+        self._followed.add((folder.real, rest))
         return not known
 
-    def _below(self, match: Start) -> Iterator[Start]:
-        """The file that matches, or those below the folder that does."""
-        real = self._scope.follow(match)
-        if real is None:
-            return
-        if self._status(match.path) is not None:
-            root = match.root if str(match.root) != match.path else match.root.parent
-            yield match._replace(root=root, linked=match.linked or real != match.real)
-            return
-        links: list[Start] = []
-        yield from self._walk(match._replace(real=real), links)
-        walked = [real]
-        for link in links:  # which grows on the way
-            if not any(_lies_in(link.real, other) or _lies_in(other, link.real) for other in walked):
-                walked.append(link.real)
-                yield from self._walk(link, links)
-
-    def _walk(self, start: Start, links: list[Start]) -> Iterator[Start]:
+    def _walk(self, start: _At, links: list[_At]) -> Iterator[tuple[str, bool]]:
         """What may be files below a folder; links to other folders are added to ``links``."""
         folders = [start]
         while folders:
-            at, below = folders.pop(), list[Start]()
+            at, below = folders.pop(), list[_At]()
             for entry in self._entries(at.path):
-                if entry.is_symlink():
-                    link = _down(at, entry.name)._replace(linked=True)
-                    real = self._scope.follow(link)
-                    if real is not None and _is_folder(entry):
-                        links.append(link._replace(real=real))
-                    elif real is not None:
-                        yield link
-                elif not _is_folder(entry):
-                    yield Start(entry.path, "", at.root, (), at.linked)
+                if not _is_folder(entry):
+                    yield entry.path, at.linked or entry.is_symlink()
                 elif folder := self._folder(entry, at):
-                    below.append(folder)
+                    (links if entry.is_symlink() else below).append(folder)
             folders += reversed(below)
 
-    def _folder(self, entry: os.DirEntry[str], at: Start) -> Start | None:
-        """The folder that an entry is or leads to, if it is this search's."""
-        folder = _down(at, entry.name)
-        if entry.is_symlink():
-            real = self._scope.follow(folder)
-            return folder._replace(real=real) if real is not None and _is_folder(entry) else None
-        if entry.name == SYSTEM or not _is_folder(entry) or not self._scope.holds(folder):
+    def _folder(self, entry: os.DirEntry[str], at: _At) -> _At | None:
+        """The folder that an entry is or leads to, if it may be entered."""
+        if entry.name == SYSTEM or not _is_folder(entry):
+            return None
+        folder = at.down(entry.name)
+        folder = folder.resolved() if entry.is_symlink() else folder
+        if self._apart and not {folder.real, os.path.abspath(folder.path)}.isdisjoint(self._apart):  # noqa: PTH100
             return None
         return folder
 
@@ -260,25 +203,18 @@ class _Search:
         except OSError as error:
             self._refusals.note(Path(folder), error)
             return []
-        self._scope.mark_alive()
+        self._answered()
         return sorted(found, key=lambda entry: entry.name)
 
-    def _status(self, path: str) -> os.stat_result | None:
+    def status(self, path: str) -> os.stat_result | None:
         """The status of a regular file."""
         try:
             status = os.stat(path)  # noqa: PTH116  (a Path of each would cost more than the call)
         except OSError as error:
             self._refusals.note(Path(path), error)
             return None
-        self._scope.mark_alive()
+        self._answered()
         return status if stat.S_ISREG(status.st_mode) else None
-
-
-def _down(at: Start, name: str) -> Start:
-    return at._replace(
-        path=os.path.join(at.path, name),  # noqa: PTH118
-        real=f"{at.real.rstrip('/')}/{name}",
-    )
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

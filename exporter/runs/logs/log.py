@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import chain
@@ -11,20 +11,21 @@ from time import monotonic
 
 from exporter.runs.files import launch
 from exporter.runs.files.launch import Launch
-from exporter.runs.files.mounts import HungError, Mount
 from exporter.runs.files.notice import Refusal
-from exporter.runs.files.state_file import RunSnapshots, Saved, StateFolder
+from exporter.runs.files.state import RunSnapshots, Saved, State
+from exporter.runs.formats import Source, recognise_first
+from exporter.runs.formats.console import preamble
+from exporter.runs.formats.prefixes import Prefixes
 from exporter.runs.logs.find import Found
+from exporter.runs.logs.search import Root
+from exporter.runs.model.ends import GONE_SECONDS
 from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.model.run_set import LIVE_SECONDS, LeftOut, Priority, RunSet, RunSets
-from exporter.runs.model.run_source import GONE_SECONDS
 from exporter.runs.readers.content import Reader, content, reader_of
 from exporter.runs.readers.follow import Block
-from exporter.runs.signals.record import Event, Servers
-from exporter.runs.sources import Source, recognise_first
-from exporter.runs.sources.console import preamble
-from exporter.runs.sources.prefixes import Prefixes
+from exporter.runs.signals import Mapped
+from exporter.runs.signals.record import Servers
 
 IDLE_SECONDS = 2.0  # Files without a record are looked at less often: a run folder may hold thousands
 SLOW_SECONDS = 1.0
@@ -32,32 +33,6 @@ SLOW_SECONDS = 1.0
 GIVE_UP_BYTES = 64 * 1024 * 1024  # A text without a single record in so many bytes is not a trainer's log
 _NOTHING = 0, False, None
 """The version of a text whose writer was never seen and that did not grow while it was followed."""
-
-
-class Preamble:
-    """The lines without a record so far, as a run without a step."""
-
-    def __init__(self, options: Options) -> None:
-        self.run = Run("text", "", options)
-
-    def take(self, event: Event, clock: Clock) -> None:
-        """Take one thing that the text says."""
-        self.run.take(event, clock)
-        self.run.watched = self.run.watched or clock.live
-
-    def is_end(self, state: str, *, writer: bool | None) -> bool:
-        """Whether the run has ended badly, in a state by its words, writer (``None``: unseen) and silence.
-
-        A program that ends without an error has done what it should, unless it is known to be a trainer. Of a
-        writer that cannot be seen, silence means nothing before the first step, and only a trainer's error is
-        an end.
-        """
-        run = self.run
-        is_trainer = run.total is not None or bool(run.servers)
-        if state == "failed" and run.ended:
-            sure = run.ended.certain and not run.ended.cause  # Slurm ends any job
-            return sure or is_trainer or writer is False
-        return state in ("vanished", "stopped") and is_trainer and writer is False
 
 
 class Log:
@@ -69,9 +44,9 @@ class Log:
     that time and ``appeared`` when it was first looked at, in seconds since the epoch.
     ``more``: there is more to read at once; ``looked``: when it was read last. ``problem``: why it
     could not be read then; ``refusal``: what has to be made readable for that. ``writer``: whether a
-    writer is present, as last known; ``None`` if none was ever seen. ``preamble``: what is known of the
-    trainer of a text that has no record yet. ``mount``: what it lies on; ``reading``: it is being read
-    right now. ``unread_since``: since when it cannot be read, as its mount hangs, in seconds since the epoch.
+    writer is present, as last known; ``None`` if none was ever seen. ``preamble``: the lines without a
+    record so far, as a run without a step. ``root``: what it lies below; ``reading``: it is being read
+    right now. ``unread_since``: since when it cannot be read, as its root hangs, in seconds since the epoch.
     ``found``: its files, as the last search saw them. ``must_be_saved``: what its runs know is nowhere else.
     ``priority``: that of its runs under the run limit, once they were judged; ``followed``: it had runs at
     the last look. ``launch``: what the wrapper that writes it knows, if one does.
@@ -80,11 +55,12 @@ class Log:
     def __init__(
         self,
         found: Found,
-        states: StateFolder,
+        states: State,
         health: Health,
         options: Options,
         run_sets: RunSets = RunSet,
         *,
+        root: Root | None = None,
         saved: Saved | None = None,
     ) -> None:
         self.path = found.path
@@ -98,8 +74,8 @@ class Log:
         self.problem: str | None = None
         self.refusal: Refusal | None = None
         self.writer: bool | None = None
-        self.preamble: Preamble | None = None
-        self.mount: Mount | None = None
+        self.preamble: Run | None = None
+        self.root = root or Root(str(found.root))
         self.reading = False
         self.unread_since: float | None = None
         self.priority: Priority | None = None
@@ -155,11 +131,11 @@ class Log:
         return self._reader.unread if self._reader and not self.ignored else 0
 
     @property
-    def runs(self) -> Collection[Run]:
+    def runs(self) -> Sequence[Run]:
         """Its runs; of a text without a record, the one that it may become."""
         if self.run_set is not None:
-            return self.run_set.runs.values()
-        return (self.preamble.run,) if self.preamble else ()
+            return tuple(self.run_set.runs.values())
+        return (self.preamble,) if self.preamble else ()
 
     @property
     def is_text(self) -> bool:
@@ -170,7 +146,7 @@ class Log:
     @property
     def servers(self) -> tuple[Servers, ...]:
         """Those that a text names before its first record, or beside a log that has the records."""
-        return self.preamble.run.servers if self.preamble else ()
+        return self.preamble.servers if self.preamble else ()
 
     @property
     def length(self) -> int:
@@ -239,7 +215,7 @@ class Log:
         if self.launch is None:
             return
         if self.run_set is None and self.preamble is None:
-            self.preamble = Preamble(self._options)
+            self.preamble = Run("text", "", self._options)
         # An end while the exporter was down is news, one before its first look ever is history.
         ended = self.launch.ended
         if ended is None or (wall - ended < LIVE_SECONDS and ended >= self._states.since):
@@ -256,7 +232,7 @@ class Log:
         self.unread_since = None
 
     def hangs(self, wall: float, steady: float) -> None:
-        """Note that its mount does not answer, and since when."""
+        """Note that its root does not answer, and since when."""
         if self.unread_since is None:
             self.unread_since, self._unread_from = wall, steady
 
@@ -295,7 +271,7 @@ class Log:
             if self.run_set is not None and self._source is not None:
                 self._carry = self.run_set.snapshot()
                 self.run_set.emptied()
-                self._source = type(self._source)()
+                self._source = self._source.again()
                 self.must_be_saved = True
         if self._source is not None or self._recognised(block, clock, size):
             self._feed(block, clock)
@@ -321,7 +297,7 @@ class Log:
     def _recognised(self, block: Block, clock: Clock, size: float) -> bool:
         """Look for a first record; once there is one, read the log again from its start."""
         reader = self._reader
-        source = recognise_first(block.lines, self.kind)
+        source = recognise_first(block.lines, self.kind, Mapped.of(self._options.keys))
         if source is None or reader is None:
             self._read_preamble(block, clock)
             if reader and reader.offset > GIVE_UP_BYTES:
@@ -351,10 +327,11 @@ class Log:
             return
         for event in chain.from_iterable(map(preamble, block.lines)):
             if self.preamble is None:
-                self.preamble, saved = Preamble(self._options), self._known_before
+                self.preamble, saved = Run("text", "", self._options), self._known_before
                 if saved is not None and self.writer is None:
-                    self.writer, self.preamble.run.watched = saved.writer, "" in saved.watched
+                    self.writer, self.preamble.watched = saved.writer, "" in saved.watched
             self.preamble.take(event, clock)
+            self.preamble.watched |= clock.live
 
     def _reached_end(self) -> None:
         if self._live_from is None:
@@ -363,12 +340,9 @@ class Log:
             run.times.caught_up(self.written)
 
     def save(self) -> None:
-        """Keep what a restart could not rebuild, if it changed and the log is not half read.
-
-        Raises HungError.
-        """
+        """Keep what a restart could not rebuild, if it changed and the log is not half read."""
         if self.run_set is None:
-            version: tuple[object, ...] = 0, bool(self.preamble and self.preamble.run.watched), self.writer
+            version: tuple[object, ...] = 0, bool(self.preamble and self.preamble.watched), self.writer
         else:
             version = self.run_set.version(), tuple(self.run_set.watched()), self.writer
         if not self.must_be_saved and (not self.caught_up or version in (self._saved, _NOTHING)):
@@ -385,20 +359,7 @@ class Log:
             )
         else:  # what an earlier content of the log left stays for the first record
             before = self._known_before or Saved(None, {}, *read, [])
-            watched = {*before.watched, *([""] if self.preamble and self.preamble.run.watched else [])}
+            watched = {*before.watched, *([""] if self.preamble and self.preamble.watched else [])}
             saved = self._known_before = replace(before, writer=self.writer, watched=sorted(watched))
-        try:
-            self._states.save(self.path, saved, self.file, self.mount.point if self.mount else "")
-        except OSError as error:
-            self._health.state_errors += 1
-            if isinstance(error, HungError):
-                raise
-            return
+        self._states.save(self.path, saved, self.file, self.found.device)
         self._saved, self.must_be_saved = version, False
-
-    def forget(self) -> None:
-        """Remove its state: nothing of this log is needed any more."""
-        try:
-            self._states.forget(self.path)
-        except OSError:
-            self._health.state_errors += 1

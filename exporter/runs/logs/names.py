@@ -17,17 +17,14 @@ from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path, PurePath
 
+from exporter.runs.formats.trackers import WandbFile
 from exporter.runs.logs.find import Found
+from exporter.runs.model.same import GENERIC_FOLDERS, REMEMBERED, home
 from exporter.runs.readers.content import reader_of
-from exporter.runs.sources.trackers import WandbFile
 
 GENERIC_STEMS = frozenset({"output", "metrics", "trainer_state", "verl_logs", "train", "tfevents"})
-GENERIC_FOLDERS = frozenset({"files", "logs"})
-"""Folders that W&B and trainers put between a run's folder and its log."""
-EVENT_FOLDERS = frozenset({"runs", "tensorboard", "tb"})  # Folders that trainers put around event files
 COMPRESSED = ".gz"
 WANDB_FILE = ".wandb"  # of W&B's run, whose folder has the time of its start and its id
-REMEMBERED = 10_000  # Paths whose names are remembered: those of all logs are asked for at every look
 
 
 @lru_cache(REMEMBERED)
@@ -46,15 +43,6 @@ def run_name(path: PurePath) -> str:
     if path.parent.name in GENERIC_FOLDERS:
         folders = folders[-1:]
     return printable(PurePath(*folders) if folders else PurePath(path.stem))
-
-
-@lru_cache(REMEMBERED)
-def home(path: PurePath) -> PurePath:
-    """The run's own folder: what is above the folders that trainers and trackers make in it."""
-    folders = [part for part in path.parent.parts if part not in GENERIC_FOLDERS]
-    while folders and folders[-1] in EVENT_FOLDERS:
-        folders.pop()
-    return PurePath(*folders)
 
 
 def run_names(logs: Mapping[Path, PurePath]) -> dict[Path, str]:
@@ -111,7 +99,7 @@ def has_step(wandb_file: Found) -> bool:
     reader = reader_of("wandb", lambda: wandb_file.parts)
     with suppress(OSError):
         while block := reader.poll(0.0):
-            if any(map(WandbFile.recognises, block.lines)):
+            if any(map(WandbFile().recognises, block.lines)):
                 return True
             if not block.more:
                 break

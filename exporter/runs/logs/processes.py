@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from exporter.process import pid_namespace
-from exporter.runs.model.run_source import GONE_SECONDS, Place
+from exporter.runs.model.ends import GONE_SECONDS, Place
 
 
 class Process(NamedTuple):

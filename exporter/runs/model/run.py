@@ -24,7 +24,7 @@ from exporter.runs.model.progress import (
 )
 from exporter.runs.signals.key import Keys
 from exporter.runs.signals.missing import ENOUGH_STEPS, Missing, Presence, missing
-from exporter.runs.signals.reading import Mapped, Reading
+from exporter.runs.signals.reading import Reading
 from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, Servers, TotalSteps
 from exporter.runs.signals.truncation import Truncation
 from exporter.runs.signals.unmapped import Candidate, RawKeys, RawRule, candidates
@@ -54,10 +54,6 @@ class Options:
     own: Own = field(default_factory=Own)
     detail: Detail = field(default_factory=Detail)
     recorder: Recorder | None = None
-
-    def __post_init__(self) -> None:
-        """Have logs recognised by the keys that users map."""
-        Mapped.know(self.keys)
 
 
 @dataclass(slots=True)

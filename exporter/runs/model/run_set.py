@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from exporter.runs.files.state_file import RunSnapshots
+from exporter.runs.files.state import RunSnapshots
 from exporter.runs.model.progress import Marks
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.signals.record import Ended, Event, Record

@@ -11,11 +11,11 @@ from threading import Lock
 from typing import Protocol
 
 from exporter.http.exposition import Metric, own
-from exporter.runs.files.state_file import Saved, StateFolder
+from exporter.runs.files.state import Saved, State
+from exporter.runs.model.ends import Judge, Sighting, Signs, is_shown
 from exporter.runs.model.exporter_health import Health, Polled
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.model.run_set import OF_STATE, PolledRunSet, Priority, RunLimit
-from exporter.runs.model.run_source import Judge, Sighting, Signs, is_shown
 from exporter.runs.pages.web import Poller, PollError
 from exporter.runs.serve.views import View
 from exporter.runs.signals.record import Event
@@ -104,7 +104,7 @@ class Polling:
 
     interval: float
     options: Options
-    states: StateFolder
+    states: State
     lock: Lock
     limit: RunLimit
     health: Health
@@ -201,11 +201,7 @@ class PolledSource:
             if version == self._saved:
                 return
             saved = Saved(None, run_set.snapshot(), "", 0, run_set.watched(), marks=run_set.marks())
-        try:
-            self._polling.states.save(self.place, saved)
-        except OSError:
-            self._polling.health.state_errors += 1
-            return
+        self._polling.states.save(self.place, saved)
         self._saved = version
 
     def _version(self) -> tuple[object, ...]:

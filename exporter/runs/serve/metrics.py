@@ -11,8 +11,8 @@ from typing import Any
 from exporter.http.exposition import Family, Sample, escape, header, lines, number
 from exporter.runs import signals
 from exporter.runs.files.launch import Launch
+from exporter.runs.model.ends import ENDED_BADLY
 from exporter.runs.model.run import Run
-from exporter.runs.model.run_source import ENDED_BADLY
 from exporter.runs.serve.views import View
 from exporter.runs.signals import missing
 from exporter.runs.stats.catalogue import (

@@ -4,7 +4,7 @@
 ``reading`` (the records of one run).
 """
 
-from exporter.runs.signals.reading import Reading, measurements
+from exporter.runs.signals.reading import NONE_MAPPED, Mapped, Reading, measurements
 from exporter.runs.signals.tables import NAMES, PART_SIGNALS, SIGNALS, Signal
 
-__all__ = ["NAMES", "PART_SIGNALS", "SIGNALS", "Reading", "Signal", "measurements"]
+__all__ = ["NAMES", "NONE_MAPPED", "PART_SIGNALS", "SIGNALS", "Mapped", "Reading", "Signal", "measurements"]

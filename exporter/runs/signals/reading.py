@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from exporter.runs.signals.key import Key, Keys, joined, normal
 from exporter.runs.signals.record import AXES, number
@@ -116,45 +116,39 @@ def words_of(key: str) -> frozenset[str]:
     return frozenset(normal(key).split("_"))
 
 
+class Mapped(NamedTuple):
+    """The keys that config.yaml maps to signals: JSON lines with one of them are a trainer's."""
+
+    names: frozenset[str] = frozenset()
+    patterns: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(keys: Keys) -> Mapped:
+        """Return the keys of all signals."""
+        every = [key for each in keys.values() for key in each]
+        names = frozenset(name for key in every for name in key.names)
+        return Mapped(names, tuple(key.pattern for key in every if key.pattern))
+
+
+NONE_MAPPED = Mapped()
+
+
 @lru_cache(maxsize=256)
-def measurements(keys: tuple[str, ...]) -> int:
+def measurements(keys: tuple[str, ...], mapped: Mapped = NONE_MAPPED) -> int:
     """How many measured signals some framework finds among these keys; 1 if a key only looks like one."""
     known, found = _all_names(), 0
     # asked for every line of text that could be the head of a table: a quick look first
     short = (key for key in keys if len(key) <= LONGEST_KEY)
     if any(normal(key) in known or normal(key.partition("/")[2]) in known for key in short):
         found = max(len(carried(framework, keys) - _SETTINGS) for framework in guessed())
-    return found or int(any(map(may_be_measured, keys)))
+    return found or int(any(may_be_measured(key, mapped) for key in keys))
 
 
-class Mapped:
-    """The keys that config.yaml maps to signals: this process, which has one, takes them for a trainer's."""
-
-    names: ClassVar[frozenset[str]] = frozenset()
-    patterns: ClassVar[tuple[re.Pattern[str], ...]] = ()
-
-    @classmethod
-    def know(cls, keys: Keys) -> None:
-        """Take these from now on, and none before."""
-        every = [key for each in keys.values() for key in each]
-        names = frozenset(name for key in every for name in key.names)
-        patterns = tuple(re.compile(key.pattern) for key in every if key.pattern)
-        if (names, patterns) != (cls.names, cls.patterns):
-            cls.names, cls.patterns = names, patterns
-            measurements.cache_clear()
-
-    @classmethod
-    def has(cls, key: str) -> bool:
-        """Whether this is one of them, in any spelling."""
-        form = normal(key)
-        return form in cls.names or any(pattern.fullmatch(form) for pattern in cls.patterns)
-
-
-def may_be_measured(key: str) -> bool:
+def may_be_measured(key: str, mapped: Mapped = NONE_MAPPED) -> bool:
     """Whether this key, which is no word of a sentence, measures RL in a log that no table fits."""
-    if Mapped.has(key):
+    form, words = normal(key), words_of(key)
+    if form in mapped.names or any(re.fullmatch(pattern, form) for pattern in mapped.patterns):
         return True
-    words = words_of(key)
     telling = not words.isdisjoint(_TELLING) or not (words.isdisjoint(SUCCESS) or words.isdisjoint(SHARES))
     return " " not in key and key.count("/") < 2 and telling
 

@@ -13,6 +13,7 @@ from exporter.runs.files.mounts import HUNG_SECONDS
 from stepwatch.system import http_client
 from tests.real.hung_mount import Mount, mounted
 from tests.real.waiting import in_time
+from tests.runs.conftest import saved_logs
 from tests.runs.lines import append, json_steps
 from tests.runs.scrape import Scrape
 from tests.runs.test_main import Exporter, Start, _start  # noqa: F401  (a fixture)
@@ -136,19 +137,23 @@ def test_an_exporter_that_starts_while_a_mount_hangs_watches_the_others(mount: M
     exporter.until(at("nfs/far", 5))
 
 
-def test_a_link_onto_a_mount_that_hangs_holds_up_nothing(mount: Mount, start: Start, tmp_path: Path) -> None:
-    (tmp_path / "local").mkdir()
-    append(tmp_path / "local/near.jsonl", *json_steps(1, 5))
-    (tmp_path / "local/latest").symlink_to(mount.folder)
-    (tmp_path / "local/far.jsonl").symlink_to(mount.folder / "far.jsonl")
-    exporter = start("--path", tmp_path / "local", f"{tmp_path}/local/*/far.jsonl")
-    exporter.until(lambda found: len(found.runs()) == 2)
+def test_a_root_with_a_link_onto_a_mount_that_hangs_is_reported_as_a_whole(
+    mount: Mount, start: Start, tmp_path: Path
+) -> None:
+    local, others = tmp_path / "local", tmp_path / "others"
+    local.mkdir()
+    others.mkdir()
+    (local / "nfs").symlink_to(mount.folder)
+    append(others / "other.jsonl", *json_steps(1, 5))
+    exporter = start("--path", local, others)
+    exporter.until(lambda found: found.runs() == {"nfs/far", "other"})
     mount.hang()
-    append(tmp_path / "local/near.jsonl", *json_steps(6, 6))
-    exporter.until(hangs(mount))
-    append(tmp_path / "local/near.jsonl", *json_steps(7, 7))
+    exporter.until(lambda found: found.value(HUNG, mount=str(local)) is not None)
+    append(others / "other.jsonl", *json_steps(6, 6))
+    exporter.until(at("other", 6))
+    mount.come_back()
 
-    exporter.until(at("near", 7))
+    exporter.until(lambda found: found.value(HUNG, mount=str(local)) is None)
 
 
 def test_runs_are_shown_on_while_the_state_folder_hangs(folder: Path, tmp_path: Path, start: Start) -> None:
@@ -165,7 +170,7 @@ def test_runs_are_shown_on_while_the_state_folder_hangs(folder: Path, tmp_path: 
         own.come_back()
         exporter.until(lambda found: found.value(HUNG, mount=str(own.folder)) is None)
         assert exporter.end()[0] == 0
-        assert list(own.behind.glob("*.state"))
+        assert saved_logs(own.behind) == {"near.jsonl"}
 
 
 def test_a_mount_that_hangs_for_good_can_be_remounted(mount: Mount, start: Start) -> None:
@@ -180,10 +185,6 @@ def test_a_mount_that_hangs_for_good_can_be_remounted(mount: Mount, start: Start
     assert found.value("rl_records_total", run="nfs/far") == 8
 
 
-def states(tmp_path: Path) -> int:
-    return len(list((tmp_path / "state").glob("*.state")))
-
-
 def test_the_state_of_a_log_that_was_deleted_while_the_exporter_was_down_is_cleaned_up(
     folder: Path, tmp_path: Path, start: Start
 ) -> None:
@@ -193,11 +194,11 @@ def test_the_state_of_a_log_that_was_deleted_while_the_exporter_was_down_is_clea
     exporter.until(at("gone", 5))
     exporter.until(at("kept", 5))
     exporter.end()
-    assert states(tmp_path) == 2
+    assert len(saved_logs(tmp_path / "state")) == 2
     (folder / "gone.jsonl").unlink()
     exporter = start("--path", folder, "--state-dir", tmp_path / "state")
     exporter.until(at("kept", 5))
-    exporter.until(lambda _: states(tmp_path) == 1)
+    exporter.until(lambda _: saved_logs(tmp_path / "state") == {"kept.jsonl"})
 
 
 @pytest.mark.parametrize("away", ["hangs", "is not mounted"])
@@ -206,11 +207,11 @@ def test_the_state_of_a_log_on_a_mount_that_is_away_is_kept(
 ) -> None:
     exporter = begin(start, mount, "--state-dir", tmp_path / "state")
     exporter.end()
-    assert states(tmp_path) == 2
+    assert len(saved_logs(tmp_path / "state")) == 2
     mount.hang() if away == "hangs" else mount.unmount()
     exporter = start("--path", mount.folder.parent, "--state-dir", tmp_path / "state")
     exporter.until(at("near", 6))
     time.sleep(3)
     exporter.end()
 
-    assert states(tmp_path) == 2
+    assert len(saved_logs(tmp_path / "state")) == 2

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from exporter.http.routes import Routes
-from exporter.http.server import Server, ServerThread
+from exporter.http.server import Server
 from exporter.runs.light.site import Light
 from tests.runs.light.browser import Browser, started
 from tests.runs.light.stories import Reported
@@ -16,12 +16,12 @@ Serve = Callable[[Reported], str]
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     """Serve the pages about these runs; gives the address."""
-    servings: list[ServerThread] = []
+    servings: list[Server] = []
 
     def begin(reported: Reported) -> str:
         server = Server(("127.0.0.1", 0), Routes(Light(reported, ["/logs/rl"]).routes()))
-        servings.append(ServerThread(server))
-        servings[-1].start()
+        servings.append(server)
+        server.start()
         return f"http://127.0.0.1:{server.port}"
 
     yield begin

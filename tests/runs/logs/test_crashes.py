@@ -13,10 +13,10 @@ import pytest
 from exporter.runs.logs.processes import Writers
 from tests.runs.conftest import Clock, Watched, Watching
 from tests.runs.fake_proc import pretend
+from tests.runs.formats.test_ends import SHELLS, Job, Start, _start, until  # noqa: F401  (a fixture)
 from tests.runs.lines import append, console, measured, verl_json
 from tests.runs.logs.test_unstarted import WAITS
 from tests.runs.scrape import Scrape
-from tests.runs.sources.test_ends import SHELLS, Job, Start, _start, until  # noqa: F401  (a fixture)
 
 TRACEBACK = """Traceback (most recent call last):
   File "train.py", line 3, in <module>

@@ -19,8 +19,8 @@ from exporter.runs.files import launch
 from exporter.runs.files.launch import SavedStep
 from stepwatch.launch.keeper import descendants
 from tests.runs.conftest import Watching
+from tests.runs.formats.test_ends import until
 from tests.runs.lines import append, console, measured, verl_json
-from tests.runs.sources.test_ends import until
 
 STEPS = "".join(console(step, measured(step)) for step in range(1, 6))
 ENDS = [

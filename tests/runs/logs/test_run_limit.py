@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from exporter.runs import collector
-from exporter.runs.logs import collection
+from exporter.runs.logs import watch
 from exporter.runs.model import history
 from exporter.runs.pages.source import PolledSource
 from exporter.runs.signals.record import Ended, Event, Record
@@ -217,7 +217,7 @@ def test_a_polled_run_that_ended_makes_room_for_a_live_log(both: Watched, server
 def test_only_the_newest_files_without_a_record_are_read_and_the_others_are_counted(
     folder: Path, watched: Watching, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collection, "MOST_FILES", 3)
+    monkeypatch.setattr(watch, "MOST_FILES", 3)
     for number in range(10):
         path = folder / f"{number}.log"
         path.write_text("no step here\n")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from exporter.runs.files.state import ASIDE, NAME
 from tests.runs.conftest import Clock, Watched, Watching
 from tests.runs.lines import append, measured, verl_json
 from tests.runs.scrape import Labels
@@ -48,12 +49,6 @@ class Trainer:
             self.log.write_text("")
         self.step = 0
         self.train(steps)
-
-
-def saved_log(states: Path) -> Path:
-    """The only file about a log in a folder of states."""
-    (state,) = states.glob("*.state")
-    return state
 
 
 @pytest.fixture(name="stateful")
@@ -159,7 +154,7 @@ def test_nothing_is_held_after_a_restart(stateful: Watching, folder: Path) -> No
 @pytest.mark.parametrize(
     "damage", [b"", b"{}", b"\xff" * 100, None], ids=["empty", "foreign", "noise", "truncated"]
 )
-def test_a_bad_state_file_counts_as_none(
+def test_a_bad_state_file_is_set_aside_and_counts_as_none(
     stateful: Watching, folder: Path, tmp_path: Path, damage: bytes | None
 ) -> None:
     trainer = Trainer(folder / "a.jsonl")
@@ -167,12 +162,13 @@ def test_a_bad_state_file_counts_as_none(
     page = stateful()
     page.look()
     page.watch.save()
-    state = saved_log(tmp_path / "state")
-    state.write_bytes(state.read_bytes()[:-9] if damage is None else damage)
+    state = tmp_path / "state" / NAME
+    state.write_bytes(state.read_bytes()[:-5000] if damage is None else damage)
     trainer.resume(20, 5, empties=True)
     after = stateful().look()
 
     assert after.value("rl_records_total", run="a") == 5
+    assert (state.with_name(ASIDE)).exists() == bool(damage != b"")
 
 
 def test_half_a_log_does_not_overwrite_what_was_known_of_the_whole(
@@ -183,10 +179,10 @@ def test_half_a_log_does_not_overwrite_what_was_known_of_the_whole(
     page = watched(state_folder=states)
     page.look()
     page.watch.save()
-    state = saved_log(states)
+    state = states / NAME
     saved = state.read_bytes()
     monkeypatch.setattr("exporter.runs.readers.follow.BLOCK", 5000)
-    monkeypatch.setattr("exporter.runs.logs.collection.READ_SECONDS", -1.0)
+    monkeypatch.setattr("exporter.runs.logs.watch.READ_SECONDS", -1.0)
     half = watched(state_folder=states)
     clock.advance(1.0)
     half.watch.look()

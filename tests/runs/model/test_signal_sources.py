@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from exporter.runs.formats.dict_consoles import Slime
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.signals.record import Record
-from exporter.runs.sources.dict_consoles import Slime
 
 
 def scoped(*records: Record) -> Run:

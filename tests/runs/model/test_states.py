@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.runs.conftest import Watched, Watching
+from tests.runs.formats.test_live_formats import Trainer, _trainer  # noqa: F401  (a fixture)
 from tests.runs.lines import append, console, measured, scoped, verl_json
 from tests.runs.logs.test_unreadable import _other, _runs  # noqa: F401  (fixtures)
 from tests.runs.scrape import Scrape
-from tests.runs.sources.test_live_formats import Trainer, _trainer  # noqa: F401  (a fixture)
 from tests.runs.test_main import Exporter, Start, _start, has  # noqa: F401  (a fixture)
 
 Holding = Callable[[Path], "subprocess.Popen[str]"]

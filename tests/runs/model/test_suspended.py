@@ -14,9 +14,9 @@ from exporter.runs.model.run import Clock as RunClock
 from exporter.runs.model.run import Options, Run
 from exporter.runs.signals.record import Record
 from tests.runs.conftest import Clock, Watching
+from tests.runs.formats.test_live_formats import Trainer, _trainer  # noqa: F401  (a fixture)
 from tests.runs.lines import append, measured, verl_json
 from tests.runs.scrape import Scrape
-from tests.runs.sources.test_live_formats import Trainer, _trainer  # noqa: F401  (a fixture)
 from tests.runs.test_main import Exporter, Start, _start, has  # noqa: F401  (a fixture)
 
 LAST = "rl_last_step_timestamp_seconds"

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from exporter.runs.files.state_file import StateFolder
-from exporter.runs.model import run_set, run_source
+from exporter.runs.files.state import State
+from exporter.runs.model import ends, run_set
+from exporter.runs.model.ends import Judge, Silence
 from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Options
 from exporter.runs.model.run_set import MOST_RUNS, RunLimit
-from exporter.runs.model.run_source import Judge, Silence
 from exporter.runs.pages import page as page_module
 from exporter.runs.pages import source as module
 from exporter.runs.pages.source import PolledSource, Polling
@@ -59,7 +59,7 @@ def _trainers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Trainer]]:
     monkeypatch.setattr(page_module, "SETTLE_SECONDS", 0.02)
     for name in ("AWAY_SECONDS", "FIRST_PAUSE", "LONGEST_PAUSE"):
         monkeypatch.setattr(module, name, 0.5 if name == "AWAY_SECONDS" else 0.1)
-    monkeypatch.setattr(run_source, "GONE_SECONDS", 0.5)
+    monkeypatch.setattr(ends, "GONE_SECONDS", 0.5)
     with Trainer() as first, Trainer() as second:
         yield [first, second]
 
@@ -197,7 +197,7 @@ def _poll() -> Iterator[Callable[..., PolledSource]]:
     begun: list[PolledSource] = []
 
     def poll(target: FakeTarget, interval: float = 0.01) -> PolledSource:
-        limit, states = RunLimit(MOST_RUNS), StateFolder(None)
+        limit, states = RunLimit(MOST_RUNS), State(None)
         polling = Polling(interval, Options(), states, Lock(), limit, Health(), 12 * 3600.0)
         begun.append(PolledSource(target.name, target, polling, [target]))
         begun[-1].start()

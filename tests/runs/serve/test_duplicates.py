@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from exporter.runs.logs.processes import CONFIRMATIONS
 from exporter.runs.model.fingerprint import AGREEING_STEPS, STEPS, TIME, Fingerprint
-from exporter.runs.serve.views import COMPARE_SECONDS
+from exporter.runs.model.same import COMPARE_SECONDS
 from tests.runs.conftest import Clock, Watching
 from tests.runs.fake_proc import pretend
 from tests.runs.lines import KEYS, append, console, measured, verl_json

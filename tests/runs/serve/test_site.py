@@ -16,7 +16,7 @@ import pytest
 from exporter.http.exposition import CONTENT_TYPE
 from exporter.http.message import Answer, Request
 from exporter.http.routes import Routes
-from exporter.http.server import Server, ServerThread
+from exporter.http.server import Server
 from exporter.runs.app import MOST_BODY
 from exporter.runs.collector import Collector, Settings
 from exporter.runs.serve import endpoints
@@ -35,12 +35,11 @@ def serving(metrics: Callable[[], bytes], mark: Callable[[str, str], None] = nob
     server = Server(
         ("127.0.0.1", 0), Routes(endpoints.table(metrics, mark, lambda: (True, "ok\n"))), MOST_BODY
     )
-    serving = ServerThread(server)
-    serving.start()
+    server.start()
     try:
         yield f"http://127.0.0.1:{server.port}"
     finally:
-        serving.stop()
+        server.stop()
 
 
 def get(url: str) -> tuple[int, str, bytes]:

@@ -9,10 +9,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.runs.formats.json_logs import FlatJsonl
 from exporter.runs.signals.key import keys_of
 from exporter.runs.signals.reading import may_be_measured
 from exporter.runs.signals.unmapped import MOST_CANDIDATES, Candidate, candidates
-from exporter.runs.sources.json_logs import FlatJsonl
 from stepwatch.config import Config
 from tests.runs.conftest import Watching
 from tests.runs.lines import append
@@ -82,9 +82,9 @@ def test_the_line_to_add_is_read_as_it_is_meant() -> None:
 
 def test_a_log_whose_only_known_word_is_a_reward_is_a_run_that_lacks_a_name() -> None:
     """Else nothing would tell how to have it watched."""
-    assert FlatJsonl.recognises(b'{"step": 3, "judge_reward_avg": 0.5}')
-    assert not FlatJsonl.recognises(b'{"step": 3, "judge_points_avg": 0.5}')
-    assert not FlatJsonl.recognises(b'{"judge_reward_avg": 0.5}')
+    assert FlatJsonl().recognises(b'{"step": 3, "judge_reward_avg": 0.5}')
+    assert not FlatJsonl().recognises(b'{"step": 3, "judge_points_avg": 0.5}')
+    assert not FlatJsonl().recognises(b'{"judge_reward_avg": 0.5}')
     assert not may_be_measured("the reward is high")
 
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.runs import signals
+from exporter.runs.formats.line_consoles import VerlConsole
 from exporter.runs.signals.key import keys_of
 from exporter.runs.signals.reading import table
 from exporter.runs.signals.record import Record, ResponseLimit
 from exporter.runs.signals.tables import frameworks
 from exporter.runs.signals.truncation import Truncation
-from exporter.runs.sources.line_consoles import VerlConsole
 
 GIB = 1024**3
 

@@ -20,13 +20,13 @@ SETTINGS = {
     "alerts": {"EngineGone": {"for": "30s"}},
     "intervals": {"runs": "2s", "scrape": "2s", "stack_rules": "2s"},
 }
-FORGET = "45s"
 
 
 @pytest.fixture(params=MAINLY_NEWEST, name="stack")
 def _stack(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stack]:
-    discovery = {"ray": str(tmp_path / "ray"), "forget_after": FORGET}
-    with Stack(tmp_path / "stack", request.param, discovery=discovery, **SETTINGS) as stack:
+    with Stack(
+        tmp_path / "stack", request.param, discovery={"ray": str(tmp_path / "ray")}, **SETTINGS
+    ) as stack:
         yield stack
 
 

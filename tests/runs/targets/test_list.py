@@ -259,9 +259,10 @@ def test_a_lost_server_leaves_after_its_time_and_returns(verl: Listed, engine: E
 def test_one_that_never_took_a_connection_leaves_before_anyone_is_notified(
     verl: Listed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits = Config()
-    forget = limits.discovery.forget_after.seconds
-    assert discovery.PROVE_SECONDS < limits.alerts.EngineGone.for_.seconds < forget
+    assert Config().alerts.EngineGone.for_.seconds > discovery.PROVE_SECONDS
+    for span in ("0s", "5m", "1h"):
+        config = Config.model_validate({"alerts": {"EngineGone": {"for": span}}})
+        assert config.alerts.EngineGone.for_.seconds < config.server_seconds
     monkeypatch.setattr(discovery, "PROVE_SECONDS", 0.5)
     verl.write("127.0.0.1:1")
     served = verl.serve()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from exporter.runs.formats.console import servers
 from exporter.runs.signals.record import Servers
-from exporter.runs.sources.console import servers
 from tests.runs.lines import append, console, measured, verl_json
 from tests.runs.served import Serve, Served
 
