@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from math import isfinite
 from typing import Any, NamedTuple
 
 from exporter.runs.signals.record import Record, number
@@ -171,23 +170,17 @@ _KEPT = ("first", "highest", "step", "ignore_to", "counted", "since", "seen")
 
 
 def _unchanged(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
-    """Whether all numbers but step and time are those of the last record, and there are two or more.
-
-    NaN is never a repeat: with it in the weights, all that a trainer logs may stay the same.
-    """
+    """Whether all numbers but step and time are those of the last record, and there are two or more."""
     for key, value in new.items():
         if old.get(key) != value and key not in STEP_KEYS and number(value) is not None:
             return False
     numbers = _numbers(new)
-    return len(numbers) >= 2 and numbers == _numbers(old) and all(map(isfinite, numbers.values()))
+    return len(numbers) >= 2 and numbers == _numbers(old)
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: found
-        for key, value in values.items()
-        if key not in STEP_KEYS and (found := number(value)) is not None
-    }
+    """The numbers of a record as they were written: NaN equals NaN there."""
+    return {key: value for key, value in values.items() if key not in STEP_KEYS and number(value) is not None}
 
 
 MOST_MOVES = 2
