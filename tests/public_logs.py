@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 BESIDE = Path(__file__).parents[2] / "shared"
-USUAL = (BESIDE / "runs", BESIDE / "runs-part2")
+USUAL = (BESIDE / "runs", BESIDE / "runs-part2", BESIDE / "runs-part3")
 LABELS = "labels.yaml"
 NAMED_BY = "STEPWATCH_TEST_RUNS"
 """The environment variable that names other folders, with a colon between them."""

@@ -69,7 +69,7 @@ def test_a_run_that_vanished_with_its_agent_keeps_its_last_step(promtool: Path, 
 
 
 def test_a_message_says_what_else_fires_and_not_that_it_does_itself(promtool: Path, tmp_path: Path) -> None:
-    sick: Values = {h.KL_MIN: 2, h.ENTROPY_MIN: 4}
+    sick: Values = {h.KL_MIN: 2, h.KL_MIN_5: 2, h.ENTROPY_MIN: 4}
     (said,) = _descriptions(promtool, tmp_path, "KLExplosion", Phase(0, sick))
     measured, step, *others = said.removesuffix(".").split("; ")
     assert (

@@ -64,7 +64,7 @@ def _check(
     unit.check(promtool, unit.write(folder, "overrides", rules, [group]))
 
 
-HIGH: Values = {h.KL_MIN: 64, h.KL_START: 64}
+HIGH: Values = {h.KL_MIN: 64, h.KL_MIN_5: 64, h.KL_START: 64}
 """Above an absolute limit of 16, and no higher than at the start."""
 
 
@@ -101,7 +101,7 @@ def test_a_limit_is_absent_until_it_can_be_judged_and_nan_where_an_override_take
         "alerts": {"KL": {"warning": {"above": base}}},
         "overrides": [off, *_own({"KL": {"warning": {"above": own}}})],
     }
-    high: Values = {h.KL_MIN: 2}
+    high: Values = {h.KL_MIN: 2, h.KL_MIN_5: 2}
     runs = {OWN: high, OTHER: high, "new": {**high, h.KL_NOISE: None}, "off/a": high}
     values = {
         **fixed,
@@ -148,7 +148,7 @@ def test_the_first_override_that_fits_judges_a_run(promtool: Path, tmp_path: Pat
     high = ["ppo-long", "ppo", "v1.5-a-long", "v1x5-a-x"]
     for kl, exploded in ((2, ["ppo", "v1x5-a-x"]), (5, high), (9, [*high, "v1.5-a-x"])):
         fired = {("KLHigh", "warning"): high, ("KLExplosion", "critical"): exploded}
-        runs = {name: {h.KL_MIN: kl + 0.125} for name in names}
+        runs = {name: {h.KL_MIN: kl + 0.125, h.KL_MIN_5: kl + 0.125} for name in names}
         _check(promtool, tmp_path, {"overrides": overrides}, runs, fired)
 
 
@@ -156,7 +156,7 @@ def test_an_override_changes_one_of_two_limits_that_both_must_be_passed(
     promtool: Path, tmp_path: Path
 ) -> None:
     changed = {"overrides": _own({"KL": {"warning": {"above_start": 0.25}}})}
-    little: Values = {h.KL_MIN: 0.125 + 0.375}  # 6 standard deviations
+    little: Values = {h.KL_MIN: 0.125 + 0.375, h.KL_MIN_5: 0.125 + 0.375}  # 6 standard deviations
     runs = {OWN: little, "own/noisy": {**little, h.KL_NOISE: 1}, OTHER: little}
     _check(promtool, tmp_path, changed, runs, {("KLHigh", "warning"): [OWN]})
 
@@ -164,7 +164,7 @@ def test_an_override_changes_one_of_two_limits_that_both_must_be_passed(
 def test_an_override_switches_a_level_off_and_another_on(promtool: Path, tmp_path: Path) -> None:
     base = {"Reward": {"warning": None}}
     levels = {"KL": {"critical": None}, "Reward": {"warning": {"stddevs": 3}}}
-    sick: Values = {h.KL_MIN: 2, h.REWARD_DRAWDOWN_5: 0.9}
+    sick: Values = {h.KL_MIN: 2, h.KL_MIN_5: 2, h.REWARD_DRAWDOWN_5: 0.9}
     fired = {
         ("KLHigh", "warning"): [OWN, OTHER],
         ("KLExplosion", "critical"): [OTHER],

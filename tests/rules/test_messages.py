@@ -31,7 +31,7 @@ OPTIONAL: dict[str, tuple[Series, ...]] = {
     "RewardHackSuspect": (h.VALIDATION_MAX, h.VALIDATION_BEST, h.VALIDATION_NOISE),
     "CriticDiverged": (h.VALUE_LOSS, h.VALUE_LOSS_USUAL),
     "RolloutMismatch": (h.PROB_ERROR_MIN, h.CORRELATION_MAX, h.ENGINE_KL_MIN),
-    "EntropyCollapse": (h.REWARD, h.REWARD_BEST, h.REWARD_LOST, h.RECORDS_SINCE_BEST),
+    "EntropyCollapse": (h.REWARD, h.REWARD_BEST, h.REWARD_LOST, h.GAIN),
     "LengthRunaway": (h.TRUNCATED, h.TRUNCATED_MEAN_5, h.TRUNCATED_START),
     "LengthCollapse": (h.REWARD, h.REWARD_BEST, h.REWARD_LOST),
     "SlowSteps": (h.TOTAL_STEPS, h.SPEED, h.SPEED_USUAL, h.SECONDS_PER_TOKEN, h.SECONDS_PER_TOKEN_USUAL),

@@ -22,13 +22,13 @@ SETTINGS = yaml.safe_load(CLASSIC.read_text())
 LOOK = 17
 
 FIRES: dict[str, tuple[str, Values]] = {
-    "KL above 0.1": ("KLHigh", {h.KL_MIN: 0.101}),
-    "KL above 15": ("KLExplosion", {h.KL_MIN: 15.01, h.KL_START: 15}),
+    "KL above 0.1": ("KLHigh", {h.KL_MIN_5: 0.101}),
+    "KL above 15": ("KLExplosion", {h.KL_MIN: 15.01, h.KL_MIN_5: 15.01, h.KL_START: 15}),
     "reward 21 % below its mean": ("RewardDrop", {h.REWARD_MAX_5: 0.79, h.REWARD_MEAN_32: 1}),
     "KL above 0.2 between updates": ("PolicyKLHigh", {h.POLICY_KL_MIN: 0.201, h.POLICY_KL_START: 0.2}),
 }
 SILENT: dict[str, Values] = {
-    "KL at 0.1": {h.KL_MIN: 0.1},
+    "KL at 0.1": {h.KL_MIN_5: 0.1},
     "reward 20 % below its mean": {h.REWARD_MAX_5: 0.8, h.REWARD_MEAN_32: 1},
     "KL at 0.2 between updates": {h.POLICY_KL_MIN: 0.2, h.POLICY_KL_START: 0.2},
 }
@@ -45,7 +45,7 @@ def test_the_preset_is_a_whole_configuration_and_changes_alerts_only(tmp_path: P
 
 
 def test_the_preset_fires_at_the_numbers_of_tutorials(promtool: Path, tmp_path: Path) -> None:
-    quiet: Values = {h.KL_MIN: 0.0625, h.KL_START: 0.0625}
+    quiet: Values = {h.KL_MIN: 0.0625, h.KL_MIN_5: 0.0625, h.KL_START: 0.0625}
     runs = {**{name: values for name, (_, values) in FIRES.items()}, **SILENT}
     rules = rendered.rules("rl", SETTINGS)
     series: dict[str, str] = {}

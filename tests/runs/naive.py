@@ -87,6 +87,7 @@ OF_HISTORY: dict[str, Callable[[Statistic, History], float | None]] = {
     "start": lambda _, history: median(history.finite()[:5]) if len(history.finite()) >= 5 else None,
     "peak": lambda _, history: max(means(0.05, history.finite()), default=None),
     "noise": lambda _, history: noise(history),
+    "lowest_level": lambda _, history: min(_levels(history), default=None),
     "ewma": lambda statistic, history: _newest(means(_alpha(statistic), history.finite())),
     "best": lambda _, history: max(means(0.1, history.finite())[2:], default=None),
     "drawdown": lambda statistic, history: _newest(drawdowns(statistic, history.finite())),
@@ -99,7 +100,6 @@ OF_HISTORY: dict[str, Callable[[Statistic, History], float | None]] = {
         last(statistic, _own(history, drawdowns(statistic, history.finite()))), default=None
     ),
     "steps_since_best": lambda _, history: _since_best(history, history.steps()),
-    "records_since_best": lambda _, history: _since_best(history, list(range(len(history.finite())))),
 }
 
 
@@ -164,7 +164,19 @@ def _gain(values: list[float]) -> float | None:
 
 def noise(history: History) -> float | None:
     differences = [abs(b - a) for a, b in _pairs(history)][-64:]
-    return math.sqrt(math.pi) / 2 * mean(differences) if len(differences) >= 6 else None
+    if len(differences) < 6:
+        return None
+    usual = capped_mean(differences) if median(differences) else mean(differences)
+    return math.sqrt(math.pi) / 2 * usual
+
+
+def _levels(history: History) -> list[float]:
+    """The level of 64 values after each value, windows being empty at the beginning of an attempt."""
+    entries = [(attempt, x) for attempt, _, x in history.values if math.isfinite(x)]
+    attempts = {attempt for attempt, _ in entries}
+    runs = [[x for each, x in entries if each == attempt] for attempt in attempts]
+    windows = [run[max(0, end - 64) : end] for run in runs for end in range(20, len(run) + 1)]
+    return [found for window in windows if (found := level(window)) is not None]
 
 
 def _streak(history: History) -> float:

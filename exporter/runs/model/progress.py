@@ -52,6 +52,7 @@ class SignalSources:
 
 
 STEP_KEYS = frozenset({"training/global_step", "training/epoch", "global_step", "epoch", "step", "timestamp"})
+FAR = 100  # times the usual distance: the number of a step that is so far ahead is a slip of the log
 MOST_REPEATS = 64
 """Trainers that measure every 10th or 50th step may write each measurement in every step until the next.
 Numbers that stay the same for longer are what the trainer measures: the run is stuck, and must be judged."""
@@ -68,10 +69,14 @@ class Kind(Enum):
 
 @dataclass(slots=True)
 class Stream:
-    """The last record of one part of the trainer, how many steps that logged, how often it was repeated."""
+    """The last record of one part of the trainer, how many steps that logged, how often it was repeated.
+
+    ``before`` is the step before the last one.
+    """
 
     name: str
     step: int
+    before: int | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
     counted: set[str] = field(default_factory=set)
     steps: int = 1
@@ -103,11 +108,19 @@ class Progress:
         stream = self.streams.get(record.stream)
         if stream is None:
             return Kind.NEW
+        if self._misnumbered(stream, record.step):
+            self.highest = self.step = self.counted = stream.step = stream.before or 0
         if record.step < stream.step or (self.emptied and record.step == stream.step):
             first = self.first if self.first is not None else record.step
             return Kind.FROM_SCRATCH if record.step <= first else Kind.RESUME
         stream.repeats = stream.repeats + 1 if _unchanged(record.values, stream.values) else 0
         return Kind.REPEAT if 0 < stream.repeats <= MOST_REPEATS else Kind.NEW
+
+    def _misnumbered(self, stream: Stream, step: int) -> bool:
+        """Whether the last record had a wrong number: far ahead, and this one goes on where it left."""
+        if stream.before is None or not stream.before < step < stream.step == self.highest:
+            return False
+        return stream.step - stream.before > FAR * (step - stream.before)
 
     def resume(self) -> None:
         """The step counter went back: what was logged before is not counted again."""
@@ -124,7 +137,8 @@ class Progress:
         stream = self.streams.get(record.stream)
         if stream is None or record.step != stream.step:
             steps, repeats = (stream.steps + 1, stream.repeats) if stream else (1, 0)
-            stream = Stream(record.stream, record.step, steps=steps, repeats=repeats)
+            before = stream.step if stream else None
+            stream = Stream(record.stream, record.step, before, steps=steps, repeats=repeats)
             self.streams[record.stream] = stream
         stream.values = record.values
         return stream

@@ -253,7 +253,9 @@ class Run:
         if self.options.recorder is not None:
             self.options.recorder(self, record, found, clock)
         self._time(record, found, clock, advanced=advanced)
-        if kind is not Kind.REPEAT and record.step > self.progress.ignore_to:
+        if kind is Kind.REPEAT:  # with NaN in the weights, all that a trainer logs may stay the same
+            found = {signal: value for signal, value in found.items() if not isfinite(value)}
+        if (found or kind is not Kind.REPEAT) and record.step > self.progress.ignore_to:
             self._measure(found, record, stream, clock)
 
     def _begin(self, kind: Kind, record: Record) -> None:

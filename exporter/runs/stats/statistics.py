@@ -19,13 +19,13 @@ Definitions (x_t is the t-th present value of the signal, t = 1, 2, ...):
 - ``confirmed_best``: running maximum of min(x_t, x_{t-1}), both of one attempt.
 - ``gain``: ewma(0.1) - start, from the 5th value.
 - ``drawdown``: best - ewma(alpha); ``drawdown_min_over_steps``: its smallest of the last N.
-- ``noise``: 0.886 x mean |x_t - x_{t-1}| over the last 64 differences, from the 6th on. For
+- ``noise``: 0.886 x capped mean of |x_t - x_{t-1}| over the last 64 differences, from the 6th on. For
   independent normal noise that is its standard deviation (E|d| = 2 sd / sqrt(pi)).
 - ``start``: median of the first 5 values, fixed from then on.
 - ``peak``: running maximum of ewma(0.05) from the 1st value.
-- ``steps_since_best``, ``records_since_best``: since ewma(0.05) last beat its own best by more
-  than 0.16 noise (the standard deviation of that mean), from the 5th value; by step number, and
-  in records with the signal.
+- ``lowest_level``: running minimum of ``level_over_steps`` over 64, from the 20th value on.
+- ``steps_since_best``: since ewma(0.05) last beat its own best by more than 0.16 noise (the standard
+  deviation of that mean), from the 5th value, by step number.
 - ``nonfinite_streak_steps``: records in a row in which the value was present and not finite; from
   the first value on.
 
@@ -55,7 +55,7 @@ SMOOTH, SLOW = "0.1", "0.05"
 MOST = 4  # how many times the mean one value may count for: a quarter of the values may be spikes
 LEAST_VALUES = 10
 _WEIGHTS: dict[str, float] = {}  # by the text of alpha, of every mean that some signal has
-NOISE_FROM, BEST_FROM, PATIENCE_FROM = 6, 3, 5
+NOISE_FROM, BEST_FROM, PATIENCE_FROM, LEVEL_FROM = 6, 3, 5, 20
 PATIENCE_NOISES = 0.16
 _NONE = array("d")  # the values of all signals that have none
 
@@ -116,8 +116,19 @@ def spread(values: list[float]) -> float | None:
     return PER_DIFFERENCE * _capped_mean([abs(value - before) for before, value in pairwise(found)])
 
 
+def noise(differences: list[float]) -> float:
+    """Return the standard deviation that values with these absolute differences have, were they normal.
+
+    An outlier must not hide what comes after it, so each counts for ``MOST`` times the mean at most. Where
+    most values repeat the one before, as a reward of 0, the few differences are the noise, and count in full.
+    """
+    return PER_DIFFERENCE * (_capped_mean(differences) if median(differences) else fmean(differences))
+
+
 def _capped_mean(values: list[float]) -> float:
     """The largest mean of values, none below 0, when each counts for ``MOST`` times it at most."""
+    if max(values) <= MOST * (mean := fmean(values)):
+        return mean
     rising = sorted(values)
     sums = list(accumulate(rising))
     count = len(rising)
@@ -139,8 +150,7 @@ _RECENT = {"ewma_max_over_steps": max, "drawdown_min_over_steps": min}
 """Statistics over the last values of a mean or a drawdown."""
 _HIGHEST_MEANS = (("peak", SLOW, 1), ("best", SMOOTH, BEST_FROM))
 """Running maxima of means, each from this value on."""
-_SINCE = {"steps_since_best", "records_since_best"}
-_SMOOTHED = {"best", "gain", "drawdown", "drawdown_min_over_steps", *_SINCE}
+_SMOOTHED = {"best", "gain", "drawdown", "drawdown_min_over_steps", "steps_since_best"}
 
 
 class SignalStatistics:
@@ -169,10 +179,10 @@ class SignalStatistics:
         """Prepare what the listed statistics need."""
         self.begun, self.values = True, array("d")
         self._last: float | None = None
-        self._count, self._since = 0, [0, 0, 0]  # the step of the best; steps and records since
+        self._count, self._since = 0, [0, 0]  # the step of the best; steps since
         self._first, self._differences, self._highest = list[float](), list[float](), dict[str, float]()
         names = {each.name for each in self._wanted}
-        smooth, patient = not names.isdisjoint(_SMOOTHED), not names.isdisjoint(_SINCE)
+        smooth, patient = not names.isdisjoint(_SMOOTHED), "steps_since_best" in names
         alphas = {each.alpha for each in self._wanted if each.alpha}
         alphas |= ({SMOOTH} if smooth else set()) | ({SLOW} if patient or "peak" in names else set())
         self._means = dict.fromkeys(sorted(alphas), 0.0)
@@ -189,6 +199,7 @@ class SignalStatistics:
             self._add_pair: "confirmed_best" in names,
             self._add_to_highest: smooth or "peak" in names,
             self._add_to_recent: bool(self._recent),
+            self._add_level: "lowest_level" in names,
             self._add_to_patience: patient,
         }
         self._adders = [add for add, wanted in needed.items() if wanted]
@@ -241,6 +252,10 @@ class SignalStatistics:
             if mean is not None and self._count >= first and mean > self._highest.get(name, -math.inf):
                 self._highest[name] = mean
 
+    def _add_level(self, _value: float, _step: int) -> None:
+        if (usual := self.over(level, WINDOW, LEVEL_FROM)) is not None:
+            self._highest["lowest_level"] = min(self._highest.get("lowest_level", usual), usual)
+
     def _add_to_recent(self, _value: float, _step: int) -> None:
         best = self._highest.get("best")
         for alpha, name, window in self._recent:
@@ -256,9 +271,7 @@ class SignalStatistics:
         mean = self._means[SLOW]
         if mean > self._highest.get("slow", -math.inf) + PATIENCE_NOISES * (self._noise() or 0.0):
             self._highest["slow"] = mean
-            self._since[0], self._since[2] = step, 0
-        else:
-            self._since[2] += 1
+            self._since[0] = step
         self._since[1] = step - self._since[0]
 
     def resume(self) -> None:
@@ -301,7 +314,7 @@ class SignalStatistics:
         return self._means.get(SMOOTH) if self.begun and self._count else None
 
     def _noise(self) -> float | None:
-        return PER_DIFFERENCE * fmean(self._differences) if len(self._differences) >= NOISE_FROM else None
+        return noise(self._differences) if len(self._differences) >= NOISE_FROM else None
 
     def _start(self) -> float | None:
         return median(self._first) if len(self._first) == START_VALUES else None
@@ -326,7 +339,6 @@ class SignalStatistics:
             "start": self._start,
             "noise": self._noise,
             "steps_since_best": lambda: float(self._since[1]) if "slow" in highest else None,
-            "records_since_best": lambda: float(self._since[2]) if "slow" in highest else None,
         }
         return readers.get(name) or (lambda: highest.get(name))
 

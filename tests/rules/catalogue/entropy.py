@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.rules import healthy as h
-from tests.rules.cases import ABOVE, BELOW, FROM, Condition, Limit, Rule
-from tests.rules.catalogue.rewards import NOT_SOLVED, UNKNOWN_CEILING, suffers
+from tests.rules.cases import ABOVE, BELOW, Condition, Limit, Rule
+from tests.rules.catalogue.rewards import UNKNOWN_CEILING, not_solved, suffers
 
 RULES = (
     Rule(
@@ -14,50 +14,42 @@ RULES = (
         conditions=(
             Condition(
                 "nothing left",
-                {h.ENTROPY_MAX: 0.005},
-                limits=(Limit(h.ENTROPY_MAX, BELOW, 0.01), *NOT_SOLVED),
-                needs=(h.ENTROPY_MAX,),
-                spares=(h.ENTROPY_PEAK, h.REWARD_LOST, h.RECORDS_SINCE_BEST, *UNKNOWN_CEILING),
+                {h.ENTROPY_MEDIAN: 0.005},
+                limits=(Limit(h.ENTROPY_MEDIAN, BELOW, 0.01), *not_solved(0.95)),
+                needs=(h.ENTROPY_MEDIAN,),
+                spares=(h.ENTROPY_PEAK, h.REWARD_LOST, h.GAIN, *UNKNOWN_CEILING),
             ),
             Condition(
-                "little of the peak",
-                {h.ENTROPY_MEAN_MAX: 0.015625},
+                "little of the peak without a gain",
+                {h.ENTROPY_MEAN_MAX: 0.03125, h.GAIN: 0.125},
                 limits=(
-                    Limit(h.ENTROPY_MEAN_MAX, BELOW, 0.02),
-                    Limit(h.ENTROPY_MEAN_MAX, BELOW, 0.05 * 0.25, {h.ENTROPY_PEAK: 0.25}),
-                    Limit(h.ENTROPY_MEAN_MAX, BELOW, 0.05 * 0.375, {h.ENTROPY_PEAK: 0.375}),
+                    Limit(h.ENTROPY_MEAN_MAX, BELOW, 0.1, {h.ENTROPY_PEAK: 7}),
+                    Limit(h.ENTROPY_MEAN_MAX, BELOW, 0.05 * 1),
+                    Limit(h.GAIN, BELOW, 3 * 0.25),
                 ),
-                needs=(h.ENTROPY_MEAN_MAX, h.ENTROPY_PEAK),
-                spares=(h.REWARD_LOST, h.RECORDS_SINCE_BEST),
+                needs=(h.ENTROPY_MEAN_MAX, h.ENTROPY_PEAK, h.GAIN, h.REWARD_NOISE),
+                spares=(h.REWARD_LOST, h.ENTROPY_MEDIAN),
             ),
             Condition(
                 "less while reward is lost",
-                {h.ENTROPY_MEAN_MAX: 0.03125, h.REWARD_LOST: 0.75},
+                {h.ENTROPY_MEAN_MAX: 0.03125, h.REWARD_LOST: 0.75, h.GAIN: 2},
                 limits=(
                     Limit(h.ENTROPY_MEAN_MAX, BELOW, 0.05),
                     Limit(h.ENTROPY_MEAN_MAX, BELOW, 0.1 * 0.375, {h.ENTROPY_PEAK: 0.375}),
                     *suffers(h.REWARD_LOST, 0.1),
                 ),
-                needs=(h.ENTROPY_MEAN_MAX, h.ENTROPY_PEAK, h.REWARD_LOST, h.REWARD_BEST, h.REWARD_NOISE),
-                spares=(h.RECORDS_SINCE_BEST, h.RECORDS_SEEN),
-            ),
-            Condition(
-                "less without a new best",
-                {h.ENTROPY_MEAN_MAX: 0.03125, h.RECORDS_SINCE_BEST: 400},
-                limits=(
-                    Limit(h.ENTROPY_MEAN_MAX, BELOW, 0.05),
-                    Limit(h.RECORDS_SINCE_BEST, FROM, 32, {h.RECORDS_SEEN: 48}),
-                    Limit(h.RECORDS_SINCE_BEST, FROM, 0.5 * 640),
-                ),
-                needs=(h.ENTROPY_MEAN_MAX, h.ENTROPY_PEAK, h.RECORDS_SINCE_BEST, h.RECORDS_SEEN),
-                spares=(h.REWARD_LOST,),
+                needs=(h.ENTROPY_MEAN_MAX, h.ENTROPY_PEAK, h.REWARD_LOST, h.REWARD_BEST),
+                spares=(h.GAIN,),
             ),
         ),
         silent={
             "low with a rising reward": {h.ENTROPY_MEAN_MAX: 0.03125},
             "a small part of a high peak": {h.ENTROPY_MEAN_MAX: 0.25, h.ENTROPY_PEAK: 7, h.REWARD_LOST: 0.75},
-            "solved": {h.ENTROPY_MAX: 0.005, h.REWARD_MEAN: 3.9},
-            "at a level that the reward does not leave": {h.ENTROPY_MAX: 0.005, h.REWARD_RANGE_10: 0.03125},
+            "solved": {h.ENTROPY_MEDIAN: 0.005, h.REWARD_MEAN: 3.9},
+            "at a level that the reward does not leave": {
+                h.ENTROPY_MEDIAN: 0.005,
+                h.REWARD_RANGE_10: 0.03125,
+            },
         },
     ),
     Rule(

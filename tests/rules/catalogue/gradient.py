@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.rules import healthy as h
 from tests.rules.cases import ABOVE, BELOW, FROM, Condition, Limit, Rule
+from tests.rules.catalogue.rewards import suffers
 
 RULES = (
     *(
@@ -29,14 +30,29 @@ RULES = (
         "GradNormHigh",
         conditions=(
             Condition(
-                "above its level",
-                {h.GRAD_NORM_MEDIAN: 8},
+                "above its lowest level",
+                {h.GRAD_NORM_MIN: 8},
+                limits=(
+                    Limit(h.GRAD_NORM_MIN, ABOVE, 8 * 0.5),
+                    Limit(h.GRAD_NORM_MIN, ABOVE, 8 * 0.25, {h.GRAD_NORM_LOWEST: 0.25}),
+                ),
+                needs=(h.GRAD_NORM_MIN, h.GRAD_NORM_LOWEST),
+                spares=(h.GRAD_NORM_MEDIAN, h.GRAD_NORM_LEVEL, h.GRAD_NORM_SPREAD, h.REWARD_LOST),
+            ),
+            Condition(
+                "above its level while reward is lost",
+                {h.GRAD_NORM_MEDIAN: 10, h.REWARD_LOST: 0.75},
                 limits=(
                     Limit(h.GRAD_NORM_MEDIAN, ABOVE, 4 * 1),
                     Limit(h.GRAD_NORM_MEDIAN, ABOVE, 4 * 2, {h.GRAD_NORM_LEVEL: 2}),
                     Limit(h.GRAD_NORM_MEDIAN, ABOVE, 1 + 4 * 2, {h.GRAD_NORM_SPREAD: 2}),
+                    *suffers(h.REWARD_LOST, 0.1),
                 ),
-                needs=(h.GRAD_NORM_MEDIAN, h.GRAD_NORM_LEVEL, h.GRAD_NORM_SPREAD),
+                needs=(
+                    *(h.GRAD_NORM_MEDIAN, h.GRAD_NORM_LEVEL, h.GRAD_NORM_SPREAD),
+                    *(h.REWARD_LOST, h.REWARD_BEST, h.REWARD_NOISE),
+                ),
+                spares=(h.GRAD_NORM_MIN, h.GRAD_NORM_LOWEST),
             ),
             Condition(
                 "above a fixed limit",
@@ -46,7 +62,10 @@ RULES = (
                 spares=(h.GRAD_NORM_LEVEL, h.GRAD_NORM_SPREAD),
             ),
         ),
-        silent={"no gradient at all": {h.GRAD_NORM_MEDIAN: 0, h.GRAD_NORM_LEVEL: 0}},
+        silent={
+            "no gradient at all": {h.GRAD_NORM_MEDIAN: 0, h.GRAD_NORM_LEVEL: 0, h.GRAD_NORM_MIN: 0},
+            "a burst of spikes at the best reward": {h.GRAD_NORM_MEDIAN: 64},
+        },
     ),
     Rule(
         "ClipFractionHigh",

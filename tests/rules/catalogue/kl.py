@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from tests.rules import healthy as h
-from tests.rules.cases import ABOVE, Condition, Limit, Rule
+from tests.rules.cases import ABOVE, BELOW, Condition, Limit, Rule
 from tests.rules.catalogue.rewards import suffers
+from tests.rules.series import Series
 
 
-def _above(limit: float) -> Condition:
+def _above(limit: float, lowest: Series = h.KL_MIN) -> Condition:
     """An absolute limit, whatever the start."""
     return Condition(
         "above a fixed limit",
-        {h.KL_MIN: 64, h.KL_START: 64},
-        limits=(Limit(h.KL_MIN, ABOVE, limit),),
-        needs=(h.KL_MIN,),
+        {lowest: 64, h.KL_START: 64},
+        limits=(Limit(lowest, ABOVE, limit),),
+        needs=(lowest,),
         spares=(h.KL_START, h.KL_NOISE),
     )
 
@@ -26,16 +27,16 @@ RULES = (
         conditions=(
             Condition(
                 "above the start",
-                {h.KL_MIN: 1},
+                {h.KL_MIN_5: 1},
                 limits=(
-                    Limit(h.KL_MIN, ABOVE, 0.125 + 0.5),
-                    Limit(h.KL_MIN, ABOVE, 0.125 + 3 * 1, {h.KL_NOISE: 1}),
+                    Limit(h.KL_MIN_5, ABOVE, 0.125 + 0.5),
+                    Limit(h.KL_MIN_5, ABOVE, 0.125 + 3 * 1, {h.KL_NOISE: 1}),
                 ),
-                needs=(h.KL_MIN, h.KL_START, h.KL_NOISE),
+                needs=(h.KL_MIN_5, h.KL_START, h.KL_NOISE),
             ),
-            _above(16),
+            _above(16, h.KL_MIN_5),
         ),
-        silent={"as high from the start": {h.KL_MIN: 8, h.KL_START: 8}},
+        silent={"as high from the start": {h.KL_MIN_5: 8, h.KL_START: 8}},
     ),
     Rule(
         "KLExplosion",
@@ -64,6 +65,26 @@ RULES = (
             _above(32),
         ),
         silent={"as high from the start": {h.KL_MIN: 8, h.KL_START: 8}},
+    ),
+    Rule(
+        "KLNegative",
+        "warning",
+        "KLNegative",
+        conditions=tuple(
+            Condition(
+                name,
+                {highest: -64},
+                limits=(
+                    Limit(highest, BELOW, limit, {noise: 2**-10}),
+                    Limit(highest, BELOW, -3 * 4, {noise: 4}),
+                ),
+                needs=(highest, noise),
+            )
+            for name, highest, noise, limit in (
+                ("below 0", h.KL_MAX, h.KL_NOISE, -0.01),
+                ("a sum below 0", h.KL_SEQUENCE_MAX, h.KL_SEQUENCE_NOISE, -1),
+            )
+        ),
     ),
     Rule(
         "KLSequenceHigh",

@@ -30,6 +30,17 @@ RULES = (
                 spares=(h.REWARD_LOST, h.REWARD_BEST, h.REWARD_NOISE),
             ),
             Condition(
+                "far growth that begins to be cut",
+                {h.LENGTH_MIN: 2000, h.TRUNCATED_MEAN_5: 0.125, h.TRUNCATED_START: 0},
+                limits=(
+                    Limit(h.LENGTH_MIN, ABOVE, 4 * 300),
+                    Limit(h.TRUNCATED_MEAN_5, ABOVE, 0.05),
+                    Limit(h.TRUNCATED_MEAN_5, ABOVE, 0.125 + 0.05, {h.TRUNCATED_START: 0.125}),
+                ),
+                needs=(h.LENGTH_MIN, h.LENGTH_START, h.TRUNCATED_MEAN_5, h.TRUNCATED_START),
+                spares=(h.REWARD_LOST, h.REWARD_BEST, h.REWARD_NOISE),
+            ),
+            Condition(
                 "above a fixed limit",
                 {h.LENGTH_MIN: 4096, h.LENGTH_START: 4096},
                 limits=(Limit(h.LENGTH_MIN, ABOVE, 2048),),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.rules import healthy as h
 from tests.rules.cases import ABOVE, BELOW, EQUAL, FROM, UNTIL, Condition, Limit, Rule
-from tests.rules.catalogue.rewards import NOT_SOLVED, UNKNOWN_CEILING
+from tests.rules.catalogue.rewards import UNKNOWN_CEILING, not_solved
 
 NO_SPREAD = {h.REWARD_RANGE_20: 0, h.REWARD_STD: 0, h.SAMPLES_RANGE_20: 0}
 """All rewards of 20 steps are the same."""
@@ -97,13 +97,30 @@ RULES = (
                 "fall",
                 {h.REWARD_DRAWDOWN_5: 1.5},
                 limits=(
-                    Limit(h.REWARD_DRAWDOWN_5, ABOVE, 4 * 0.25),
+                    Limit(h.REWARD_DRAWDOWN_5, ABOVE, 4 * 0.25, {h.REWARD_START: 0.5}),
                     Limit(h.REWARD_DRAWDOWN_5, ABOVE, 0.3 * 2, {h.REWARD_NOISE: 0.125}),
-                    Limit(h.REWARD_DRAWDOWN_5, ABOVE, 0.3 * 2, {h.REWARD_NOISE: 0.125, **h.NEGATIVE_BEST}),
+                    Limit(
+                        h.REWARD_DRAWDOWN_5,
+                        ABOVE,
+                        0.3 * 2,
+                        {h.REWARD_NOISE: 0.125, h.REWARD_START: -2.75, **h.NEGATIVE_BEST},
+                    ),
                     Limit(h.REWARD_DRAWDOWN_5, ABOVE, 0.6 * 2, {h.REWARD_START: 0}),
                 ),
                 needs=(h.REWARD_DRAWDOWN_5, h.REWARD_NOISE, h.REWARD_BEST, h.REWARD_START),
                 spares=(h.REWARD_MAX_20, h.HIGHEST_20),
+            ),
+            Condition(
+                "back at its start",
+                {h.REWARD_DRAWDOWN_5: 0.9, h.REWARD_BEST: 3.5, h.REWARD_START: 3, h.REWARD_NOISE: 0.125},
+                limits=(
+                    Limit(h.REWARD_DRAWDOWN_5, ABOVE, 4 * 0.1875, {h.REWARD_NOISE: 0.1875}),
+                    Limit(h.REWARD_DRAWDOWN_5, ABOVE, 0.2 * 3.5),
+                    Limit(h.REWARD_DRAWDOWN_5, ABOVE, 0.2 * 3.5, {h.REWARD_BEST: -3.5, h.REWARD_START: -4}),
+                    Limit(h.REWARD_DRAWDOWN_5, ABOVE, 0.75, {h.REWARD_START: 2.75}),
+                ),
+                needs=(h.REWARD_DRAWDOWN_5, h.REWARD_NOISE, h.REWARD_BEST, h.REWARD_START),
+                spares=(h.REWARD_DRAWDOWN_3,),
             ),
             _quick(1.5, 4, 0.5, 0.6),
             _dead("dead mean", h.REWARD_MAX_20, h.REWARD_RANGE_20),
@@ -123,7 +140,7 @@ RULES = (
                     Limit(h.STEPS_SINCE_BEST, FROM, 300, {h.STEPS_SEEN: 500}),
                     Limit(h.STEPS_SINCE_BEST, FROM, 0.5 * 640),
                     Limit(h.RECORDS_SEEN, FROM, 64),
-                    *NOT_SOLVED,
+                    *not_solved(0.9),
                     # saturated: hardly any spread, and nothing lost
                     Limit(h.REWARD_STD, FROM, 0.05 * 1.75),
                     Limit(
@@ -187,6 +204,18 @@ RULES = (
                     Limit(h.REWARD_RANGE_32, UNTIL, 0.1 * 0.5),
                 ),
                 needs=(h.REWARD_MAX_32, h.REWARD_RANGE_32, h.REWARD_MEDIAN_32),
+            ),
+            Condition(
+                "no gradient",
+                {h.GRAD_NORM_MAX: 0},
+                limits=(
+                    Limit(h.GRAD_NORM_MAX, UNTIL, 0),
+                    Limit(h.REWARD_RANGE_20, ABOVE, 0),
+                    Limit(h.ZERO_STD, BELOW, 1),
+                    Limit(h.REWARD_STD, ABOVE, 0),
+                ),
+                needs=(h.GRAD_NORM_MAX, h.REWARD_RANGE_20),
+                spares=(h.ZERO_STD, h.REWARD_STD, h.REWARD_BEST),
             ),
             Condition(
                 "groups without spread",

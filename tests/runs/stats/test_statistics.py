@@ -133,6 +133,8 @@ def test_range_of_reward_max_goes_down_to_the_smallest_reward_min(
         ("reward", "best", [3.0, 0.0], None),
         ("reward", "noise", [0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0], math.sqrt(math.pi) / 2),
         ("reward", "noise", [0.0, 1.0, 0.0, 1.0, 0.0, 1.0], None),
+        ("kl", "noise", [0.0, 1.0] * 10 + [1e6] + [0.0, 1.0] * 10, 38 / 32 * math.sqrt(math.pi) / 2),
+        ("reward", "noise", [0.0] * 31 + [1.0] + [0.0] * 31, 2 / 62 * math.sqrt(math.pi) / 2),
         ("kl", "start", [9.0, 1.0, 2.0, 3.0, 0.0, 50.0], 2.0),
         ("kl", "start", [1.0] * 4, None),
         ("entropy", "peak", [1.0, 3.0, 2.0, -50.0], 2.0),
@@ -142,7 +144,7 @@ def test_range_of_reward_max_goes_down_to_the_smallest_reward_min(
         ("true_reward", "gain", [1.0, 3.0, 1.0, 1.0, 4.0, 8.0], 2.0),
         ("true_reward", "gain", [1.0] * 4, None),
         ("reward", "steps_since_best", [1.0] * 10, 5.0),
-        ("reward", "records_since_best", [1.0] * 4, None),
+        ("reward", "steps_since_best", [1.0] * 4, None),
     ],
 )
 def test_definitions_by_hand(signal: str, name: str, values: list[float], expected: float | None) -> None:
@@ -153,6 +155,25 @@ def test_definitions_by_hand(signal: str, name: str, values: list[float], expect
     read = next(read for statistic, read in both.statistics.readers if statistic.name == name)
 
     assert read() == (expected if expected is None else pytest.approx(expected))
+
+
+@given(
+    outliers=st.sets(st.integers(31, 150), max_size=2),
+    size=st.sampled_from([10.0, 2e3, 1e9]),
+    seed=st.integers(0, 99),
+)
+def test_outliers_do_not_hide_a_rise_nor_does_the_rise_itself(
+    outliers: set[int], size: float, seed: int
+) -> None:
+    random, kl = Random(seed), by_signal()["kl"]
+    read = {each.name: value for each, value in kl.readers if each.steps in (None, 3)}
+    for step in range(1, 161):
+        level = 2.0 if step >= 30 else 0.001
+        kl.add(size if step in {31} | outliers else level * (1 + 0.1 * random.uniform(-1, 1)), step)
+        if step >= 32:  # what KLExplosion asks
+            assert (read["min_over_steps"]() or 0) - (read["start"]() or 0) > max(
+                1, 6 * (read["noise"]() or math.inf)
+            ), step
 
 
 @given(events=histories())
@@ -255,3 +276,70 @@ def test_constant_zero_of_other_signals_is_a_measurement() -> None:
 
 def _listed(signal: str) -> list[Statistic]:
     return [statistic for statistic in STATISTICS if statistic.signal == signal]
+
+
+# families of curves: what GradNormHigh and EntropyCollapse ask of them
+
+
+def _gradients(kind: str, rate: float, spread: float, random: Random) -> list[float]:
+    """Norms that are usual for 60 steps, then climb, jump, burst in spikes or go on; noise is lognormal."""
+    levels = [0.3] * 60
+    match kind:
+        case "climb":
+            levels += [0.3 * rate**step for step in range(1, 48)]
+        case "jump":
+            levels += [0.3 * rate] * 47
+        case "burst":
+            levels += [0.3 * 10 ** (5 * (step % 3 != 0)) for step in range(20)] + [0.3] * 27
+        case _:
+            levels += [0.3 * rate ** (step / 47) for step in range(47)]
+    return [each * math.exp(random.gauss(0, spread)) for each in levels]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rate", "fires"),
+    [
+        *[("climb", rate, True) for rate in (1.087, 1.15, 1.5)],  # 0.3 to 15 over 47 steps, and faster
+        *[("jump", rate, True) for rate in (15, 50)],
+        *[("drift", rate, False) for rate in (0.2, 1, 2)],
+        ("burst", 1, False),
+    ],
+)
+@given(spread=st.sampled_from([0.0, 0.1, 0.3]), seed=st.integers(0, 999))
+def test_a_gradient_norm_that_climbs_leaves_its_lowest_level(
+    kind: str, rate: float, fires: bool, spread: float, seed: int
+) -> None:
+    norm = by_signal()["grad_norm"]
+    read = {(each.name, each.steps): value for each, value in norm.readers}
+    fired = False
+    for step, value in enumerate(_gradients(kind, rate, spread, Random(seed))):
+        norm.add(value, step)
+        lowest, usual = read["min_over_steps", 10](), read["lowest_level", None]()
+        fired |= lowest is not None and usual is not None and lowest > 8 * usual
+
+    assert fired is fires
+
+
+@pytest.mark.parametrize("steps", [100, 1000, 5000])
+@pytest.mark.parametrize("batch", [8, 512])
+@pytest.mark.parametrize(("gain", "fires"), [(0.4, False), (0.0, True)])
+def test_little_entropy_is_a_collapse_only_without_a_gain_of_the_reward(
+    steps: int, batch: int, gain: float, fires: bool
+) -> None:
+    made, random = by_signal(), Random(steps)
+    entropy, reward = made["entropy"], made["reward"]
+    low = {each.name: value for each, value in entropy.readers}
+    of_reward = {each.name: value for each, value in reward.readers}
+    found = []
+    for step in range(steps):
+        done = min(1.0, 3 * step / steps)  # the last two thirds: saturated
+        entropy.add(math.exp(-4 * done) * (1 + 0.1 * random.gauss(0, 1)), step)
+        mean = 0.3 + gain * done
+        reward.add(mean + random.gauss(0, math.sqrt(mean * (1 - mean) / batch)), step)
+        smooth, peak, noise = low["ewma_max_over_steps"](), low["peak"](), of_reward["noise"]()
+        if smooth is not None and peak is not None and noise is not None:
+            rose = of_reward["gain"]() or 0.0
+            found.append(smooth < min(0.05 * peak, 0.1) and rose < 3 * noise)
+
+    if batch == 512 or fires:  # a batch of 8 has so much noise that a gain of 0.4 is 2 to 3 of it
+        assert any(found) is fires
