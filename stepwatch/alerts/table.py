@@ -35,6 +35,7 @@ _TOPICS: Mapping[str, tuple[str, ...]] = {
 
 _TYPES: Mapping[str, Any] = {
     "number": scalars.Limit,
+    "negative": scalars.NegativeLimit,
     "ratio": scalars.Ratio,
     "count": scalars.Count,
     "duration": scalars.PositiveSpan,
@@ -131,6 +132,8 @@ def _limits(limits: Mapping[str, Limit]) -> Iterator[tuple[str, Any]]:
             default = Size.parse(default) if kind == "size" else Duration.parse(default)
         elif isinstance(default, list):
             default = tuple(default)
+        elif default is not None and default < 0:
+            kind = "negative"
         found = _TYPES[kind]
         yield name, (found if default is not None else found | None, _field(limit, default=default))
 

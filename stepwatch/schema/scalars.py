@@ -203,6 +203,7 @@ def instead(
 
 Switch = Annotated[bool, Checked(boolean)]
 Limit = Annotated[float, Checked(number(0, 1e300, "a number of 0 or more"))]
+NegativeLimit = Annotated[float, Checked(number(-1e300, 0, "a number of 0 or less"))]
 Ratio = Annotated[float, Checked(number(0, 1, "a share from 0 to 1 (5 % is 0.05)"))]
 Count = Annotated[int, Checked(_whole(1, 10**15, "a whole number of 1 or more"))]
 SeriesCount = Annotated[int, Checked(_whole(0, 1000, "a whole number from 0 to 1000"))]
