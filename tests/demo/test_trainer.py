@@ -28,9 +28,7 @@ NOT_OF_VERL = {
     *("engine_prob_error", "engine_logprob_diff", "stale_drop_ratio"),
 }
 WITH_TOOLS_OR_A_RECIPE = {
-    "tool_calls",
-    "tool_failure_ratio",
-    "rollout_failure_ratio",
+    *("tool_calls", "tool_failure_ratio", "rollout_failure_ratio", "rollouts_failed"),
     "generation_rounds",
 }
 NOT_WHERE_NOTHING_IS_STALE = {"staleness"}

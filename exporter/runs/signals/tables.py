@@ -18,11 +18,12 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Signal(NamedTuple):
-    """A canonical signal, the same for every trainer."""
+    """A canonical signal, the same for every trainer; ``worse`` is ``up``, ``down``, ``both`` or empty."""
 
     name: str
     help: str
     unit: str
+    worse: str = ""
 
 
 class PartSignal(NamedTuple):
@@ -95,7 +96,10 @@ def frameworks(folder: Path = HERE / "trainers") -> Mapping[str, Framework]:
 
 _CATALOGUE = read(HERE / "catalogue.yaml")
 
-SIGNALS = tuple(Signal(name, each["help"], each["unit"]) for name, each in _CATALOGUE["signals"].items())
+SIGNALS = tuple(
+    Signal(name, each["help"], each["unit"], each.get("worse", ""))
+    for name, each in _CATALOGUE["signals"].items()
+)
 PART_SIGNALS = tuple(
     PartSignal(name, each["label"], each["help"], each["unit"]) for name, each in _CATALOGUE["parts"].items()
 )
