@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from urllib.parse import urlsplit
@@ -22,7 +23,7 @@ from exporter.runs.model.run import Options
 from exporter.runs.model.run_set import MOST_RUNS, RunLimit, RunSet
 from exporter.runs.model.same import Duplicates
 from exporter.runs.pages.page import MonitorPage
-from exporter.runs.pages.source import PolledSource, Polling, RegisteredPages, Target
+from exporter.runs.pages.source import PolledSource, Target
 from exporter.runs.serve.endpoints import UnknownRunError
 from exporter.runs.serve.metrics import NO_OVERRIDES, Overrides, RunText, page
 from exporter.runs.serve.views import Selection, View, select
@@ -91,24 +92,17 @@ class Collector:
             time=time,
             stopped=stopped,
         )
-        polling = Polling(
-            settings.poll_targets,
-            settings.options,
-            states,
-            self._lock,
-            self._limit,
-            self.health,
-            forget_after,
+        polled = partial(
+            PolledSource,
+            interval=settings.poll_targets,
+            options=settings.options,
+            states=states,
+            lock=self._lock,
+            limit=self._limit,
+            forget_after=forget_after,
         )
-        feeds = [PolledSource(target.name, target, polling, [target]) for target in settings.targets]
-        polled = {urlsplit(target.name).netloc for target in settings.targets}
-        self.registered = RegisteredPages(
-            # those that the settings name are polled anyway
-            lambda: [each for each in settings.registered() if settings.reached(each) not in polled],
-            lambda address: MonitorPage(settings.reached(address)),
-            MonitorPage,
-            polling,
-        )
+        feeds = [polled(target) for target in settings.targets]
+        self.registered = polled(MonitorPage, self._registered_pages)
         self.sources: Sequence[Logs | PolledSource] = (self.logs, *feeds, self.registered)
         self._judge = Judge(settings.silence, forget_after)
         self._duplicates = Duplicates()
@@ -118,6 +112,12 @@ class Collector:
         self._texts: dict[Place, RunText] = {}
         self._due: dict[str, float] = {}
         self._epoch = time.time() - time.monotonic()
+
+    def _registered_pages(self) -> dict[str, str]:
+        """The URLs of registered pages by address; those that the settings name are polled anyway."""
+        reached = {address: self.settings.reached(address) for address in self.settings.registered()}
+        named = {urlsplit(target.name).netloc for target in self.settings.targets}
+        return {address: f"http://{at}/metrics" for address, at in reached.items() if at not in named}
 
     def start(self) -> None:
         """Begin to poll targets, in the background."""
