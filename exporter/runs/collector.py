@@ -39,10 +39,9 @@ CLOCK_SECONDS = 5.0  # A clock that is set by less than that, little by little, 
 class Settings:
     """What is watched, and how. All durations in seconds.
 
-    ``targets`` are polled every ``poll_targets``, and so are the pages at the addresses that ``registered``
-    gives, which may be others at each call; ``reached`` says what to write for an address. Logs are
-    looked at every ``poll``. ``overrides`` are limits that some runs have. Of more than ``most_runs``
-    (``None`` for ``MOST_RUNS``) the oldest are left out.
+    ``targets`` are polled every ``poll_targets``, and so are registered pages; ``reached`` says what to write
+    for an address. Logs are looked at every ``poll``. ``overrides`` are limits that some runs have. Of more
+    than ``most_runs`` (``None`` for ``MOST_RUNS``) the oldest are left out.
     """
 
     paths: tuple[str, ...]
@@ -52,7 +51,6 @@ class Settings:
     options: Options = field(default_factory=Options)
     overrides: Overrides = NO_OVERRIDES
     targets: tuple[Target, ...] = ()
-    registered: Callable[[], Sequence[str]] = tuple
     reached: Callable[[str], str] = str
     poll: float = 0.5
     poll_targets: float = 5.0
@@ -64,7 +62,7 @@ class Collector:
 
     A look that is under way reads no further once ``stopped`` says true. ``listeners`` are called after
     each. ``caught_up``: all that was there at the start has been read. ``hangable`` is what else may hang
-    without the logs.
+    without the logs, ``addresses`` gives those of the pages that are registered at the time.
     """
 
     def __init__(
@@ -76,6 +74,7 @@ class Collector:
         self.caught_up = False
         self.writers = writers or Writers()
         self.hangable: list[Mount] = []
+        self.addresses: Callable[[], Sequence[str]] = tuple
         self._lock = Lock()
         self._limit = RunLimit(settings.most_runs or MOST_RUNS)
         self.states = states = State(settings.state_folder)
@@ -115,7 +114,7 @@ class Collector:
 
     def _registered_pages(self) -> dict[str, str]:
         """The URLs of registered pages by address; those that the settings name are polled anyway."""
-        reached = {address: self.settings.reached(address) for address in self.settings.registered()}
+        reached = {address: self.settings.reached(address) for address in self.addresses()}
         named = {urlsplit(target.name).netloc for target in self.settings.targets}
         return {address: f"http://{at}/metrics" for address, at in reached.items() if at not in named}
 

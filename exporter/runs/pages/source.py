@@ -151,12 +151,6 @@ class PolledSource:
             if address not in self.pages:
                 self.pages[address] = self._kind(registered[address])  # type: ignore[operator]
                 self._start(address)
-        now = time.monotonic()
-        with self._lock:
-            for name, run in list(self.run_set.runs.items()):
-                if min(self._missed(name, now), self._quiet(run, now)) > self._forget_after:
-                    del self.run_set.runs[name]
-                    self._seen.pop(name, None)
         return False
 
     def signs(self, name: str, run: Run, now: float) -> Signs:
@@ -172,13 +166,16 @@ class PolledSource:
         return Signs(quiet, None if there else silent, there)
 
     def update(self, judge: Judge, now: float) -> None:
-        """Judge all runs by now."""
+        """Judge all runs by now, and forget those that no registered page will report again."""
         self.run_set.priorities.clear()
         self.dormant = 0
         found: list[Sighting] = []
-        for key, run in self.run_set.runs.items():
+        for key, run in list(self.run_set.runs.items()):
             signs = self.signs(key, run, now)
             state = judge.state(run, signs)
+            if state == "forgotten" and self._registered and self._missed(key, now) > self._forget_after:
+                del self.run_set.runs[key]
+                self._seen.pop(key, None)
             self.run_set.priorities[key] = OF_STATE.get(state, Priority.UNSHOWN)
             self.dormant += state == "dormant"
             if is_shown(state):
