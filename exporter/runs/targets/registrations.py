@@ -204,7 +204,11 @@ class Registrations:
         if known is not self._saved:
             table = {address: asdict(one) for address, one in known.items()}
             self._states.save(PLACE, Saved(None, table, "", 0, []))
+            failed = self._states.errors
             self._states.flush()  # at once: a client that was registered does not ask again
+            if self._states.errors > failed:
+                words = "Registrations cannot be saved: a restart would lose them. The exporter retries."
+                self._once.warn("state", words)
             self._saved = known
 
     def samples(self) -> Iterator[Metric]:

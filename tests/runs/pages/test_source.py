@@ -235,35 +235,29 @@ def test_what_cannot_be_taken_is_a_problem_and_no_end_of_the_polls(
     assert page.errors >= 2
 
 
-@pytest.mark.parametrize(
-    ("is_trainer", "failing", "after_a_minute", "after_an_hour"),
-    [
-        (True, False, "running", "running"),
-        (True, True, "stopped", "stopped"),
-        (False, False, "running", "stopped"),
-        (False, True, "running", "stopped"),
-    ],
-    ids=["page", "page that died", "server", "server that died"],
-)
+LATER = (5.0, 60.0, 3600.0)  # seconds
+STATES = {  # whether it is a trainer's page, and whether it died
+    (True, False): ["running", "running", "running"],
+    (True, True): ["running", "stopped", "stopped"],
+    (False, False): ["running", "running", "stopped"],
+    (False, True): ["running", "running", "stopped"],
+}
+
+
+@pytest.mark.parametrize("case", STATES)
 def test_a_page_goes_with_its_trainer_and_a_server_outlives_its_runs(
-    poll: Callable[..., PolledSource],
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    is_trainer: bool,
-    failing: bool,
-    after_a_minute: str,
-    after_an_hour: str,
+    poll: Callable[..., PolledSource], monkeypatch: pytest.MonkeyPatch, case: tuple[bool, bool]
 ) -> None:
     monkeypatch.setattr(module, "AWAY_SECONDS", 30.0)
     steps = [lambda step=step: [Record(step, {"reward": step / 7}, run="ppo")] for step in (1, 2, 3)]
-    target = Scripted(*steps, fails if failing else list)  # type: ignore[arg-type]
-    target.reported, target.is_trainer = frozenset({"ppo"}), is_trainer
+    target = Scripted(*steps, fails if case[1] else list)  # type: ignore[arg-type]
+    target.reported, target.is_trainer = frozenset({"ppo"}), case[0]
     source = poll(target)
     eventually(lambda: target.polls > 4)
     ((name, run),) = source.run_set.runs.items()
     judge, now = Judge(Silence(), 12 * 3600.0), time.monotonic()
-    found = [judge.state(run, source.signs(name, run, now + later)) for later in (5.0, 60.0, 3600.0)]
-    assert (found, run.watched) == (["running", after_a_minute, after_an_hour], True)
+    assert [judge.state(run, source.signs(name, run, now + later)) for later in LATER] == STATES[case]
+    assert run.watched
 
 
 # registered pages

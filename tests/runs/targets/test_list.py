@@ -167,7 +167,7 @@ def test_the_answer_is_http_sd_and_comes_once_all_logs_are_read(serve: Serve, fo
 
 
 def test_from_a_container_loopback_is_the_machine_around_it(verl: Listed, engine: Engine) -> None:
-    verl.write(engine.address)
+    verl.write(f"127.0.0.2:{engine.port}")
     served = verl.serve("--loopback=localhost")
     served.lists(f"localhost:{engine.port}")
     served.until(lambda: engine.asked)

@@ -342,14 +342,17 @@ def test_all_that_may_be_registered_is_there_after_a_restart_as_far_as_it_is_all
     assert all(words.startswith("A registered server is left out: 10.0.") for words in logged)
 
 
-def test_a_registration_is_saved_at_once_or_as_soon_as_its_folder_can_be_written(tmp_path: Path) -> None:
+def test_a_registration_is_saved_at_once_or_as_soon_as_its_folder_can_be_written(
+    tmp_path: Path, logged: list[str]
+) -> None:
     folder = tmp_path / "state"
     folder.write_text("in the way")
     states = State(folder)
     table = Registrations(states, Allowed())
     table.add(some(1))
     table.maintain()
-    assert states.errors == 1
+    assert (states.errors, len(logged)) == (1, 1)
+    assert "a restart would lose them" in logged[0]
     folder.unlink()
     states.flush()
     assert known(Registrations(State(folder), Allowed())) == {"10.0.0.7:1"}
