@@ -221,7 +221,7 @@ class ListFiles:
             raise DamagedError("is not a file", "unreadable")
         if status.st_size > MOST_BYTES:
             raise DamagedError(f"has more than {MOST_BYTES} bytes", "too_large")
-        if abs(time.time() - status.st_mtime) < self._kind.settle:
+        if 0 <= time.time() - status.st_mtime < self._kind.settle:
             return None
         with path.open("rb") as opened:
             content = opened.read(MOST_BYTES + 1)
