@@ -319,7 +319,7 @@ class Run:
         self._presence.note(self.records, new)
         self.latest.update(new)
         self.parts.update(self.reading.parts(record.values))
-        self.raw.note(record.values)
+        self.reading.note(record.values)
         self.trace.note(record.step, new)
         new |= self._own(record, stream)
         moved = [signal for signal in new if signal in self.statistics]

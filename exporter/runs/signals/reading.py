@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from itertools import product
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,6 +22,7 @@ MOST_KEYS = 1000  # Different keys of one run that count when its framework is g
 MANY_KEYS = 300  # Beyond so many keys, the framework is guessed again only when a quarter more have come
 MOST_PLANS = 64
 MOST_PLANNED_KEYS = 20_000
+KEY_SETS = 16  # Kinds of records that are remembered: with and without validation, a checkpoint, and so on
 MOST_PARTS = 16  # of each signal: many reward functions leave room for data sets
 _AS_WRITTEN = frozenset({float, int, str})  # Types whose values are nearly always numbers; a boolean is none
 
@@ -112,13 +114,16 @@ class Reading:
     ``framework`` names the table of keys. If it is empty, it becomes the one whose table fits the keys seen
     so far best, ``UNKNOWN`` until one does, and signals that none of its keys carries may have the names that
     home-made loops give them. ``additions`` are a user's own keys, which come before those of every table.
-    ``carried`` are the signals that some key seen so far carries.
+    ``carried`` are the signals that some key seen so far carries. ``records`` are the last ones that were
+    noted by their keys, of which so many ``kinds`` came.
     """
 
     def __init__(self, framework: str, additions: Keys = MappingProxyType({})) -> None:
         self.framework = framework or UNKNOWN
         self.carried: frozenset[str] = frozenset()
         self._given, self._guessing, self._guess_from = bool(framework), not framework, 0
+        self.records: dict[tuple[str, ...], Mapping[str, Any]] = {}
+        self.kinds = 0
         self._additions = additions
         self._seen: dict[str, None] = {}
         self._names: Mapping[str, str] = {}
@@ -163,16 +168,29 @@ class Reading:
         """(Signal, part) -> value, of at most 16 parts of each signal a run."""
         return _read(self._plan(values).parts, values)
 
-    def sources(self, values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-        """Signal -> the keys that its value in this record is read from."""
-        read_from: dict[str, tuple[str, ...]] = {}
-        _read(self._plan(values).sources, values, read_from)
-        return {signal: keys for signal, keys in read_from.items() if keys}
+    def note(self, values: Mapping[str, Any]) -> None:
+        """Take a record that counts; its values are looked at when they are asked for."""
+        keys = tuple(values)
+        self.kinds += self.records.pop(keys, None) is None
+        self.records[keys] = values
+        if len(self.records) > KEY_SETS:
+            del self.records[next(iter(self.records))]
 
-    def unmapped(self, values: Mapping[str, Any]) -> dict[str, float]:
-        """Key -> value of what is a number and no signal, those included that were averaged into one."""
-        found = {key: number(values[key]) for key in self._plan(values).unmapped}
-        return {key: value for key, value in found.items() if value is not None}
+    def sources(self) -> dict[str, tuple[str, ...]]:
+        """Signal -> the keys that its value was read from last."""
+        read_from: dict[str, tuple[str, ...]] = {}
+        for values in self.records.values():
+            _read(self._plan(values).sources, values, read_from)
+        return read_from
+
+    def unmapped(self) -> dict[str, float]:
+        """Key -> last value of what is a number and no signal, those included that were averaged into one."""
+        found: dict[str, float] = {}
+        for values in self.records.values():
+            for key in self._plan(values).unmapped:
+                if (value := number(values[key])) is not None:
+                    found[key] = value
+        return found
 
     def _plan(self, values: Mapping[str, Any]) -> Plan:
         last, plan = self._last
@@ -258,21 +276,18 @@ class Reading:
         if self.framework == UNKNOWN:
             return {}
         framework = frameworks()[self.framework]
-        found = {key: part for key in others if (part := _part(key, framework.parts))}
+        found: dict[str, Part] = {}
+        for key, (signal, pattern) in product(others, framework.parts):
+            if key not in found and (match := pattern.fullmatch(key)):
+                found[key] = signal, "/".join(match.groups())
         for signal, pattern, whole in framework.named:
-            names = [part for key in others if (part := _part(key, ((signal, pattern),)))]
+            names = ["/".join(match.groups()) for match in map(pattern.fullmatch, others) if match]
             if whole in plain and len(names) == 1:  # a tracker that joins a step's records keeps one value
-                found[plain[whole].names[0]] = names[0]
+                found[plain[whole].names[0]] = signal, names[0]
         for part in found.values():
             if sum(signal == part[0] for signal, _ in self._parts) < MOST_PARTS:
                 self._parts.add(part)
         return {key: part for key, part in found.items() if part in self._parts}
-
-
-def _part(key: str, patterns: Iterable[tuple[str, re.Pattern[str]]]) -> Part | None:
-    """The first part whose name the key holds."""
-    found = ((signal, each.fullmatch(key)) for signal, each in patterns)
-    return next(((signal, "/".join(match.groups())) for signal, match in found if match), None)
 
 
 def _read(
@@ -297,7 +312,7 @@ def _read(
                 continue
             if value or name not in read:
                 read[name] = value * key.scale
-                if read_from is not None:
+                if read_from is not None and key.names:
                     read_from[name] = key.names
             if value or name not in ZERO_MEANS_NOT_MEASURED:
                 break

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from exporter.runs.signals.key import Key, normal
 from exporter.runs.signals.reading import LONGEST_KEY, Reading, fits
@@ -55,7 +55,6 @@ ENOUGH_RECORDS = 5
 """The first records may lack what comes later: actor metrics during a critic's warm-up, say."""
 MOST_CANDIDATES = 4
 """Keys named for one signal: a trainer may log the reward of each of a hundred environments."""
-KEY_SETS = 16  # Kinds of records that are remembered: with and without validation, a checkpoint, and so on
 USUAL_LIMIT = 40  # Raw keys of one run that are shown unless someone asks for more or fewer
 LONGEST = 200  # characters of a key; Prometheus keeps each label's text for as long as the series
 MOST_REFUSED = 10_000
@@ -152,38 +151,14 @@ class RawKeys:
     def __init__(self, rule: RawRule, reading: Reading, always: tuple[str, ...] = ()) -> None:
         self.refused: set[str] = set()
         self._rule, self._reading, self._always = rule, reading, always
-        self._records: dict[tuple[str, ...], Mapping[str, Any]] = {}
         self._shown: dict[str, None] = {}
-        self._kinds = 0
         self._candidates: tuple[object, tuple[Candidate, ...]] = None, ()
-
-    def note(self, values: Mapping[str, Any]) -> None:
-        """Take a record's values; they are looked at when they are asked for."""
-        keys = tuple(values)
-        self._kinds += self._records.pop(keys, None) is None
-        self._records[keys] = values
-        if len(self._records) > KEY_SETS:
-            del self._records[next(iter(self._records))]
-
-    def sources(self) -> dict[str, tuple[str, ...]]:
-        """Signal -> the keys that it was read from last."""
-        found: dict[str, tuple[str, ...]] = {}
-        for values in self._records.values():
-            found |= self._reading.sources(values)
-        return found
-
-    def unmapped(self) -> dict[str, float]:
-        """Value by key of all that no signal uses, whether or not it may be shown."""
-        found: dict[str, float] = {}
-        for values in self._records.values():
-            found |= self._reading.unmapped(values)
-        return found
 
     def candidates(self, carried: frozenset[str]) -> tuple[Candidate, ...]:
         """What the keys may mean, of signals that are not ``carried``."""
-        seen = self._kinds, carried
+        seen = self._reading.kinds, carried
         if self._candidates[0] != seen:
-            self._candidates = seen, candidates(self.unmapped(), carried)
+            self._candidates = seen, candidates(self._reading.unmapped(), carried)
         return self._candidates[1]
 
     def values(self, room: float = math.inf) -> dict[str, float]:
@@ -191,13 +166,13 @@ class RawKeys:
         most = min(self._rule.limit, room)
         chosen = {
             key: float(value)
-            for values in self._records.values()
+            for values in self._reading.records.values()
             for key in self._always
             if isinstance(value := values.get(key), int | float)
         }
         while len(self._shown) > most:
             self._refuse(self._shown.popitem()[0])
-        for key, value in self.unmapped().items():
+        for key, value in self._reading.unmapped().items():
             if key not in chosen and key not in self._shown and key not in self.refused:
                 if len(key) > LONGEST or not any(fnmatchcase(key, each) for each in self._rule.allow):
                     continue

@@ -40,6 +40,8 @@ KNOWN_KEYS = sorted(
 )
 KEYS = st.one_of(st.sampled_from(KNOWN_KEYS), st.text(max_size=30))
 CORE = "val-core/math/dapo"
+LEFT_OUT = "training/filter_groups/evicted_samples"
+LEFT_OUT_FROM = {"groups_filtered": (LEFT_OUT,), "reward": ("critic/score/mean",)}
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.strip()])
@@ -61,17 +63,45 @@ def test_a_record_means_what_its_trainer_measures_in_our_units(row: str) -> None
     assert reading.framework == trainer.removeprefix("?")
 
 
-def test_a_signal_s_sources_are_the_keys_whose_value_it_is() -> None:
-    verl, counter = Reading("verl"), {"fully_async/count/dropped_stale_samples": 100.0}
-    scores = {f"{CORE}/acc/mean@8": 0.5, f"{CORE}/entropy/mean@8": 9.0, "val-core/aime/reward/mean@8": 0.25}
-    left_out = {"critic/score/mean": 0.5, "training/filter_groups/evicted_samples": 3.0}
+@pytest.mark.parametrize(
+    ("records", "sources"),
+    [
+        (
+            [{f"{CORE}/acc/mean@8": 0.5, f"{CORE}/entropy/mean@8": 9.0}],
+            {"validation_score": (f"{CORE}/acc/mean@8",)},
+        ),
+        (
+            [{"val/test_score/a": 0.5, "test_score/b": 9.0}],
+            {"validation_score": ("val/test_score/a", "test_score/b")},
+        ),
+        ([{"actor/kl_loss": 0.0, "critic/kl": 0.25}], {"kl": ("critic/kl",)}),
+        ([{"critic/kl": 0.5}, {"actor/entropy": 0.5}], {"kl": ("critic/kl",), "entropy": ("actor/entropy",)}),
+        # a count that is left out at 0 was read from its key last
+        (
+            [{"training/n": 1, LEFT_OUT: 3.0, "critic/score/mean": 0.5}, {"critic/score/mean": 0.5}],
+            LEFT_OUT_FROM,
+        ),
+    ],
+)
+def test_a_signal_s_sources_are_the_keys_whose_value_it_is(
+    records: list[dict[str, float]], sources: dict[str, tuple[str, ...]]
+) -> None:
+    reading = Reading("verl")
+    for values in records:
+        reading.note(values)
 
-    assert verl.sources(scores) == {"validation_score": (f"{CORE}/acc/mean@8", "val-core/aime/reward/mean@8")}
-    assert verl.sources({"actor/kl_loss": 0.0, "critic/kl": 0.25})["kl"] == ("critic/kl",)
-    assert verl.sources(counter) == {"stale_samples_dropped": (*counter,)}
-    assert "stale_samples_dropped" not in verl.signals(counter), "who asks does not change what is next"
-    assert "groups_filtered" in verl.sources(left_out)
-    assert "groups_filtered" not in verl.sources({"critic/score/mean": 0.5}), "0, since it is left out"
+    assert reading.sources() == sources
+
+
+def test_who_asks_for_sources_does_not_change_what_a_count_is_next() -> None:
+    reading, counts = Reading("verl"), []
+    for total in (100.0, 104.0):
+        values = {"fully_async/count/dropped_stale_samples": total}
+        reading.note(values)
+        counts.append(reading.signals(values))
+        assert reading.sources() == {"stale_samples_dropped": (*values,)}
+
+    assert counts == [{}, {"stale_samples_dropped": 4.0}]
 
 
 @given(
@@ -175,13 +205,17 @@ def test_no_key_carries_two_signals_but_the_loss_that_is_the_total_too(name: str
 # values, and keys that no signal uses
 
 
+AVERAGED = {"eval/a/response_len/mean": 512.0, "eval/b/response_len/mean": 256.0, "eval/b-pass@8": 0.125}
+
+
 @given(st.dictionaries(KEYS, ANYTHING, max_size=12), st.sampled_from(["", *frameworks()]))
 def test_whatever_is_logged_is_read_to_numbers(values: dict[str, Any], framework: str) -> None:
     reading = Reading(framework)
 
+    reading.note(values)
     for _ in range(2):
         assert set(reading.signals(values)) <= set(signals.NAMES)
-        for found in (reading.signals(values), reading.parts(values), reading.unmapped(values)):
+        for found in (reading.signals(values), reading.parts(values), reading.unmapped()):
             assert all(type(value) is float for value in found.values())
 
 
@@ -195,20 +229,22 @@ def test_a_record_reads_the_same_with_one_more_value_that_is_not_a_number(values
     }
 
 
-def test_keys_that_no_signal_uses_are_kept_by_their_own_names() -> None:
-    own = {
-        "critic/score/mean": 0.5,
-        "critic/rewards/mean": 0.25,
-        "env/success": 1,
-        "note": "text",
-        "done": True,
-    }
-    averaged = {"eval/a/response_len/mean": 512.0, "eval/b/response_len/mean": 256.0, "eval/b-pass@8": 0.125}
-    found = Reading("verl").unmapped({**own, "lost": None})
+@pytest.mark.parametrize(
+    ("framework", "values", "unmapped"),
+    [
+        ("verl", {"critic/score/mean": 0.5, "critic/rewards/mean": 0.25}, {"critic/rewards/mean": 0.25}),
+        ("verl", {"env/success": 1, "note": "text", "done": True}, {"env/success": 1.0}),
+        ("verl", {"lost": None}, {"lost": math.nan}),
+        ("slime", AVERAGED, AVERAGED),
+    ],
+)
+def test_keys_that_no_signal_uses_are_kept_by_their_own_names(
+    framework: str, values: dict[str, Any], unmapped: dict[str, float]
+) -> None:
+    reading = Reading(framework)
+    reading.note(values)
 
-    assert math.isnan(found.pop("lost"))
-    assert found == {"critic/rewards/mean": 0.25, "env/success": 1.0}
-    assert Reading("slime").unmapped(averaged) == averaged
+    assert reading.unmapped() == pytest.approx(unmapped, nan_ok=True)
 
 
 # bounds
@@ -219,9 +255,10 @@ def test_there_are_few_parts_the_first_ones_stay_and_rewards_leave_room_for_vali
     for made_up in range(100):
         reading.parts({f"gdpo/{made_up}/mean": 1.0, f"gdpo/{made_up}/std": 1.0})
     values = {"gdpo/0/mean": 0.5, "gdpo/99/mean": 0.25}
+    reading.note(values)
 
     assert reading.parts(values) == {("reward_component", "0"): 0.5}
-    assert reading.unmapped(values) == {"gdpo/99/mean": 0.25}
+    assert reading.unmapped() == {"gdpo/99/mean": 0.25}
     sets = reading.parts({f"val-core/set{index}/acc/mean@1": 0.5 for index in range(100)})
     assert sets == {("validation_component", f"set{index}"): 0.5 for index in range(16)}
 

@@ -92,11 +92,11 @@ def test_a_run_with_unknown_keys_is_on_the_page_and_its_reward_once_it_is_named(
 # the keys that are shown
 
 
-def raw_keys(rule: RawRule, *records: dict[str, object]) -> RawKeys:
-    raw = RawKeys(rule, Reading("verl"))
+def raw_keys(rule: RawRule, *records: dict[str, object], reading: Reading | None = None) -> RawKeys:
+    reading = reading or Reading("verl")
     for record in records:
-        raw.note(record)
-    return raw
+        reading.note(record)
+    return RawKeys(rule, reading)
 
 
 def test_numbers_without_a_signal_are_shown_under_their_own_keys(folder: Path, watched: Watching) -> None:
@@ -145,9 +145,10 @@ def test_the_limit_holds_and_all_beyond_it_are_counted(keys: list[str], limit: i
 
 
 def test_a_shown_key_stays_when_others_come() -> None:
-    raw = raw_keys(RawRule(limit=2), {"own/z": 1, "own/y": 2})
+    reading = Reading("verl")
+    raw = raw_keys(RawRule(limit=2), {"own/z": 1, "own/y": 2}, reading=reading)
     first = raw.values()
-    raw.note({"own/a": 3, "own/b": 4})
+    reading.note({"own/a": 3, "own/b": 4})
 
     assert (raw.values(), len(raw.refused)) == (first, 2)
 
