@@ -290,6 +290,9 @@ RATIO, LONGEST = "response_length/clip_ratio", "response_length/max"
 V1 = ("training/num_turns/mean", "training/off_policy/trajectory_staleness/mean", "training_num_turns_mean")
 
 
+COUNTED = {"training/n_truncated_sample": 32.0, "training/n_sample": 128.0}
+
+
 def truncated(records: list[dict[str, float]], limit: int | None, framework: str) -> list[float | None]:
     """The truncated share of each record of a run."""
     reading, truncation, shares = Reading(framework), Truncation(), []
@@ -315,6 +318,8 @@ def lengths(*longest: float, share: float = 0.125, **more: float) -> list[dict[s
         (lengths(512), None, [0.125]),
         (lengths(512), 1024, [0.125]),
         ([{RATIO: 0.25, V1[0]: 2.0}], 512, [0.25]),
+        # what another key counts is the truncated share as it is
+        ([{**COUNTED, **lengths(512, **{V1[0]: 2.0})[0]}], 1024, [0.25]),
         # event files and CSV hold no limit: no response is longer than the one that several batches reach
         (lengths(300, 512, 512, 512, 400, 512, **{V1[0]: 2}), None, [None, None, None, 0.125, 0.0, 0.125]),
         # a longer response than all before ends what was thought of the limit
