@@ -138,7 +138,7 @@ class Reading:
         Ask once for each record, in their order: a trainer's counters become increases since the last.
         """
         plan = self._plan(values)
-        written = [values[key] for key in plan.plain.values()]
+        written = list(map(values.__getitem__, plan.plain.values()))
         numbers: list[float | None] = []
         try:  # all at once where nothing is out of the ordinary
             if _AS_WRITTEN.issuperset(map(type, written)):
@@ -303,7 +303,7 @@ def _read(
                 at = number(values[key.where[0]])
                 if at is not None and (at > key.where[2]) != (key.where[1] == ">"):
                     continue
-            numbers = [number(values[each]) for each in key.names]
+            numbers = list(map(number, map(values.__getitem__, key.names)))
             if None in numbers or not (numbers or key.how != "increase"):
                 continue
             formula = WAYS[key.how][1]
