@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from exporter.runs.files.launch import Launch, Retry, SavedStep
 from exporter.runs.logs.processes import RunGPUs
 from exporter.runs.model.exporter_health import Health, Polled, Samples
 from exporter.runs.model.run import Clock, Options, Run
+from exporter.runs.overview.models import Firing, RunId
 from exporter.runs.overview.overview import Overview
 from exporter.runs.overview.panels import DEFAULT, PanelFile
+from exporter.runs.overview.prometheus import Answers
 from exporter.runs.sender import Sender
 from exporter.runs.serve import metrics
 from exporter.runs.serve.metrics import FAMILIES, Override, Overrides, RunText, page
@@ -272,10 +275,22 @@ def _of_parts() -> Iterator[Samples]:
     health = alerting_health.AlertingHealth(nobody, nobody, ["/proc"], {"certificate": "none.pem"})
     health.check()
     yield health.samples
-    yield Overview(watch.views, PanelFile(DEFAULT), None).samples
+    yield _explodes().samples
     yield Api(registry, Allowed(), Token(None), {}).samples
     sender = Sender({"url": "http://127.0.0.1:1"}, None)
     yield from (registry.samples, watch.registered.samples, server.samples, sender.samples)
+
+
+def _explodes() -> Overview:
+    """What is told of a run whose KL jumps by 2, while an alert about that fires."""
+    run = Run("json_list", "trl", Options())
+    for step in range(60):
+        run.take(Record(step, {"kl": 0.1 + 2.0 * (step > 40)}), Clock(float(step), float(step), live=True))
+    view = View("explodes", run, "running", writer=True)
+    overview = Overview(lambda: nullcontext([view]), PanelFile(DEFAULT), None)
+    alert = Firing("KLExplosion", "critical", "kl", "", "", "", "", "", 2.0, 0.0, step=42)
+    overview._prometheus.answers = Answers(firing={RunId("explodes"): (alert,)}, answered=1.0)
+    return overview
 
 
 class _Source:

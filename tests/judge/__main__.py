@@ -17,6 +17,7 @@ from stepwatch.config import Config
 from tests.formats import CHECKOUT
 from tests.judge import faults, page, real_logs, rlwatch, stopping, tutorials
 from tests.judge.delays import Delays, delays
+from tests.judge.departures import departures
 from tests.judge.labels import Label, labels
 from tests.judge.score import Verdict, score
 from tests.public_logs import NAMED_BY
@@ -32,7 +33,9 @@ def main() -> int:
         return 2
     others = tutorials.METRICS | rlwatch.METRICS | faults.METRICS
     with real_logs.loaded([log.path for log in logs], Config(), others) as backtest:
-        ours = real_logs.of_rules(backtest.results(Progress()).runs, backtest.catalogue.rules)
+        judged = backtest.results(Progress()).runs
+        ours = real_logs.of_rules(judged, backtest.catalogue.rules)
+        moved = departures(backtest, judged)
         rivals = dict(_rivals(backtest))
         slow = _delays(logs, backtest)
     scores = {"Stepwatch": score(logs, ours, by_name=True)}
@@ -40,6 +43,7 @@ def main() -> int:
     tables = {
         "scores": page.scores(scores),
         "sick": page.sick(logs, ours),
+        "moved": page.moved(logs, moved),
         "false": page.false(scores["Stepwatch"]),
         "delays": page.delays(slow),
         "stopped": page.stopped(stopping.saved(logs, ours)),

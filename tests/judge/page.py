@@ -6,7 +6,9 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from exporter.runs.stats.departure import Departure
 from tests.judge.delays import Delays
+from tests.judge.departures import Moved
 from tests.judge.labels import Label
 from tests.judge.score import Alarm, Score, Verdict
 from tests.judge.stopping import Saved
@@ -14,6 +16,7 @@ from tests.judge.stopping import Saved
 SCORES = ("rules", "found in time", "late", "missed", "paged", "false critical", "false warning", "per 1,000")
 SICK = ("log", "by", "first expected alert", "first page", "all alerts, with their first records")
 DELAYS = ("fault", "alarm after, median / p90", "missed", "page after, median / p90", "no page")
+MOVED = ("log", "onset", "what had moved 20 records after the first alert: step signal (standard deviations)")
 STOPPED = ("log", "is", "records", "stopped after", "saved")
 FALSE = ("log", "alert", "severity", "record")
 
@@ -74,6 +77,29 @@ def _firsts(alarms: Iterable[Alarm]) -> Iterable[Alarm]:
     for alarm in alarms:
         firsts.setdefault((alarm.name, alarm.severity), alarm)
     return firsts.values()
+
+
+def moved(logs: Iterable[Label], found: Mapping[str, Sequence[Moved]]) -> list[str]:
+    """A row for each log that must be found, then in how many of the others something is named."""
+    every = list(logs)
+    rows = [
+        (log.file, f"{each.onset} {each.alert}", ", ".join(map(_departed, each.signals)) or "none")
+        for log in every
+        if log.expect
+        for each in found.get(str(log.path), ())
+    ]
+    calm = [log for log in every if log.verdict in ("healthy", "flat") and not log.expect]
+    named = sum(any(each.signals for each in found.get(str(log.path), ())) for log in calm)
+    return [
+        *_table(MOVED, rows),
+        "",
+        f"Healthy and flat logs in which a signal is named: {named} of {len(calm)}.",
+    ]
+
+
+def _departed(signal: tuple[str, Departure]) -> str:
+    name, (step, deviations) = signal
+    return f"{step} {name} ({deviations:+.0f})"
 
 
 def stopped(found: Iterable[Saved]) -> list[str]:

@@ -96,7 +96,7 @@ def test_longer_answers_are_reported_where_reward_is_lost_and_nothing_says_what_
 
 def test_a_spike_does_not_hide_a_gradient_that_grows_after_it(tmp_path: Path) -> None:
     dice = Random(7)
-    norms = [dice.lognormvariate(0, 0.2) * (10 if step >= 120 else 1) for step in range(160)]
+    norms = [dice.lognormvariate(0, 0.2) * (16 if step >= 120 else 1) for step in range(160)]
     norms[100] *= 1e4
     at = fired(
         written(
@@ -104,4 +104,4 @@ def test_a_spike_does_not_hide_a_gradient_that_grows_after_it(tmp_path: Path) ->
             ({**each, "grad_norm": norm} for each, norm in zip(_learning(160, 0.3), norms, strict=True)),
         )
     )["GradNormHigh"]
-    assert 120 < at <= 126
+    assert 120 < at <= 131, "ten steps, each far above the lowest level"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 import pytest
 
@@ -80,8 +81,8 @@ def test_actions_stop_sick_runs_early_and_no_healthy_one(judged: tuple[Runs, Bro
     # The other logs that page end within the veto window, or their page does.
     paging = [each for each in found if each.label.page]
     assert len([each for each in paging if each.stop]) >= 0.7 * len(paging)
-    saved = sum(each.records - each.stop.record for each in stopped if each.stop)
-    assert saved > 0.3 * sum(each.records for each in stopped)
+    # A share of each run: a long one that fails at its end has little to save.
+    assert fmean(1 - each.stop.record / each.records for each in stopped if each.stop) > 0.3
 
 
 @pytest.mark.parametrize(

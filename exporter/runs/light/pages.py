@@ -118,6 +118,7 @@ class Pages:
             charts=drawn,
             episodes=details.episodes,
             actions=[action for action in overview.actions if action.run == run.name],
+            departures=details.departures,
             rows=rows,
             signals=[*core, *sorted(logged - set(core))],
             trouble=overview.prometheus or details.gap,

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from exporter.runs.signals import SIGNALS
+from exporter.runs.stats.departure import Departure, departure
 from exporter.runs.stats.statistics import SignalStatistics, is_measured
 
 Point = tuple[int, float]  # A step, and the value there
@@ -43,7 +45,7 @@ class Extremes:
     """
 
     __slots__ = (
-        *("_breaks", "_broken", "_detail", "_high", "_high_steps", "_highs"),
+        *("_begun", "_breaks", "_broken", "_detail", "_high", "_high_steps", "_highs"),
         *("_low", "_low_steps", "_lows", "_room", "_width"),
     )
 
@@ -52,7 +54,7 @@ class Extremes:
         self._lows, self._highs = array("d"), array("d")
         self._low_steps, self._high_steps = array("q"), array("q")
         self._breaks = bytearray()
-        self._width, self._room = 1, 0
+        self._width, self._room, self._begun = 1, 0, 0
         self._low = self._high = 0.0
         self._broken = False
 
@@ -75,7 +77,18 @@ class Extremes:
 
     def breaks(self) -> None:
         """What comes next does not go on from what was last."""
-        self._broken, self._room = True, 0
+        self._broken = True
+        self.begins()
+
+    def begins(self) -> None:
+        """What comes next is not to be compared with what was before."""
+        self._room, self._begun = 0, len(self._lows)
+
+    def middles(self) -> list[Point]:
+        """The first step and the middle of each stretch of the present attempt, since its last mark."""
+        steps = map(min, self._low_steps[self._begun :], self._high_steps[self._begun :])
+        ends = zip(self._lows[self._begun :], self._highs[self._begun :], strict=True)
+        return [(step, (low + high) / 2) for step, (low, high) in zip(steps, ends, strict=True)]
 
     def pieces(self) -> tuple[tuple[Point, ...], ...]:
         """The curve: the extremes in the order of their steps."""
@@ -106,6 +119,7 @@ class Extremes:
             self._lows, self._low_steps = _folded(min, self._lows, self._low_steps)
             self._highs, self._high_steps = _folded(max, self._highs, self._high_steps)
             self._breaks = bytearray(map(max, self._breaks[::2], self._breaks[1::2]))
+            self._begun = (self._begun + 1) // 2
             self._width *= 2
         self._low = self._high = value
         self._lows.append(value)
@@ -169,7 +183,10 @@ DRAWN = frozenset({
     "truncated_ratio",
     "zero_std_ratio",
 })  # fmt: skip
-"""The signals of the panels; a test demands that these are all. What is not drawn takes no memory."""
+"""The signals of the panels; a test demands that these are all."""
+
+WORSE = {signal.name: signal.worse for signal in SIGNALS if signal.worse}
+"""The signals that may be what moved first, with the way in which they get worse. No other takes memory."""
 
 RESTARTS = 20  # the last of a run that are drawn
 ROWS = 20  # steps that are shown one by one
@@ -196,13 +213,25 @@ class HistorySnapshot(NamedTuple):
     restarts: tuple[int, ...] = ()
 
 
-class History:
-    """Curves, smoothed curves, and the last steps. A mark changes nothing in them."""
+def departures(curves: Mapping[str, Extremes], onset: int) -> tuple[tuple[str, Departure], ...]:
+    """Return the signals that left their bands around the step of an onset, the first one first."""
+    found = (
+        (signal, departure(curve.middles(), onset, WORSE[signal]))
+        for signal, curve in curves.items()
+        if signal in WORSE
+    )
+    left = [(signal, away) for signal, away in found if away]
+    return tuple(sorted(left, key=lambda each: (each[1].step, -abs(each[1].deviations))))
 
-    __slots__ = ("_adders", "_curves", "_detail", "_drawn", "_means", "_restarts", "_rows")
+
+class History:
+    """Curves, smoothed curves, and the last steps. A mark changes nothing that is drawn."""
+
+    __slots__ = ("_adders", "_curves", "_detail", "_drawn", "_kept", "_means", "_restarts", "_rows")
 
     def __init__(self, detail: Detail, own: frozenset[str] = frozenset()) -> None:
         self._detail, self._drawn = detail, DRAWN | own if own else DRAWN
+        self._kept = self._drawn | WORSE.keys()
         self._curves: dict[str, Extremes] = {}
         self._adders: dict[str, Callable[[int, float], None]] = {}
         self._means: dict[str, Extremes] = {}
@@ -220,7 +249,7 @@ class History:
         for signal, value in new.items():
             if add := self._adders.get(signal):
                 add(step, value)
-            elif signal in self._drawn and (value or is_measured(signal, statistics)):
+            elif signal in self._kept and (value or is_measured(signal, statistics)):
                 curve = self._curves[signal] = Extremes(self._detail)
                 self._adders[signal] = curve.add
                 curve.add(step, value)
@@ -236,13 +265,23 @@ class History:
         for curve in (*self._curves.values(), *self._means.values()):
             curve.breaks()
 
+    def mark(self) -> None:
+        """Someone intends a change of level from here on."""
+        for curve in self._curves.values():
+            curve.begins()
+
+    def departures(self, onset: int) -> tuple[tuple[str, Departure], ...]:
+        """What left its band, as ``departures``."""
+        return departures(self._curves, onset)
+
     def snapshot(self) -> HistorySnapshot:
         """Return a copy, which stays as it is."""
+        shown = self._curves.keys() & self._drawn
         return HistorySnapshot(
             {signal: curve.copy() for signal, curve in self._curves.items()},
             {signal: curve.copy() for signal, curve in self._means.items()},
             tuple(
-                Row(step, time, {signal: value for signal, value in values.items() if signal in self._curves})
+                Row(step, time, {name: value for name, value in values.items() if name in shown})
                 for step, time, values in self._rows
             ),
             tuple(self._restarts),

@@ -246,6 +246,7 @@ class Run:
         if self.marks.passed(before, self.place):
             self.statistics = rebaselined(self.statistics, self.options.own.statistics)
             self.held.clear()
+            self.history.mark()
             self.progress.since, self.progress.seen = None, 0  # patience starts at 0
         found = self.reading.signals(record.values)
         if self.options.recorder is not None:

@@ -14,6 +14,7 @@ from exporter.http.exposition import escape
 from exporter.runs.model.history import Point, Row
 from exporter.runs.overview.charts import SEVERITIES, Chart, rank
 from exporter.runs.signals.unmapped import Candidate
+from exporter.runs.stats.departure import Departure
 
 
 class RunId(NamedTuple):
@@ -123,6 +124,16 @@ def causes_first(alerts: Iterable[Firing]) -> list[Firing]:
         return place.get(alert.inhibited_by, len(worst)) if muted else index, muted
 
     return [alert for _, alert in sorted(enumerate(worst), key=order)]
+
+
+def leading_onset(alerts: Iterable[Firing]) -> int | None:
+    """The step at which the first of the worst alerts began, of those that no other one mutes."""
+    begun = [
+        (rank(alert.severity), alert.step)
+        for alert in alerts
+        if alert.severity in ("critical", "warning") and alert.step is not None and not alert.inhibited_by
+    ]
+    return min(begun)[1] if begun else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,12 +254,17 @@ def ordered(runs: Iterable[RunSummary]) -> list[RunSummary]:
 
 @dataclass(frozen=True, slots=True)
 class RunDetails:
-    """A run with its history, charts with a firing alert first; ``gap``: what Prometheus did not report."""
+    """A run with its history, charts with a firing alert first; ``gap``: what Prometheus did not report.
+
+    ``departures`` are the signals that left their bands around the leading alert's onset, the first one
+    first; ``None`` while no alert fires.
+    """
 
     summary: RunSummary
     charts: tuple[Chart, ...]
     episodes: tuple[Episode, ...]
     rows: tuple[Row, ...]
+    departures: tuple[tuple[str, Departure], ...] | None = None
     gap: str = ""
     awaited: bool = False
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from exporter.http.exposition import Metric, own
-from exporter.runs.model.history import SMOOTHED, HistorySnapshot
+from exporter.runs.model.history import SMOOTHED, HistorySnapshot, departures
 from exporter.runs.overview import agents
 from exporter.runs.overview.charts import Band, Chart, Curve, Mark, curve, rank
 from exporter.runs.overview.health import CORES, GPU, GPU_OF_RUN, healths
@@ -29,12 +29,15 @@ from exporter.runs.overview.models import (
     Series,
     SeriesLimit,
     causes_first,
+    leading_onset,
 )
 from exporter.runs.overview.panels import Limit, Line, Panel, PanelFile, Panels, Query
 from exporter.runs.overview.pollers import Actions, Silences
 from exporter.runs.overview.prometheus import NO_PAST, Past, Prometheus, Span
 from exporter.runs.serve.views import View
 from exporter.runs.signals.unmapped import ENOUGH_RECORDS
+from exporter.runs.stats.catalogue import DEPARTURE_DEVIATIONS, DEPARTURE_STEP
+from exporter.runs.stats.departure import Departure
 from exporter.runs.stats.statistics import is_measured
 
 Views = Callable[[], AbstractContextManager[Collection[View]]]
@@ -72,6 +75,7 @@ class Overview:
         )
         self._silences = Silences(alertmanager, external_labels, password_file)
         self._actions = Actions(actions)
+        self._departed: dict[tuple[str, int, int, int], tuple[tuple[str, Departure], ...]] = {}
         self._pollers = (self._prometheus, self._silences, self._actions, file)
 
     def start(self) -> None:
@@ -118,6 +122,24 @@ class Overview:
             [] if answered is None else answered,
         )
         yield own("panels_errors_total", "Invalid files of panels.", self._file.errors)
+        yield from self._departures()
+
+    def _departures(self) -> Iterator[Metric]:
+        """Yield what moved first in each run that has an alert; a run is looked at again when it logs."""
+        known, self._departed = self._departed, {}
+        with self._views() as views:
+            for view in views:
+                onset = leading_onset(self._firing(self._id(view)))
+                if onset is not None:
+                    key = view.name, view.run.serial, view.run.version, onset
+                    self._departed[key] = known.get(key) or view.run.history.departures(onset)
+        found = [
+            ({"run": key[0], "signal": signal}, away)
+            for key, moved in self._departed.items()
+            for signal, away in moved
+        ]
+        yield DEPARTURE_STEP, [(labels, away.step) for labels, away in found]
+        yield DEPARTURE_DEVIATIONS, [(labels, away.deviations) for labels, away in found]
 
     def runs(self) -> list[RunSummary]:
         """All runs."""
@@ -173,6 +195,7 @@ class Overview:
         answers = self._prometheus.answers
         firing = answers.firing.get(name, ())
         episodes = _episodes(history.past, firing, run.step)
+        onset = leading_onset(self._firing(name))
         judged = self._with_firing(run, healths(run, history.panels, answers, history.since))
         actions = [action for action in self.actions if action.run == name.run]
         return RunDetails(
@@ -180,6 +203,7 @@ class Overview:
             history.charts(episodes, actions),
             episodes,
             history.snapshot.rows,
+            None if onset is None else departures(history.snapshot.curves, onset),
             answers.gap(name, is_remote=run.is_remote),
             awaited=run.is_remote and name not in answers.pasts and name not in answers.gaps,
         )

@@ -18,12 +18,16 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Signal(NamedTuple):
-    """A canonical signal, the same for every trainer; ``label`` tells apart what it is logged for."""
+    """A canonical signal, the same for every trainer.
+
+    ``label`` tells apart what it is logged for; ``worse`` is ``up``, ``down``, ``both`` or empty.
+    """
 
     name: str
     help: str
     unit: str
     label: str = ""
+    worse: str = ""
 
 
 class Framework(NamedTuple):

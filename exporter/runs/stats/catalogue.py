@@ -230,6 +230,15 @@ RUN_FAMILIES: tuple[Family, ...] = (
     Family("rl_nonfinite_steps_total", "counter", "Logged steps in which the signal was NaN or Inf."),
 )
 
+DEPARTURE_STEP = Family(
+    "rl_departure_step", "gauge", "While an alert fires: the step at which the signal left its healthy band."
+)
+DEPARTURE_DEVIATIONS = Family(
+    "rl_departure_deviations",
+    "gauge",
+    "How far the signal is from the middle of that band now, in its standard deviations; below 0: downwards.",
+)
+
 STATISTIC_HELP: dict[str, str] = {
     "min_over_steps": "Smallest value of the last steps.",
     "max_over_steps": "Largest value of the last steps.",

@@ -18,7 +18,7 @@ LIMITS = {
     "RewardCollapse": 0.4,
     "KLHigh": 0.549,
     "KLExplosion": 1.049,
-    "LengthRunaway": 200.0,
+    "LengthRunaway from its start, more truncated": 200.0,
     "LengthCollapse from the median": 25.0,
 }
 """Where limits of the run lie at each step, as Prometheus says."""

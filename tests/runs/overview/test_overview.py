@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
+from unittest import mock
 
 import pytest
 
 from exporter.http.exposition import Family
 from exporter.runs import collector as watch_module
-from exporter.runs.overview.models import Firing, RunId
+from exporter.runs.model.history import History
+from exporter.runs.overview.models import Firing, RunId, leading_onset
 from exporter.runs.overview.overview import Overview
 from exporter.runs.overview.panels import PanelFile
 from exporter.runs.overview.prometheus import Answers, Past
@@ -263,9 +265,41 @@ def test_a_start_of_the_exporter_rebuilds_it_from_the_log(clock: Clock, watched:
 def test_metrics_of_the_story_are_those_that_the_docs_list(watched: Watched):
     families = [family for family, _ in story(watched).samples()]
 
-    assert all(isinstance(family, Family) and family.name.startswith("stepwatch_") for family in families)
+    names = ("stepwatch_", "rl_departure_")
+    assert all(isinstance(family, Family) and family.name.startswith(names) for family in families)
     docs = (Path(__file__).parents[3] / "docs/metrics.md").read_text()
     assert all(f"`{family.name}`" in docs for family in families)
+
+
+def test_what_moved_first_is_told_while_an_alert_fires_from_the_onset_of_the_worst(watched: Watched):
+    """Of a run that logs nothing new it is not computed again."""
+    log(watched.folder / "ppo.jsonl", exploding_kl(calm=60, high=20))
+    reported = story(watched)
+    assert (value(reported, "rl_departure_step"), reported.run(PPO).departures) == ([], None)
+
+    warning, page = _begun("KLHigh", "warning", 62), _begun("KLExplosion", "critical", 64)
+    reported._prometheus.answers = Answers(firing={PPO: (warning, page)}, answered=1.0)
+    ((signal, away),) = reported.run(PPO).departures
+    assert (signal, away.step) == ("kl", 61)
+    assert away.deviations > 18
+    assert value(reported, "rl_departure_step") == [61]
+    assert value(reported, "rl_departure_deviations") == [away.deviations]
+
+    with mock.patch.object(History, "departures") as asked:
+        assert value(reported, "rl_departure_step") == [61]
+    asked.assert_not_called()
+
+
+def test_the_first_of_the_worst_alerts_leads_if_no_other_one_mutes_it():
+    warning, page = _begun("KLHigh", "warning", 20), _begun("KLExplosion", "critical", 64)
+    muted = replace(_begun("RewardCollapse", "critical", 3), inhibited_by="RunFailed")
+
+    assert leading_onset([warning, page, _begun("NonFinite", "critical", 70), muted]) == 64
+    assert leading_onset([muted, _begun("RunFinished", "info", 9)]) is None
+
+
+def _begun(name: str, severity: str, step: int) -> Firing:
+    return Firing(name, severity, "", "", "", "", "", "", 1.0, 0.0, step=step)
 
 
 def test_a_run_that_stands_still_is_called_stalled_wherever_it_is_shown(watched: Watched) -> None:
