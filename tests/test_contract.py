@@ -17,6 +17,7 @@ from exporter.http.server import Server
 from exporter.runs import alerting_health, signals
 from exporter.runs.collector import Collector, Settings
 from exporter.runs.files.launch import Launch, Retry, SavedStep
+from exporter.runs.files.state import State
 from exporter.runs.logs.processes import RunGPUs
 from exporter.runs.model.exporter_health import Health, Polled, Samples
 from exporter.runs.model.run import Clock, Options, Run
@@ -31,9 +32,8 @@ from exporter.runs.serve.views import View
 from exporter.runs.signals.key import keys_of
 from exporter.runs.signals.record import Record, TotalSteps
 from exporter.runs.stats.catalogue import MOST_SERIES, STATISTIC_HELP, STATISTICS, Hold
-from exporter.runs.targets.api import Api, Token
 from exporter.runs.targets.discovery import Discovery
-from exporter.runs.targets.registry import Registry
+from exporter.runs.targets.registrations import Registrations
 from exporter.runs.targets.target import AddressMap, Allowed, Allowlist
 from stepwatch.system import http_client
 from tests import real
@@ -266,7 +266,7 @@ def _exported(run: Run) -> str:
 def _of_parts() -> Iterator[Samples]:
     """What the other parts of the exporter tell of themselves."""
     watch = Collector(Settings(("runs",)))
-    registry = Registry(None, Allowed())
+    table = Registrations(State(None), Allowed())
     server = Server(("127.0.0.1", 0), Routes({}))
     server.answered["200"] = 1
     server.stop()
@@ -276,9 +276,8 @@ def _of_parts() -> Iterator[Samples]:
     health.check()
     yield health.samples
     yield _explodes().samples
-    yield Api(registry, Allowed(), Token(None), {}).samples
     sender = Sender({"url": "http://127.0.0.1:1"}, None)
-    yield from (registry.samples, watch.registered.samples, server.samples, sender.samples)
+    yield from (table.samples, watch.registered.samples, server.samples, sender.samples)
 
 
 def _explodes() -> Overview:

@@ -22,10 +22,9 @@ from exporter.runs.sender import MOST_BODY as MOST_SENT
 from exporter.runs.sender import Sender
 from exporter.runs.serve import endpoints
 from exporter.runs.signals.unmapped import RawRule
-from exporter.runs.targets.api import Api, Token
 from exporter.runs.targets.discovery import Discovery, LogTargets
 from exporter.runs.targets.files import RAY_FILE, RAY_LIST, VERL_FILE, VERL_LIST, ListFiles
-from exporter.runs.targets.registry import Registry
+from exporter.runs.targets.registrations import Registrations
 from exporter.runs.targets.target import AddressMap, Allowlist
 
 MOST_BODY = 1 << 16  # bytes of a request's body
@@ -35,8 +34,11 @@ class App:
     """Watches runs, finds servers, and answers. Raises OSError if it cannot listen."""
 
     def __init__(self, options: cli.Settings, panels: Path, stopped: Callable[[], bool]) -> None:
-        self._registry = Registry(options.state_dir, options.discovery_allow)
-        self._collector = collector = Collector(_settings(options, self._registry), stopped=stopped)
+        self._collector = collector = Collector(_settings(options), stopped=stopped)
+        ports = {"prometheus_port": options.prometheus_port, "grafana_port": options.grafana_port}
+        allowed, token = options.discovery_allow, options.token_file
+        self._registrations = Registrations(collector.states, allowed, token, ports)
+        collector.addresses = self._registrations.trainers
         self._alerting = _alerting(options)
         self._sender = Sender(options.hub, options.password_file) if options.hub else None
         self._overview = Overview(
@@ -51,20 +53,17 @@ class App:
             actions=options.actions_url,
             remote=options.runs_of_agents,
         )
-        self._discovery = _discovery(options, collector, self._registry)
-        ports = {"prometheus_port": options.prometheus_port, "grafana_port": options.grafana_port}
-        api = Api(self._registry, options.discovery_allow, Token(options.token_file), ports)
+        self._discovery = _discovery(options, collector, self._registrations)
         light = Light(self._overview, options.path, options.agents_page)
         own = endpoints.table(collector.metrics, collector.mark, collector.health.report)
         findings = {"/api/v1/findings": {"GET": self._alerting.answer}} if self._alerting else {}
         sent = self._sender.routes() if self._sender else {}
-        routes = Routes(
-            {**own, **findings, **sent, **self._discovery.routes(), **api.routes(), **light.routes()}
-        )
+        targets = {**self._discovery.routes(), **self._registrations.routes()}
+        routes = Routes({**own, **findings, **sent, **targets, **light.routes()})
         pages = HostCheck(routes, {*options.hosts, options.listen})
         most_body = MOST_SENT if self._sender else MOST_BODY
         self._server = Server((options.listen, options.port), pages, most_body)
-        parts = (self._server, self._overview, self._discovery, api, self._registry, collector.registered)
+        parts = (self._server, self._overview, self._discovery, self._registrations, collector.registered)
         collector.health.others += [part.samples for part in (*parts, self._alerting, self._sender) if part]
 
     def start(self) -> None:
@@ -76,7 +75,7 @@ class App:
     def look(self) -> float:
         """Read new data; returns the seconds until the next call is due."""
         more = self._collector.look()
-        self._registry.maintain()
+        self._registrations.maintain()
         return 0 if more else self._collector.settings.poll
 
     def _omitted(self) -> Omitted:
@@ -96,8 +95,8 @@ class App:
         for part in (self._server, self._overview, self._discovery, self._sender):
             if part:
                 part.stop()
+        self._registrations.maintain()
         self._collector.save()
-        self._registry.save()
 
 
 def _alerting(options: cli.Settings) -> AlertingHealth | None:
@@ -109,7 +108,7 @@ def _alerting(options: cli.Settings) -> AlertingHealth | None:
     return AlertingHealth(prometheus, alertmanager, options.alerting_disks, options.alerting)
 
 
-def _settings(options: cli.Settings, registry: Registry) -> Settings:
+def _settings(options: cli.Settings) -> Settings:
     return Settings(
         paths=tuple(options.path),
         state_folder=options.state_dir,
@@ -120,13 +119,12 @@ def _settings(options: cli.Settings, registry: Registry) -> Settings:
         ),
         overrides=options.overrides,
         targets=(*options.pages, *options.mlflow),
-        registered=registry.trainers,
         reached=AddressMap(options.loopback).of_prometheus,
         poll_targets=options.poll,
     )
 
 
-def _discovery(options: cli.Settings, collector: Collector, registry: Registry) -> Discovery:
+def _discovery(options: cli.Settings, collector: Collector, registrations: Registrations) -> Discovery:
     allowlist, root = Allowlist(options.discovery_allow), options.discovery_root
     patterns, lists = [*options.discovery_files], [glob.escape(path) for path in options.discovery_lists]
     if options.discovery_ray:
@@ -139,16 +137,16 @@ def _discovery(options: cli.Settings, collector: Collector, registry: Registry) 
     in_logs = LogTargets(allowlist)
     # The last one's labels count: anyone who may register must not take a server away from its run.
     discovery = Discovery(
-        [registry, *files, in_logs],
+        [registrations, *files, in_logs],
         allowlist,
         options.discovery_forget_after,
         AddressMap(options.loopback),
         lambda: collector.caught_up,
     )
-    registry.silence = discovery.silence
+    registrations.silence = discovery.silence
     collector.hangable += [source.thread for source in files]
     collector.listeners += [
         in_logs.update,
-        lambda views, _: registry.set_runs(collector.registered.shown(views)),
+        lambda views, _: registrations.set_runs(collector.registered.shown(views)),
     ]
     return discovery

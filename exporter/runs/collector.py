@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from urllib.parse import urlsplit
@@ -22,7 +23,7 @@ from exporter.runs.model.run import Options
 from exporter.runs.model.run_set import MOST_RUNS, RunLimit, RunSet
 from exporter.runs.model.same import Duplicates
 from exporter.runs.pages.page import MonitorPage
-from exporter.runs.pages.source import PolledSource, Polling, RegisteredPages, Target
+from exporter.runs.pages.source import PolledSource, Target
 from exporter.runs.serve.endpoints import UnknownRunError
 from exporter.runs.serve.metrics import NO_OVERRIDES, Overrides, RunText, page
 from exporter.runs.serve.views import Selection, View, select
@@ -38,10 +39,9 @@ CLOCK_SECONDS = 5.0  # A clock that is set by less than that, little by little, 
 class Settings:
     """What is watched, and how. All durations in seconds.
 
-    ``targets`` are polled every ``poll_targets``, and so are the pages at the addresses that ``registered``
-    gives, which may be others at each call; ``reached`` says what to write for an address. Logs are
-    looked at every ``poll``. ``overrides`` are limits that some runs have. Of more than ``most_runs``
-    (``None`` for ``MOST_RUNS``) the oldest are left out.
+    ``targets`` are polled every ``poll_targets``, and so are registered pages; ``reached`` says what to write
+    for an address. Logs are looked at every ``poll``. ``overrides`` are limits that some runs have. Of more
+    than ``most_runs`` (``None`` for ``MOST_RUNS``) the oldest are left out.
     """
 
     paths: tuple[str, ...]
@@ -51,7 +51,6 @@ class Settings:
     options: Options = field(default_factory=Options)
     overrides: Overrides = NO_OVERRIDES
     targets: tuple[Target, ...] = ()
-    registered: Callable[[], Sequence[str]] = tuple
     reached: Callable[[str], str] = str
     poll: float = 0.5
     poll_targets: float = 5.0
@@ -63,7 +62,7 @@ class Collector:
 
     A look that is under way reads no further once ``stopped`` says true. ``listeners`` are called after
     each. ``caught_up``: all that was there at the start has been read. ``hangable`` is what else may hang
-    without the logs.
+    without the logs, ``addresses`` gives those of the pages that are registered at the time.
     """
 
     def __init__(
@@ -75,6 +74,7 @@ class Collector:
         self.caught_up = False
         self.writers = writers or Writers()
         self.hangable: list[Mount] = []
+        self.addresses: Callable[[], Sequence[str]] = tuple
         self._lock = Lock()
         self._limit = RunLimit(settings.most_runs or MOST_RUNS)
         self.states = states = State(settings.state_folder)
@@ -91,24 +91,17 @@ class Collector:
             time=time,
             stopped=stopped,
         )
-        polling = Polling(
-            settings.poll_targets,
-            settings.options,
-            states,
-            self._lock,
-            self._limit,
-            self.health,
-            forget_after,
+        polled = partial(
+            PolledSource,
+            interval=settings.poll_targets,
+            options=settings.options,
+            states=states,
+            lock=self._lock,
+            limit=self._limit,
+            forget_after=forget_after,
         )
-        feeds = [PolledSource(target.name, target, polling, [target]) for target in settings.targets]
-        polled = {urlsplit(target.name).netloc for target in settings.targets}
-        self.registered = RegisteredPages(
-            # those that the settings name are polled anyway
-            lambda: [each for each in settings.registered() if settings.reached(each) not in polled],
-            lambda address: MonitorPage(settings.reached(address)),
-            MonitorPage,
-            polling,
-        )
+        feeds = [polled(target) for target in settings.targets]
+        self.registered = polled(MonitorPage, self._registered_pages)
         self.sources: Sequence[Logs | PolledSource] = (self.logs, *feeds, self.registered)
         self._judge = Judge(settings.silence, forget_after)
         self._duplicates = Duplicates()
@@ -118,6 +111,12 @@ class Collector:
         self._texts: dict[Place, RunText] = {}
         self._due: dict[str, float] = {}
         self._epoch = time.time() - time.monotonic()
+
+    def _registered_pages(self) -> dict[str, str]:
+        """The URLs of registered pages by address; those that the settings name are polled anyway."""
+        reached = {address: self.settings.reached(address) for address in self.addresses()}
+        named = {urlsplit(target.name).netloc for target in self.settings.targets}
+        return {address: f"http://{at}/metrics" for address, at in reached.items() if at not in named}
 
     def start(self) -> None:
         """Begin to poll targets, in the background."""

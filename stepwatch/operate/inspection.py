@@ -110,7 +110,7 @@ def _poll(page: Page, options: Options) -> Contents:
     """Request a page once."""
     run_set = RunSet(page.source, "", options)
     try:
-        for event in page.poll():
+        for event in page.read():
             run_set.take(event, Clock(time.time(), time.monotonic(), live=False))
     except PollError as error:
         return Contents(page.name, problem=str(error).removeprefix(f"{page.name} "))

@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from select import select
 from types import TracebackType
 from typing import Any
 
@@ -43,9 +44,14 @@ class Script:
         assert self._process.stdout
         self._process.stdin.write(json.dumps([function, *arguments]) + "\n")
         self._process.stdin.flush()
+        while not select([self._process.stdout], [], [], 1)[0]:
+            self.check()
         answer = self._process.stdout.readline()
         assert answer, f"{self._path.name}: {self.said()}"
         return json.loads(answer)
+
+    def check(self) -> None:
+        """Called each second while an answer is waited for; may fail where none will come."""
 
     def kill(self) -> None:
         """Kill the process (-9)."""
@@ -63,5 +69,7 @@ class Script:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind:  # it may wait for what never comes
+            self.kill()
         self._process.communicate()
         self._errors.close()

@@ -23,8 +23,8 @@ from stepwatch.system.files import last_lines
 _given: set[int] = set()
 
 
-def free_port() -> int:
-    """A port of 127.0.0.1 on which no one listens now, another one at each call.
+def free_port(*hosts: str) -> int:
+    """A port of 127.0.0.1, and of these, on which no one listens now, another one at each call.
 
     It is below the range from which the kernel serves outgoing connections, so none of these takes
     it before the test's server does. Each of the processes that share a run of the tests has ports of
@@ -36,7 +36,9 @@ def free_port() -> int:
     draw = random.SystemRandom()
     if len(_given) > share / 2:
         _given.clear()
-    while (port := first + draw.randrange(share)) in _given or processes.port_taken("127.0.0.1", port):
+    while (port := first + draw.randrange(share)) in _given or any(
+        processes.port_taken(host, port) for host in ("127.0.0.1", *hosts)
+    ):
         pass
     _given.add(port)
     return port
@@ -82,6 +84,11 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
+    def ended(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._process is not None and self._process.poll() is not None
+
+    @property
     def pid(self) -> int:
         """The id of the running process."""
         assert self._process is not None, f"{self.command[0]} is not running"
@@ -94,7 +101,7 @@ class Server:
             self._process = subprocess.Popen(self.command, cwd=self.cwd, env=self.env, stdout=log, stderr=log)
         deadline = time.monotonic() + self.patience
         while self.ready_url and not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if self.ended or time.monotonic() > deadline:
                 self.kill()
                 tail = "\n".join(last_lines(self.log, 20))
                 raise AssertionError(f"{' '.join(self.command)} did not become ready:\n{tail}")

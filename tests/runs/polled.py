@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from exporter.runs.pages.source import Target
 from exporter.runs.signals.record import Event
 
 
-class FakeTarget:
+class FakeTarget(Target):
     """A trainer's page that reports nothing; ``polls`` counts how often it was asked."""
 
-    name = "fake"
     source = "prometheus_page"
-    has_history = False
-    is_trainer = True
-    reported: frozenset[str] = frozenset()
-    lacking: tuple[str, ...] = ()
 
     def __init__(self) -> None:
+        super().__init__("http://fake")
         self.polls = 0
 
-    def poll(self) -> list[Event]:
+    def read(self) -> list[Event]:
         self.polls += 1
         return self.found()
 

@@ -202,7 +202,7 @@ class State:
             path.replace(path.with_name(ASIDE))
             path.with_name(f"{NAME}-journal").unlink(missing_ok=True)
             text = "%s is damaged, or of another version: %s. It was moved to %s; logs are read again. %s"
-            logger.warning(text, path, error, ASIDE, "Fix: none is needed.")
+            logger.warning(text, path, error, ASIDE, "Fix: restart jobs that had registered servers.")
             return self._transaction(path, work)
 
     def _transaction(self, path: Path, work: Callable[[sqlite3.Connection], T]) -> T:

@@ -1,1 +1,1 @@
-"""Polled runs: ``web`` asks, ``page`` and ``mlflow`` read the answer, ``source`` has the runs."""
+"""Polled runs: ``web`` asks, ``page`` and ``mlflow`` read the answers, ``source`` polls and has the runs."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from exporter.runs.pages import web
+from exporter.runs.pages.source import Target
 from exporter.runs.pages.web import PollError
 from exporter.runs.signals.record import STEP_LIMIT, Event, Record
-from exporter.secret_shapes import masked_url
 
 MONITOR = "rl_insight_monitor_"  # what rl-insight puts before the trainer's own key
 SERIES_LIMIT = 20_000  # no trainer has that many series on a page
@@ -32,57 +32,37 @@ _STEP = re.compile(
     r"(?!(?:max|num|total)[_/])(?:[a-z0-9]+[_/])?(?:train(?:ing|er)?[_/](?:global_)?|global_)steps?(?:_total)?$"
     r"|steps?(?:_total)?$"
 )
-
-Total = tuple[float, float]  # Sum and count of a histogram or summary
-
-
-@dataclass(slots=True)
-class Found:
-    """What a page says of one run: ``values`` are gauges and counters, ``totals`` histograms and summaries.
-
-    ``known``: some of it is a trainer's beyond doubt.
-    """
-
-    values: dict[str, float] = field(default_factory=dict)
-    totals: dict[str, Total] = field(default_factory=dict)
-    known: bool = False
-
-    def counter(self, given: str | None) -> str | None:
-        """The metric that counts steps: the given one, or one that is called so."""
-        if given is not None:
-            key = given.removeprefix(MONITOR)
-            return key if key in self.values else None
-        return next((key for key in self.values if _STEP.match(key)), None)
-
-    def fingerprint(self) -> dict[str, str]:
-        """What changes with a step: not what the machine does meanwhile. NaN equals NaN in it."""
-        every = {**self.values, **self.totals}
-        return {key: repr(value) for key, value in every.items() if not _MACHINE.match(key)}
+# The second is for servers that write no name which needs quotes; a label keeps those apart then.
+ACCEPT = "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.9,text/plain;version=0.0.4;q=0.8,*/*;q=0.1"
+MOST_GONE = 10  # runs that a page reports no more and that are known if they come back, as after a restart
+SETTLE_SECONDS = 0.3
+VALIDATION = ("val_", "val-")
+"""How verl's keys of a validation begin; they stay on the page until the next one, steps later."""
+Values = dict[str, "float | tuple[float, float]"]
+"""What a page says of a run, by key: a number, or sum and count of a histogram or summary."""
 
 
-def by_run(text: str, default: str) -> dict[str, Found]:
+def by_run(text: str, default: str) -> dict[str, Values]:
     """The runs of a page by name, ``default`` where labels name none. Raises ValueError for no page.
 
     Of several series with one name, the first has the name alone; the others have their labels behind it.
     """
-    runs: dict[str, Found] = {}
+    runs: dict[str, Values] = {}
+    trainers: set[str] = set()
     for name, labels, value in _series(text):
         project, experiment, run = (labels.pop(each, "") for each in ("project", "experiment_name", "run"))
         run = "/".join(part for part in (project, experiment) if part) or run or default
-        found = runs.setdefault(run, Found())
-        found.known = found.known or _TRAINER.match(name) is not None
-        key = name.removeprefix(MONITOR)
-        if key in found.values or key in found.totals:
+        found, key = runs.setdefault(run, {}), name.removeprefix(MONITOR)
+        if _TRAINER.match(name):
+            trainers.add(run)
+        if key in found:
             pairs = ",".join(f'{label}="{labels[label]}"' for label in sorted(labels))
             key = f"{key}{{{pairs}}}"
-        if isinstance(value, tuple):
-            found.totals[key] = value
-        else:
-            found.values[key] = value
-    return {run: found for run, found in runs.items() if found.known}
+        found[key] = value
+    return {run: found for run, found in runs.items() if run in trainers}
 
 
-def _series(text: str) -> Iterator[tuple[str, dict[str, str], float | Total]]:
+def _series(text: str) -> Iterator[tuple[str, dict[str, str], float | tuple[float, float]]]:
     """Each series of a trainer's: name, labels, and value or sum and count."""
     from prometheus_client.parser import (  # noqa: PLC0415  (6 MB that are due only where a page is polled)
         text_string_to_metric_families,
@@ -99,44 +79,28 @@ def _series(text: str) -> Iterator[tuple[str, dict[str, str], float | Total]]:
             lines.append(line)
     if len(lines) > SERIES_LIMIT:
         raise ValueError(f"it has more than {SERIES_LIMIT} series")
-    for family in text_string_to_metric_families("\n".join(lines)):
-        if family.type not in ("histogram", "summary"):
-            yield from ((sample.name, dict(sample.labels), _float(sample.value)) for sample in family.samples)
-            continue
-        named = [(sample.name.removeprefix(family.name), sample) for sample in family.samples]
-        sums = {tuple(each.labels.items()): each.value for name, each in named if name == "_sum"}
-        for name, each in named:
-            if name == "_count" and (total := sums.get(tuple(each.labels.items()))) is not None:
-                yield family.name, dict(each.labels), (_float(total), _float(each.value))
-
-
-def _float(value: float) -> float:
-    """The parser gives whole numbers as they are, however long."""
     try:
-        return float(value)
-    except OverflowError:
+        for family in text_string_to_metric_families("\n".join(lines)):
+            samples = [(each.name, dict(each.labels), float(each.value)) for each in family.samples]
+            if family.type in ("histogram", "summary"):
+                yield from _totals(family.name, samples)
+            else:
+                yield from samples
+    except OverflowError:  # the parser gives whole numbers as they are, however long
         raise ValueError("a number is too large") from None
 
 
-# The second is for servers that write no name which needs quotes; a label keeps those apart then.
-_ACCEPT = "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.9,text/plain;version=0.0.4;q=0.8,*/*;q=0.1"
+def _totals(
+    name: str, samples: list[tuple[str, dict[str, str], float]]
+) -> Iterator[tuple[str, dict[str, str], tuple[float, float]]]:
+    """Sum and count of each series of a histogram or summary."""
+    sums = {tuple(labels.items()): value for each, labels, value in samples if each == f"{name}_sum"}
+    for each, labels, count in samples:
+        if each == f"{name}_count" and (total := sums.get(tuple(labels.items()))) is not None:
+            yield name, labels, (total, count)
 
 
-MOST_GONE = 10
-"""Runs that a page reports no more and that are still known if they come back, as after a job's restart."""
-
-
-@dataclass(slots=True)
-class _Seen:
-    """A run at its last step; ``totals`` are ``None`` before the first poll, ``counted`` steps the page's."""
-
-    step: int = 0
-    counted: bool = False
-    fingerprint: dict[str, str] = field(default_factory=dict)
-    totals: dict[str, Total] | None = None
-
-
-class Page:
+class Page(Target):
     """A page that is polled; a record for each step that is seen on it.
 
     A step is over when the metric that counts steps moves, and where there is none, when a value
@@ -148,23 +112,20 @@ class Page:
     """
 
     source = "prometheus_page"
-    has_history = False
-    is_trainer = True
 
     def __init__(
         self, url: str, run: str | None = None, step: str | None = None, timeout: float = 10
     ) -> None:
-        self.name = masked_url(url)
-        self._url, self._step, self._timeout = url, step, timeout
-        self._run = run or urlsplit(self.name).netloc
-        self.reported: frozenset[str] = frozenset()
-        self.lacking: tuple[str, ...] = ()
-        self._seen: dict[str, _Seen] = {}
+        super().__init__(url)
+        self._url, self._timeout = url, timeout
+        self._default, self._step = run or urlsplit(self.name).netloc, step
+        # of each run at its last step: its number, whether the page counted it, and what the page said
+        self._seen: dict[str, tuple[int, bool, Values]] = {}
 
-    def poll(self) -> list[Event]:
+    def read(self) -> list[Event]:
         """A record for each run of the page that made a step. Raises PollError."""
-        runs = self._read()
-        if runs and self._step and not any(found.counter(self._step) for found in runs.values()):
+        runs = self._found()
+        if runs and self._step and not any(map(self._counter, runs.values())):
             raise PollError(
                 f"{self.name} has a trainer's metrics, but no {self._step!r}, the configured step metric. "
                 "Fix: set `step` to a metric of that page, or to null."
@@ -176,10 +137,10 @@ class Page:
             del self._seen[run]
         return [record for record in records if record is not None]
 
-    def _read(self) -> dict[str, Found]:
-        answer = web.get(self._url, {"Accept": _ACCEPT}, self._timeout)
+    def _found(self) -> dict[str, Values]:
+        answer = web.get(self._url, {"Accept": ACCEPT}, self._timeout)
         try:
-            return by_run(answer.body.decode("utf-8", "replace"), self._run)
+            return by_run(answer.body.decode("utf-8", "replace"), self._default)
         except ValueError as problem:
             kind = f" of type {answer.kind}" if answer.kind else ""
             raise PollError(
@@ -187,80 +148,81 @@ class Page:
                 f"It is an answer{kind}. Fix: give the address that ends in /metrics, as a rule."
             ) from None
 
-    def _record(self, run: str, found: Found) -> Record | None:
-        seen = self._seen.setdefault(run, _Seen())
-        if counter := found.counter(self._step):
-            value = found.values.pop(counter)
-            step = int(value) if 0 <= value < STEP_LIMIT else 0
+    def _counter(self, found: Values) -> str | None:
+        """The metric that counts steps: the given one, or one that is called so."""
+        numbers = [key for key, value in found.items() if isinstance(value, float)]
+        if self._step is not None:
+            return next((key for key in numbers if key == self._step.removeprefix(MONITOR)), None)
+        return next(filter(_STEP.match, numbers), None)
+
+    def _record(self, run: str, found: Values) -> Record | None:
+        last, counted, before = self._seen.get(run, (0, False, None))
+        counter = self._counter(found)
+        if counter:
+            number = found.pop(counter)
+            step = int(number) if isinstance(number, float) and 0 <= number < STEP_LIMIT else 0
         else:  # our own count
-            fingerprint, step = found.fingerprint(), 0
-            blank = not any(found.values.values()) and not any(count for _, count in found.totals.values())
-            if not (self._step or blank or fingerprint == seen.fingerprint):
-                seen.fingerprint, step = fingerprint, seen.step + 1
-        if seen.totals is None and not step:
-            seen.totals = found.totals
-        if not step or (counter and seen.counted and step == seen.step):
+            blank = not any(value[1] if isinstance(value, tuple) else value for value in found.values())
+            same = _fingerprint(found) == _fingerprint(before or {})
+            step = 0 if self._step or blank or same else last + 1
+        if not step or (counter and counted and step == last):
+            self._seen.setdefault(run, (0, False, found))
             return None
-        values = found.values | _means(found.totals, seen.totals)
-        seen.step, seen.counted, seen.totals = step, counter is not None, found.totals
-        return Record(step, values, run=run)
+        self._seen[run] = step, counter is not None, found
+        values = {key: value for key, value in found.items() if isinstance(value, float)}
+        return Record(step, values | (_means(found, before) if before is not None else {}), run=run)
 
 
-def _means(totals: dict[str, Total], before: dict[str, Total] | None) -> dict[str, float]:
+def _fingerprint(found: Values) -> dict[str, str]:
+    """What changes with a step: not what the machine does meanwhile. NaN equals NaN in it."""
+    return {key: repr(value) for key, value in found.items() if not _MACHINE.match(key)}
+
+
+def _means(found: Values, before: Values) -> dict[str, float]:
     """The means of what was observed in between; a count that fell began again at 0."""
     means: dict[str, float] = {}
-    for key, (sum_now, count_now) in totals.items() if before is not None else ():
-        sum_before, count_before = (before or {}).get(key, (0.0, 0.0))
-        if not count_now >= count_before:  # NaN included
-            sum_before = count_before = 0.0
-        if count_now > count_before:
-            means[key] = (sum_now - sum_before) / (count_now - count_before)
+    for key, now in found.items():
+        if isinstance(now, tuple):
+            begun = before.get(key)
+            if not isinstance(begun, tuple) or not now[1] >= begun[1]:  # NaN included
+                begun = 0.0, 0.0
+            if now[1] > begun[1]:
+                means[key] = (now[0] - begun[0]) / (now[1] - begun[1])
     return means
 
 
-SETTLE_SECONDS = 0.3
-LOOKS = 5  # the gauges of a step are set one by one, and the step's own number is not the last of them
-VALIDATION = ("val_", "val-")
-"""How verl's keys of a validation begin; they stay on the page until the next one, steps later."""
-
-
 class MonitorPage(Page):
-    """Reads until two reads agree.
+    """A page of rl-insight's, read until two reads agree: the gauges of a step are set one by one.
 
     What was validated counts once, and alone reports no step: verl validates before it trains.
     """
 
     source = "rl_insight"
 
-    def __init__(self, address: str, timeout: float = 10) -> None:
-        super().__init__(f"http://{address}/metrics", timeout=timeout)
-        self._seen_last: dict[str, dict[str, str]] = {}
-        self._validated: dict[str, dict[str, float]] = {}
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._last: dict[str, dict[str, str]] = {}
+        self._validated: dict[str, Values] = {}
 
-    def poll(self) -> list[Event]:
-        events = [self._once(event) if isinstance(event, Record) else event for event in super().poll()]
-        self._validated = {run: values for run, values in self._validated.items() if run in self._seen}
-        return events
-
-    def _read(self) -> dict[str, Found]:
-        runs = super()._read()
-        for _ in range(LOOKS):
-            now = {run: found.fingerprint() for run, found in runs.items()}
-            if now == self._seen_last:
+    def _found(self) -> dict[str, Values]:
+        runs = super()._found()
+        for _ in range(5):  # the step's own number is not the last gauge that is set
+            now = {run: _fingerprint(found) for run, found in runs.items()}
+            if now == self._last:
                 break
-            self._seen_last = now
+            self._last = now
             time.sleep(SETTLE_SECONDS)
-            runs = super()._read()
-        return {run: found for run, found in runs.items() if not all(map(_is_validation, found.values))}
+            runs = super()._found()
+        return {
+            run: found for run, found in runs.items() if not all(key.startswith(VALIDATION) for key in found)
+        }
 
-    def _once(self, record: Record) -> Record:
-        """The record without what was validated for an earlier one."""
-        found = {key: value for key, value in record.values.items() if _is_validation(key)}
-        before = self._validated.get(record.run, {})
-        self._validated[record.run] = found
-        old = {key for key, value in found.items() if before.get(key) == value}
+    def _record(self, run: str, found: Values) -> Record | None:
+        record = super()._record(run, found)
+        if record is None:
+            return None
+        validated = {key: value for key, value in record.values.items() if key.startswith(VALIDATION)}
+        before, self._validated[run] = self._validated.get(run, {}), validated
+        self._validated = {each: self._validated[each] for each in self._validated if each in self._seen}
+        old = {key for key, value in validated.items() if before.get(key) == value}
         return replace(record, values={key: record.values[key] for key in record.values.keys() - old})
-
-
-def _is_validation(key: str) -> bool:
-    return key.startswith(VALIDATION)

@@ -13,17 +13,10 @@ from exporter.secret_shapes import masked, masked_url
 
 
 class PollError(Exception):
-    """Raised when a target cannot be polled: one sentence or two with the address, no secret in them."""
+    """Raised without a usable answer: the address and no secret; ``status`` of an error, else 0."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, status: int = 0) -> None:
         super().__init__(masked(text))  # servers echo the request
-
-
-class RefusedError(PollError):
-    """Raised when a server answers with an error: ``status`` is its number."""
-
-    def __init__(self, text: str, status: int) -> None:
-        super().__init__(text)
         self.status = status
 
 
@@ -32,8 +25,7 @@ def get(
 ) -> Reply:
     """GET an address, or POST if there is a body; the headers go to no other host.
 
-    Raises RefusedError where the server answered with an error, and PollError without an answer that is
-    whole, small and fast enough.
+    Raises PollError for an error, and without an answer that is whole, small and fast enough.
     """
     shown = masked_url(url)
     if not is_usable(url):
@@ -49,10 +41,11 @@ def get(
             "that address, if it is the right one."
         ) from None
     except NoAnswerError as problem:
-        raise PollError(f"{shown} gives no answer: {str(problem).rstrip('.')}.") from None
+        words = str(problem).strip().rstrip(".")
+        raise PollError(f"{shown} gives no answer: {words}.") from None
     if reply.status >= 300:  # a redirect that leads nowhere too
         phrase = f"{reply.status} {responses.get(reply.status, '')}".strip()
-        raise RefusedError(f"{shown} answers {phrase}.", reply.status)
+        raise PollError(f"{shown} answers {phrase}.", reply.status)
     return reply
 
 
@@ -69,8 +62,8 @@ class Poller(ABC):
     """Calls ``poll`` again and again from ``start`` on, in a thread of its own, if it is ``enabled``."""
 
     def __init__(self, name: str, *, enabled: bool = True) -> None:
-        self._enabled = enabled
-        self._wake, self._stop = Event(), Event()
+        self._enabled, self.stopped = enabled, False
+        self._wake = Event()
         # A daemon: a server or a disk that hangs must not keep the exporter from ending.
         self._thread = Thread(target=self._run, name=name, daemon=True)
 
@@ -89,13 +82,8 @@ class Poller(ABC):
 
     def stop(self) -> None:
         """Poll no more; a call that is under way ends by itself."""
-        self._stop.set()
+        self.stopped = True
         self._wake.set()
-
-    @property
-    def stopped(self) -> bool:
-        """Whether ``stop`` was called."""
-        return self._stop.is_set()
 
     def _run(self) -> None:
         while not self.stopped:

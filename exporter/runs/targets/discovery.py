@@ -41,7 +41,6 @@ A busy one may answer anything else, or not in time.
 """
 OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ENOMEM, errno.ENOBUFS, errno.EAFNOSUPPORT})
 """Errors that say nothing about a server: there are no more files or watches here, or no IPv6."""
-STATES = ("served", "silent", "pageless")
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
 
 
@@ -54,7 +53,7 @@ class LogTargets:
         self.read: float | None = None
         self._allowlist = allowlist
         self._mentions: list[tuple[Servers, str, bool]] = []  # servers, their run, and whether it is over
-        self._passed: dict[tuple[Servers, str, bool], tuple[str, ...]] = {}
+        self._passed: dict[tuple[Servers, str], tuple[str, ...]] = {}
 
     def update(self, views: Iterable[View], logs: Iterable[Log]) -> None:
         """Take what the logs of runs report, and those without a run yet; of an address the last counts."""
@@ -66,14 +65,14 @@ class LogTargets:
 
     def targets(self) -> Iterator[Target]:
         """Yield the servers of all mentions; those of a mention are checked once."""
-        passed, self._passed = self._passed, {}
-        for one in self._mentions:
-            place = one[1] or "a log without a step"
-            known = passed.get(one) or self._passed.get(one)
-            if known is None:
-                known = self._allowlist.passed(self.name, place, one[0].addresses)
-            self._passed[one] = known
-        for (servers, run, over), addresses in self._passed.items():
+        before, self._passed = self._passed, {}
+        for servers, run, over in self._mentions:
+            addresses = before.get((servers, run), self._passed.get((servers, run)))
+            if addresses is None:
+                addresses = self._allowlist.passed(
+                    self.name, run or "a log without a step", servers.addresses
+                )
+            self._passed[servers, run] = addresses
             labels = {"job": ROLLOUT, "role": ROLLOUT, **({"run": run} if run else {})}
             yield from (Target(address, labels, servers.path, over) for address in addresses)
 
@@ -100,25 +99,23 @@ class Entry:
     labels: dict[str, str] = field(default_factory=dict)
     path: str = METRICS_PATH
     sources: tuple[str, ...] = ()
-    over: bool = False
     accepted: float | None = None
     answers: bool | None = None
     page: bool | None = None
     probes: asyncio.Task[None] | None = None
 
-    def merge(self, reports: Sequence[tuple[str, Target]]) -> None:
-        """Take what sources report: the last one's labels count, and the end as reported with the run."""
+    def update(self, reports: Sequence[tuple[str, Target]], now: float, forget_after: float) -> str:
+        """Take what sources report, of which the last one's labels count; returns whether it is served.
+
+        One without a page is not: it is alive, but would seem lost. It is over as reported with the run.
+        """
         targets = [target for _, target in reports]
         self.labels = {name: value for one in targets for name, value in one.labels.items()}
         self.path = next((one.path for one in reversed(targets) if one.path != METRICS_PATH), METRICS_PATH)
         self.sources = tuple(dict.fromkeys(source for source, _ in reports))
-        self.over = all(one.over for one in [one for one in targets if "run" in one.labels] or targets)
-
-    def state(self, now: float, forget_after: float) -> str:
-        """Served to Prometheus or not: a target without a page is alive, but would seem lost."""
         if self.page is False:
             return "pageless"
-        if self.over:
+        if all(one.over for one in [one for one in targets if "run" in one.labels] or targets):
             there = bool(self.answers)
         elif self.accepted is None:
             there = now - self.since < PROVE_SECONDS
@@ -170,18 +167,18 @@ class Discovery:
 
     def samples(self) -> Iterator[Metric]:
         """Yield what was found where, and what went wrong."""
-        names, states = [source.name for source in self._sources], self._states
         found: list[Sample] = [
-            ({"source": name, "state": state}, states[name, state]) for name in names for state in STATES
+            ({"source": source.name, "state": state}, self._states[source.name, state])
+            for source in self._sources
+            for state in ("served", "silent", "pageless")
         ]
         yield own("discovery_targets", "Servers found: served to Prometheus or not.", found)
         errors = list(self._allowlist.counts.items())
         failed: list[Sample] = [({"source": name, "reason": each}, count) for (name, each), count in errors]
         yield own("discovery_errors_total", "Unreadable sources and invalid targets.", failed)
         read = {source.name: source.read for source in self._sources if source.read is not None}
-        yield own(
-            "discovery_read_timestamp_seconds", "When a source was last valid.", by_label("source", read)
-        )
+        text = "When a source was last valid."
+        yield own("discovery_read_timestamp_seconds", text, by_label("source", read))
 
     def silence(self, address: str) -> float:
         """Seconds since a server last took a connection, or was first reported; 0 if it is unknown."""
@@ -217,8 +214,7 @@ class Discovery:
                 entry = self._entries[address] = Entry(now)
             if entry.probes is None or entry.probes.done():  # or an unforeseen fault ended them
                 entry.probes = asyncio.create_task(self._probe(address, entry, room))
-            entry.merge(reports)
-            state = entry.state(now, self._forget_after)
+            state = entry.update(reports, now, self._forget_after)
             states.update((source, state) for source in entry.sources)
             if state == "served":
                 path = {"__metrics_path__": entry.path} if entry.path != METRICS_PATH else {}

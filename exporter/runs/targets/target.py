@@ -59,7 +59,7 @@ class Allowed:
     def __init__(self, networks: Iterable[str] = USUAL) -> None:
         self._networks = tuple(map(ip_network, networks))
 
-    def __str__(self) -> str:
+    def __str__(self) -> str:  # in --help
         return json.dumps([str(network) for network in self._networks])
 
     def checked(self, text: str) -> str:
@@ -118,12 +118,11 @@ class AddressMap:
     def of_prometheus(self, address: str) -> str:
         """Return the address for Prometheus to connect to."""
         host, _, port = address.rpartition(":")
-        return f"{self._loopback}:{port}" if self._is_mapped(host) else address
+        mapped = self._loopback and ip_address(host.strip("[]")).is_loopback
+        return f"{self._loopback}:{port}" if mapped else address
 
     def of_ours(self, address: str) -> tuple[str, int]:
         """Return the IP address and port to connect to."""
         host, _, port = address.rpartition(":")
-        return (self._host if self._is_mapped(host) else host.strip("[]")), int(port)
-
-    def _is_mapped(self, host: str) -> bool:
-        return bool(self._loopback) and ip_address(host.strip("[]")).is_loopback
+        mapped = self.of_prometheus(address) != address
+        return (self._host if mapped else host.strip("[]")), int(port)

@@ -14,9 +14,8 @@ import pytest
 from exporter.runs.__main__ import _changed
 from exporter.runs.cli import command_line
 from exporter.runs.files.mounts import PATIENCE_SECONDS, Mount
-from exporter.runs.targets.api import Token
 from exporter.runs.targets.files import RAY_LIST, ListFiles
-from exporter.runs.targets.registry import RefusedError
+from exporter.runs.targets.registrations import RefusedError, Token
 from exporter.runs.targets.target import Allowed, Allowlist
 from tests.real import hung_mount
 from tests.real.waiting import eventually, in_time

@@ -15,12 +15,11 @@ import pytest
 from exporter.runs.files.state import State
 from exporter.runs.model import ends, run_set
 from exporter.runs.model.ends import Judge, Silence
-from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Options
 from exporter.runs.model.run_set import MOST_RUNS, RunLimit
 from exporter.runs.pages import page as page_module
 from exporter.runs.pages import source as module
-from exporter.runs.pages.source import PolledSource, Polling
+from exporter.runs.pages.source import PolledSource
 from exporter.runs.pages.web import PollError
 from exporter.runs.signals.record import Event, Record
 from tests.real.waiting import eventually
@@ -97,9 +96,7 @@ def test_each_step_of_a_page_is_a_record_and_what_it_shows_at_first_raises_nothi
     # a statistic that rules look at first, so that only a live step shows it
     streak = {"name": "rl_nonfinite_streak_steps", "run": run, "signal": "reward"}
     assert served.scrape().value(**streak) is None
-    for step in (8, 9, 10):
-        trainer.step(step, step / 10)
-        at(served, run, step)
+    makes_steps(served, trainer, run, 8, 9, 10)
     found = served.scrape()
     assert found.value(**streak) == 0
     assert found.value("rl_reward", run=run) == pytest.approx(1.0)
@@ -162,9 +159,7 @@ def test_a_resumed_job_is_one_run_and_the_next_job_on_the_page_another(
     serve: Serve, trainer: Trainer
 ) -> None:
     served = serve(*trainer.flags)
-    for step in (*range(1, 7), 4, 5, 6, 7):
-        trainer.step(step, run="maths/ppo")
-        at(served, "maths/ppo", step)
+    makes_steps(served, trainer, "maths/ppo", *range(1, 7), 4, 5, 6, 7)
     found = served.scrape()
     assert found.value("rl_resumes_total", run="maths/ppo") == 1
     assert found.value("rl_records_total", run="maths/ppo") == 7
@@ -188,7 +183,7 @@ class Scripted(FakeTarget):
 
 
 def fails() -> list[Event]:
-    raise PollError("fake gives no answer.")
+    raise PollError("http://fake/ gives no answer.")
 
 
 @pytest.fixture(name="poll")
@@ -198,8 +193,8 @@ def _poll() -> Iterator[Callable[..., PolledSource]]:
 
     def poll(target: FakeTarget, interval: float = 0.01) -> PolledSource:
         limit, states = RunLimit(MOST_RUNS), State(None)
-        polling = Polling(interval, Options(), states, Lock(), limit, Health(), 12 * 3600.0)
-        begun.append(PolledSource(target.name, target, polling, [target]))
+        more = {"states": states, "lock": Lock(), "limit": limit, "forget_after": 12 * 3600.0}
+        begun.append(PolledSource(target, interval=interval, options=Options(), **more))  # type: ignore[arg-type]
         begun[-1].start()
         return begun[-1]
 
@@ -219,7 +214,7 @@ def test_a_target_that_fails_is_asked_ever_more_rarely_until_it_answers(
     eventually(lambda: len(target.times) >= 7)
     gaps = [after - before for before, after in zip(target.times, target.times[1:], strict=False)]
     assert all(gap >= pause for gap, pause in zip(gaps, (0.1, 0.2, 0.4, 0.4), strict=False))
-    assert (page.problem, page.errors, logged) == (None, 4, ["fake gives no answer."])
+    assert (page.problem, page.errors, logged) == (None, 4, ["http://fake/ gives no answer."])
     rare = Scripted(fails, list)
     poll(rare, 3600.0)
     eventually(lambda: len(rare.times) == 2)  # the first time soon, however long the interval
@@ -231,43 +226,38 @@ def test_what_cannot_be_taken_is_a_problem_and_no_end_of_the_polls(
     target = Scripted(lambda: {}["a"], lambda: {}["a"], lambda: [Record(10**400, {}, 1e400)], list)
     target.lacking = ("no experiment 'a'.", "no experiment 'b'.")
     (page,) = poll(target).pages.values()
-    eventually(lambda: page.answers > 2)
+    eventually(lambda: page.answered)
     target.lacking = ("no experiment 'b'.",)
-    answers = page.answers
-    eventually(lambda: page.answers > answers + 2)
-    assert logged[0] == "fake: KeyError, an internal error of Stepwatch"
+    polls = target.polls
+    eventually(lambda: target.polls > polls + 2)
+    assert logged[0] == "http://fake: KeyError, an internal error of Stepwatch"
     assert logged[-2:] == ["no experiment 'a'.", "no experiment 'b'."]
     assert page.errors >= 2
 
 
-@pytest.mark.parametrize(
-    ("is_trainer", "failing", "states"),
-    [
-        (True, False, ["running", "running", "running"]),
-        (True, True, ["running", "stopped", "stopped"]),
-        (False, False, ["running", "running", "stopped"]),
-        (False, True, ["running", "running", "stopped"]),
-    ],
-    ids=["page", "page that died", "server", "server that died"],
-)
+LATER = (5.0, 60.0, 3600.0)  # seconds
+STATES = {  # whether it is a trainer's page, and whether it died
+    (True, False): ["running", "running", "running"],
+    (True, True): ["running", "stopped", "stopped"],
+    (False, False): ["running", "running", "stopped"],
+    (False, True): ["running", "running", "stopped"],
+}
+
+
+@pytest.mark.parametrize("case", STATES)
 def test_a_page_goes_with_its_trainer_and_a_server_outlives_its_runs(
-    poll: Callable[..., PolledSource],
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    is_trainer: bool,
-    failing: bool,
-    states: list[str],
+    poll: Callable[..., PolledSource], monkeypatch: pytest.MonkeyPatch, case: tuple[bool, bool]
 ) -> None:
     monkeypatch.setattr(module, "AWAY_SECONDS", 30.0)
     steps = [lambda step=step: [Record(step, {"reward": step / 7}, run="ppo")] for step in (1, 2, 3)]
-    target = Scripted(*steps, fails if failing else list)  # type: ignore[arg-type]
-    target.reported, target.is_trainer = frozenset({"ppo"}), is_trainer
+    target = Scripted(*steps, fails if case[1] else list)  # type: ignore[arg-type]
+    target.reported, target.is_trainer = frozenset({"ppo"}), case[0]
     source = poll(target)
     eventually(lambda: target.polls > 4)
     ((name, run),) = source.run_set.runs.items()
     judge, now = Judge(Silence(), 12 * 3600.0), time.monotonic()
-    found = [judge.state(run, source.signs(name, run, now + later)) for later in (5.0, 60.0, 3600.0)]
-    assert (found, run.watched) == (states, True)
+    assert [judge.state(run, source.signs(name, run, now + later)) for later in LATER] == STATES[case]
+    assert run.watched
 
 
 # registered pages
@@ -324,8 +314,7 @@ def test_a_page_that_the_settings_name_is_not_polled_twice_and_one_of_no_trainer
 def test_a_page_that_is_gone_stops_its_run_which_goes_on_at_another_address(
     serve: Serve, trainers: list[Trainer]
 ) -> None:
-    first, second = trainers
-    served = serve()
+    served, (first, second) = serve(), trainers
     register(served, first)
     makes_steps(served, first, "maths/ppo", *range(1, 9))
     first.text = None
@@ -377,11 +366,10 @@ def test_runs_that_no_one_reports_are_forgotten_and_names_that_change_forever_fi
     register(served, trainer)
     known = served.app._collector.registered
     served.until(lambda: known.pages)
+    (page,) = known.pages.values()
     for number in range(8):
-        trainer.step(1, number / 10, f"maths/{number}")
-        served.until(
-            lambda number=number: any(f"maths/{number}" in page.names for page in known.pages.values())
-        )  # type: ignore[misc]
-    assert known.run_set.runs.keys() == known._owners.keys() == known._reported.keys()
+        trainer.step(1, number / 10, name := f"maths/{number}")
+        served.until(lambda name=name: name in page.names)  # type: ignore[misc]
+    assert known.run_set.runs.keys() == known._seen.keys()
     assert len(known.run_set.runs) == 3
-    served.until(lambda: known.run_set.runs == known._owners == known._reported == {})
+    served.until(lambda: known.run_set.runs == known._seen == {})

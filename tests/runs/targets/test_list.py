@@ -80,37 +80,14 @@ ALLOWED = {
 }
 ELSEWHERE = (
     *("8.8.8.8:80", "172.32.0.1:80", "169.254.169.254:80", "100.64.0.1:80", "[2001:db8::1]:80"),
-    *(
-        "[fe80::1]:80",
-        "[::ffff:8.8.8.8]:80",
-        "[fd00:ec2::254]:80",
-        "[fd20:ce::254]:80",
-        "[fd00:c1::a9fe:a9fe]:80",
-    ),
+    *("[fe80::1]:80", "[::ffff:8.8.8.8]:80", "[fd00:ec2::254]:80", "[fd20:ce::254]:80"),
+    "[fd00:c1::a9fe:a9fe]:80",
 )
 INVALID = (
-    *(
-        "",
-        "10.0.0.7",
-        "10.0.0.7:",
-        "10.0.0.7:0",
-        "10.0.0.7:65536",
-        "10.0.0.7:٣",
-        "10.0.0.7:80\n",
-        " 10.0.0.7:80",
-    ),
-    *("http://10.0.0.7:80", "10.0.0.7:80/metrics", "user@10.0.0.7:80", "10.0.0:80", "010.0.0.1:80"),
-    *(
-        "0x0a000007:80",
-        "node-1:80",
-        "LOCALHOST:80",
-        "::1:80",
-        "[::1%lo]:80",
-        "[::1]",
-        "0.0.0.0:80",
-        "[::]:80",
-    ),
-    *("224.0.0.1:80", "1" * 100_000),
+    *("", "10.0.0.7", "10.0.0.7:", "10.0.0.7:0", "10.0.0.7:65536", "10.0.0.7:٣", "10.0.0.7:80\n"),
+    *(" 10.0.0.7:80", "http://10.0.0.7:80", "10.0.0.7:80/metrics", "user@10.0.0.7:80", "10.0.0:80"),
+    *("010.0.0.1:80", "0x0a000007:80", "node-1:80", "LOCALHOST:80", "::1:80", "[::1%lo]:80", "[::1]"),
+    *("0.0.0.0:80", "[::]:80", "224.0.0.1:80", "1" * 100_000),
 )
 
 
@@ -129,13 +106,10 @@ def test_only_addresses_of_allowed_networks_are_listed_spelt_in_one_way_and_the_
 
 
 def test_a_network_of_ones_own_takes_the_place_of_the_usual_ones_but_admits_no_metadata(verl: Listed) -> None:
-    verl.write(
-        "100.127.255.255:80", "10.0.0.7:80", "[fd00:ec2::254]:80", "[fd20:ce::254]:80", "[2001:db8::1]:80"
-    )
+    passed = "100.127.255.255:80", "[fd20:ce::254]:80", "[2001:db8::1]:80"
+    verl.write(*passed, "10.0.0.7:80", "[fd00:ec2::254]:80")
     networks = json.dumps(["100.64.0.0/10", "::/0", "fd20:ce::254"])
-    verl.serve(f"--discovery-allow={networks}").lists(
-        "100.127.255.255:80", "[fd20:ce::254]:80", "[2001:db8::1]:80"
-    )
+    verl.serve(f"--discovery-allow={networks}").lists(*passed)
 
 
 @given(st.one_of(st.text(), st.ip_addresses().map(lambda host: f"[{host}]:80")))
@@ -193,7 +167,7 @@ def test_the_answer_is_http_sd_and_comes_once_all_logs_are_read(serve: Serve, fo
 
 
 def test_from_a_container_loopback_is_the_machine_around_it(verl: Listed, engine: Engine) -> None:
-    verl.write(engine.address)
+    verl.write(f"127.0.0.2:{engine.port}")
     served = verl.serve("--loopback=localhost")
     served.lists(f"localhost:{engine.port}")
     served.until(lambda: engine.asked)
@@ -204,8 +178,8 @@ def test_verls_file_counts_more_than_who_registers_the_same_address(verl: Listed
     served = verl.serve()
     body = {"job_name": "mine", "targets": [{"target": engine.address, "labels": {"run": "theirs"}}]}
     assert served.register(body).status == 200
-    served.until(lambda: "rl_insight_job" in served.listed()[engine.address])
-    assert served.listed()[engine.address] == {**ROLLOUT, "rl_insight_job": "mine", "run": "theirs"}
+    both = {**ROLLOUT, "rl_insight_job": "mine", "run": "theirs"}
+    served.until(lambda: served.listed()[engine.address] == both)
 
 
 @pytest.mark.parametrize("broken", ["targets", "_look"])
@@ -331,37 +305,37 @@ def test_a_server_without_a_page_is_listed_once_it_has_one(verl: Listed, logged:
         assert (engine.asked[0].path, engine.asked[0].headers["Host"]) == ("/metrics", engine.address)
 
 
-@pytest.mark.parametrize(
-    ("status", "listed"), [(200, True), (302, False), (307, False), (404, False), (500, True), (503, True)]
-)
-def test_one_that_redirects_or_has_no_page_is_left_out_and_a_busy_one_is_not(
-    verl: Listed, status: int, *, listed: bool
-) -> None:
-    with Engine(says(b"", status, Location="http://127.0.0.1:1/")) as engine:
-        verl.write(engine.address)
+def test_one_that_redirects_or_has_no_page_is_left_out_and_a_busy_one_is_not(verl: Listed) -> None:
+    with ExitStack() as running:
+        engines = {
+            status: running.enter_context(Engine(says(b"", status, Location="http://127.0.0.1:1/")))
+            for status in (200, 302, 307, 404, 500, 503)
+        }
+        verl.write(*(engine.address for engine in engines.values()))
         served = verl.serve()
-        served.until(lambda: len(engine.asked) > (status in {302, 307, 404, 500, 503}))
-        served.lists(*([engine.address] if listed else []))
+        served.until(lambda: all(len(each.asked) > (status != 200) for status, each in engines.items()))
+        served.lists(*(engines[status].address for status in (200, 500, 503)))
+
+
+def found(port: int, path: str = "") -> tuple[bool, int | None] | None:
+    return asyncio.run(discovery.probe("127.0.0.1", port, "a", path))
 
 
 @pytest.mark.parametrize("speaks", [b"", b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 200"])
 def test_a_server_that_says_nothing_usable_is_there(speaks: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        Thread(target=_say, args=(server, speaks), daemon=True).start()
+
+        def say() -> None:
+            with closing(server.accept()[0]) as client:
+                client.recv(1000)
+                client.sendall(speaks)
+
+        Thread(target=say, daemon=True).start()
         status = 200 if speaks.startswith(b"HTTP") else None
-        assert asyncio.run(discovery.probe("127.0.0.1", server.getsockname()[1], "a", "/metrics")) == (
-            True,
-            status,
-        )
+        assert found(server.getsockname()[1], "/metrics") == (True, status)
 
 
-def _say(server: socket.socket, words: bytes) -> None:
-    with closing(server.accept()[0]) as client:
-        client.recv(1000)
-        client.sendall(words)
-
-
-def test_a_connection_to_a_free_port_that_reaches_itself_is_not_taken(
+def test_a_connection_that_reaches_itself_is_not_taken_and_without_files_nothing_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Itself(socket.socket):
@@ -369,16 +343,13 @@ def test_a_connection_to_a_free_port_that_reaches_itself_is_not_taken(
             self.bind(("127.0.0.1", 0))
             super().connect(self.getsockname())
 
-    monkeypatch.setattr(discovery.socket, "socket", Itself)
-    assert asyncio.run(discovery.probe("127.0.0.1", 1, "a", "")) == (False, None)
-
-
-def test_without_files_to_spare_nothing_is_known_of_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left(*_: object) -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(discovery.socket.socket, "connect", none_left)
-    assert asyncio.run(discovery.probe("127.0.0.1", 1, "a", "")) is None
+    monkeypatch.setattr(discovery.socket, "socket", Itself)
+    assert found(1) == (False, None)
+    monkeypatch.setattr(Itself, "connect", none_left)
+    assert found(1) is None
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -108,5 +109,6 @@ def test_the_lines_of_a_log_fill_no_memory_and_what_is_refused_in_them_is_counte
     append(folder / "ppo.log", *lines, console(1, measured(1)))
     served = serve()
     served.until(lambda: len(served.listed()) == 100)
+    time.sleep(0.2)  # some more looks
     assert served.errors() == {("address", "log"): 100}
     assert [words for words in logged if "ppo: 8.8.8.8:80 is in none" in words] == logged

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,20 @@ from hypothesis import strategies as st
 
 from exporter.runs.app import MOST_BODY
 from exporter.runs.files import notice
-from exporter.runs.targets import api, registry
-from exporter.runs.targets.api import RESULTS, RateLimit, read_request
-from exporter.runs.targets.registry import ASIDE, NAME, RefusedError, Registration, Registry
+from exporter.runs.files.state import State
+from exporter.runs.targets import registrations
+from exporter.runs.targets.registrations import (
+    RESULTS,
+    RateLimit,
+    RefusedError,
+    Registration,
+    Registrations,
+    read_request,
+)
 from exporter.runs.targets.target import Allowed
 from tests.runs.served import TARGETS, Serve, Served
 
 ORDER = {"job_name": "vllm", "targets": [{"target": "10.0.0.7:8000", "labels": {"replica": "0"}}]}
-JSON_TYPE = "application/json"
 
 
 def outcomes(served: Served) -> dict[str, float]:
@@ -40,11 +45,9 @@ def test_it_answers_as_the_server_of_rl_insight_does(serve: Serve) -> None:
     assert served.register(ORDER)[:2] == (200, {**taken, "config_file": None, "targets_file": None})
     counted = served.scrape().all("stepwatch_registrations_total")
     assert {dict(labels)["result"] for labels in counted} == set(RESULTS)
-    for method, path, status in (
-        *(("GET", TARGETS, 405), ("DELETE", TARGETS, 405), ("POST", "/api/v1/services", 405)),
-        ("GET", "/api/v1/other", 404),
-    ):
-        assert served.ask(method, path).status == status
+    wrong = {("GET", TARGETS): 405, ("DELETE", TARGETS): 405, ("POST", "/api/v1/services"): 405}
+    wrong |= {("OPTIONS", TARGETS): 405, ("GET", "/api/v1/other"): 404}
+    assert {each: served.ask(*each).status for each in wrong} == wrong
 
 
 def test_what_is_registered_becomes_targets_with_our_labels(serve: Serve) -> None:
@@ -56,17 +59,13 @@ def test_what_is_registered_becomes_targets_with_our_labels(serve: Serve) -> Non
     served.register({"job_name": "transfer_queue", "targets": several, "labels": more, "later": "ignored"})
     rollout, trainer = ({"job": kind, "role": kind} for kind in ("rollout", "trainer"))
     queue = {**trainer, "rl_insight_job": "transfer_queue", "run": "ppo/gsm8k"}
-    served.until(
-        lambda: (
-            served.listed()
-            == {
-                "10.0.0.7:8000": {**rollout, "replica": "0", "rl_insight_job": "vllm"},
-                "127.0.0.1:1": {**trainer, "rl_insight_job": "trainer_metrics"},
-                "10.0.0.8:1": {**queue, "rack": "1"},
-                "[fd00::7]:8000": {**queue, "rack": "2"},
-            }
-        )
-    )
+    wanted = {
+        "10.0.0.7:8000": {**rollout, "replica": "0", "rl_insight_job": "vllm"},
+        "127.0.0.1:1": {**trainer, "rl_insight_job": "trainer_metrics"},
+        "10.0.0.8:1": {**queue, "rack": "1"},
+        "[fd00::7]:8000": {**queue, "rack": "2"},
+    }
+    served.until(lambda: served.listed() == wanted)
     served.register({"job_name": "sglang", "targets": ["10.0.0.7:8000"]})
     served.until(lambda: served.listed()["10.0.0.7:8000"] == {**rollout, "rl_insight_job": "sglang"})
 
@@ -74,54 +73,52 @@ def test_what_is_registered_becomes_targets_with_our_labels(serve: Serve) -> Non
 # what may be asked
 
 ONE = {"targets": ["10.0.0.7:1"]}
-MANY = {f"l{n}": "x" for n in range(3, 9)}
+FOUR, SIX, NINE = ({f"l{n}": "x" for n in numbers} for numbers in (range(4), range(3, 9), range(9)))
+SLACK = "xoxb" + "-abcdefghijkl-hunter2mnopq-ABCDEFGHIJKLmnop"
+MALFORMED: list[tuple[Any, str]] = [
+    (b"", "line 1, column 1"),
+    (b'{"targets": [,]}', "line 1, column 14"),
+    (b"[]", "The body is not an object"),
+    (b"\xff\xfe", "The body is not valid JSON"),
+    (b"[" * 60_000, "The body is not valid JSON"),
+    (b'{"targets": ' + b"9" * 60_000 + b"}", "The body is not valid JSON"),
+    *((asked, "targets is not a list") for asked in ({}, {"targets": []}, {"targets": "10.0.0.7:8000"})),
+    ({"targets": [7]}, "targets[0] is not a server"),
+    ({"targets": [{}]}, "targets[0].target is not a server"),
+    ({**ONE, "job_name": 7}, "job_name"),
+    ({**ONE, "job_name": "a\nb"}, "job_name"),
+    ({**ONE, "job_name": "x" * 101}, "at most 100"),
+]
+ADDRESSES = {
+    "http://10.0.0.7:1": "targets[1]: 'http://",
+    "example.org:80": "not an IP address with a port",
+    "me:hunter2@10.0.0.7:8000": "'10.0.0.7:8000' is not",
+    "10.0.0.7:1/admin": "targets[1]: '10.0.0.7:1/admin'",
+    "169.254.169.254:80": "add it to discovery.allow in config.yaml",
+    "8.8.8.8:53": "discovery.allow",
+}
+LABELS: list[tuple[Any, str]] = [
+    (["a"], "labels is not an object"),
+    ([], "labels is not an object"),
+    *(({name: "x"}, f"'{name}', which Stepwatch gives") for name in sorted(registrations.OURS)),
+    ({"__address__": "8.8.8.8:1"}, "begin with no digit"),
+    ({"__metrics_path__": "/x"}, "and no __"),
+    ({"a-b": "x"}, "'a-b'"),
+    ({"a" * 65: "x"}, "at most 64"),
+    ({"a": "x" * 101}, "labels.a is not a valid label value"),
+    ({"a": "x\ny"}, "labels.a"),
+    ({"a": None}, "labels.a"),
+    ({"api_token": "hunter2"}, "Expected: labels without secrets"),
+    ({"site": SLACK}, "without secrets"),
+    (NINE, "9 labels"),
+]
 REFUSED: list[tuple[Any, str, str]] = [
-    (b"", "malformed", "line 1, column 1"),
-    (b'{"targets": [,]}', "malformed", "line 1, column 14"),
-    (b"[]", "malformed", "The body is not an object"),
-    (b"\xff\xfe", "malformed", "The body is not valid JSON"),
-    (b"[" * 60_000, "malformed", "The body is not valid JSON"),
-    (b'{"targets": ' + b"9" * 60_000 + b"}", "malformed", "The body is not valid JSON"),
-    ({}, "malformed", "targets is not a list"),
-    ({"targets": []}, "malformed", "targets is not a list"),
-    ({"targets": "10.0.0.7:8000"}, "malformed", "targets is not a list"),
-    ({"targets": [7]}, "malformed", "targets[0] is not a server"),
-    ({"targets": [{}]}, "malformed", "targets[0].target is not a server"),
-    ({**ONE, "job_name": 7}, "malformed", "job_name"),
-    ({**ONE, "job_name": "a\nb"}, "malformed", "job_name"),
-    ({**ONE, "job_name": "x" * 101}, "malformed", "at most 100"),
-    ({"targets": ["10.0.0.7:1", "http://10.0.0.7:1"]}, "address", "targets[1]: 'http://"),
-    ({"targets": [{"target": "10.0.0.7:1/admin"}]}, "address", "targets[0].target: "),
-    ({"targets": ["example.org:80"]}, "address", "not an IP address with a port"),
-    ({"targets": ["me:hunter2@10.0.0.7:8000"]}, "address", "'10.0.0.7:8000' is not"),
-    ({"targets": ["169.254.169.254:80"]}, "address", "add it to discovery.allow in config.yaml"),
-    ({"targets": ["10.0.0.7:1", "8.8.8.8:53"]}, "address", "discovery.allow"),
-    ({**ONE, "labels": ["a"]}, "labels", "labels is not an object"),
-    ({**ONE, "labels": []}, "labels", "labels is not an object"),
-    *(
-        ({**ONE, "labels": {name: "x"}}, "labels", f"'{name}', which Stepwatch gives")
-        for name in sorted(api.OURS)
-    ),
-    ({**ONE, "labels": {"__address__": "8.8.8.8:1"}}, "labels", "begin with no digit"),
-    ({**ONE, "labels": {"__metrics_path__": "/x"}}, "labels", "and no __"),
-    ({**ONE, "labels": {"a-b": "x"}}, "labels", "'a-b'"),
-    ({**ONE, "labels": {"a" * 65: "x"}}, "labels", "at most 64"),
-    ({**ONE, "labels": {"a": "x" * 101}}, "labels", "labels.a is not a valid label value"),
-    ({**ONE, "labels": {"a": "x\ny"}}, "labels", "labels.a"),
-    ({**ONE, "labels": {"a": None}}, "labels", "labels.a"),
-    ({**ONE, "labels": {"api_token": "hunter2"}}, "labels", "Expected: labels without secrets"),
+    *((asked, "malformed", words) for asked, words in MALFORMED),
+    *(({"targets": ["10.0.0.7:1", each]}, "address", words) for each, words in ADDRESSES.items()),
+    ({"targets": [{"target": "8.8.8.8:1"}]}, "address", "targets[0].target: "),
+    *(({**ONE, "labels": labels}, "labels", words) for labels, words in LABELS),
     (
-        {**ONE, "labels": {"site": "xoxb" + "-abcdefghijkl-hunter2mnopq-ABCDEFGHIJKLmnop"}},
-        "labels",
-        "without secrets",
-    ),
-    (
-        {"targets": [{"target": "10.0.0.7:1", "labels": {f"l{n}": "x" for n in range(9)}}]},
-        "labels",
-        "9 labels",
-    ),
-    (
-        {"targets": [{"target": "10.0.0.7:1", "labels": MANY}], "labels": {f"l{n}": "x" for n in range(4)}},
+        {"targets": [{"target": "10.0.0.7:1", "labels": SIX}], "labels": FOUR},
         "labels",
         "targets[0].labels has 9 labels. Expected: at most 8",
     ),
@@ -159,9 +156,9 @@ BODIES = st.fixed_dictionaries({"targets": SERVERS | JSON, "labels": JSON, "job_
 @given(st.binary() | BODIES.map(lambda asked: json.dumps(asked).encode()))
 def test_whatever_comes_is_taken_whole_or_refused_in_words(body: bytes) -> None:
     with suppress(RefusedError):
-        for one in read_request(body, Allowed()):
-            assert not one.labels.keys() & api.OURS
-            assert all(len(value) <= registry.LONGEST_VALUE for value in one.labels.values())
+        for one in read_request(body, Allowed()).values():
+            assert not one.labels.keys() & registrations.OURS
+            assert all(len(value) <= registrations.LONGEST_VALUE for value in one.labels.values())
 
 
 def test_a_page_of_a_browser_can_register_nothing(serve: Serve) -> None:
@@ -171,7 +168,6 @@ def test_a_page_of_a_browser_can_register_nothing(serve: Serve) -> None:
     assert "Expected: no Origin header. Fix: register servers from a program" in refused.body["detail"]
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
         assert served.register(ORDER, Content_Type=kind).status == 415
-    assert served.ask("OPTIONS", TARGETS).status == 405
     assert (outcomes(served), served.listed()) == ({"origin": 1, "content_type": 4}, {})
 
 
@@ -180,10 +176,8 @@ def test_the_size_of_a_request_is_limited_to_a_thousand_servers_of_a_job(serve: 
     refused = served.register(b" " * (MOST_BODY + 1))
     assert refused.status == 413
     assert b"at most" in refused.body
-    servers = [
-        {"target": f"10.100.200.{n // 9 + 1}:{50_000 + n}", "labels": {"replica": str(n)}}
-        for n in range(1000)
-    ]
+    hosts = (f"10.100.200.{n // 9 + 1}:{50_000 + n}" for n in range(1000))
+    servers = [{"target": each, "labels": {"replica": str(n)}} for n, each in enumerate(hosts)]
     assert served.register({"job_name": "vllm", "targets": servers}).body["target_count"] == 1000
 
 
@@ -202,18 +196,18 @@ def test_a_flood_is_answered_when_to_come_again_and_does_not_flood_the_log(
     assert served.ask("GET", "/healthz").status == 200
 
 
-def passed(rate: RateLimit, client: str, requests: int, now: float = 0.0) -> int:
-    return sum(not rate.wait(client, now) for _ in range(requests))
-
-
 def test_requests_are_limited_of_each_client_and_of_all_and_time_gives_them_back() -> None:
     rate = RateLimit()
-    assert passed(rate, "10.0.0.7", 1000) == passed(rate, "10.0.0.8", 60) == 60
-    assert passed(rate, "10.0.0.7", 100, now=5.0) == 5
-    assert passed(rate, "10.0.0.7", 100, now=5000.0) == 60
-    assert sum(passed(rate, f"10.1.{n // 256}.{n % 256}", 1, 9000.0) for n in range(1000)) == 300
+
+    def passed(client: str, requests: int, now: float = 0.0) -> int:
+        return sum(not rate.wait(client, now) for _ in range(requests))
+
+    assert passed("10.0.0.7", 1000) == passed("10.0.0.8", 60) == 60
+    assert passed("10.0.0.7", 100, now=5.0) == 5
+    assert passed("10.0.0.7", 100, now=5000.0) == 60
+    assert sum(passed(f"10.1.{n // 256}.{n % 256}", 1, 9000.0) for n in range(1000)) == 300
     assert len(rate._left) == 301
-    assert passed(rate, "10.9.9.9", 1, now=9060.0) == 1
+    assert passed("10.9.9.9", 1, now=9060.0) == 1
     assert len(rate._left) == 2
 
 
@@ -226,6 +220,13 @@ def basic(text: str) -> str:
     return f"Basic {base64.b64encode(text.encode()).decode()}"
 
 
+GOOD = (f"Bearer {SECRET}", f"bearer  {SECRET}", basic(f"any:{SECRET}"))
+WRONG = (
+    *("", SECRET, "Bearer", "Bearer open", f"Bearer {SECRET}s", f"Digest {SECRET}", "Basic ???", "Basic ÿ"),
+    *("Bearer ÿ", basic(SECRET), basic(f"{SECRET}:any")),
+)
+
+
 @pytest.fixture(name="token")
 def _token(tmp_path: Path) -> Path:
     file = tmp_path / "token"
@@ -236,19 +237,9 @@ def _token(tmp_path: Path) -> Path:
 
 def test_with_a_token_only_who_shows_it_registers(serve: Serve, token: Path) -> None:
     served = serve("--token-file", token)
-    for shown in (f"Bearer {SECRET}", f"bearer  {SECRET}", basic(f"any:{SECRET}")):
+    for shown in GOOD:
         assert served.register(ORDER, Authorization=shown).status == 200
-    wrong = (
-        "",
-        SECRET,
-        "Bearer",
-        "Bearer open",
-        f"Bearer {SECRET}s",
-        f"Digest {SECRET}",
-        "Basic ???",
-        "Basic ÿ",
-    )
-    for shown in (*wrong, "Bearer ÿ", basic(SECRET), basic(f"{SECRET}:any")):
+    for shown in WRONG:
         refused = served.register(ORDER, Authorization=shown)
         assert refused.status == 401
         assert refused.headers["WWW-Authenticate"].startswith("Basic")
@@ -256,7 +247,7 @@ def test_with_a_token_only_who_shows_it_registers(serve: Serve, token: Path) -> 
     assert served.register(ORDER).status == 401
     token.write_text("another")
     assert served.register(ORDER, Authorization="Bearer another").status == 200
-    assert served.register(ORDER, Authorization=f"Bearer {SECRET}").status == 401
+    assert served.register(ORDER, Authorization=GOOD[0]).status == 401
     assert served.ask("GET", "/healthz").status == 200
 
 
@@ -290,20 +281,20 @@ def test_a_token_that_every_user_may_read_is_reported_with_the_fix(
 # the table
 
 
-def some(*ports: int, job: str = "vllm", node: str = "10.0.0.7") -> list[Registration]:
-    return [Registration(f"{node}:{port}", job, {}, 1.0) for port in ports]
+def some(*ports: int, job: str = "vllm", node: str = "10.0.0.7") -> dict[str, Registration]:
+    return {f"{node}:{port}": Registration(job, {}, 1.0) for port in ports}
 
 
-def known(table: Registry) -> set[str]:
+def known(table: Registrations) -> set[str]:
     return {target.address for target in table.targets()}
 
 
 def test_a_full_table_takes_in_no_one_for_a_living_server_but_for_the_longest_silent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(registry, "MOST", 6)
-    monkeypatch.setattr(registry, "MOST_OF_JOB", 3)
-    table, silent = Registry(None, Allowed()), dict[str, float]()
+    monkeypatch.setattr(registrations, "MOST", 6)
+    monkeypatch.setattr(registrations, "MOST_OF_JOB", 3)
+    table, silent = Registrations(State(None), Allowed()), dict[str, float]()
     table.silence = lambda address: silent.get(address, 0.0)
     assert table.add(some(1, 2, 3)) == 3
     with pytest.raises(RefusedError, match="at most 3 of one job") as refused:
@@ -323,91 +314,48 @@ def test_a_full_table_takes_in_no_one_for_a_living_server_but_for_the_longest_si
 
 
 def test_who_has_been_unreachable_for_a_day_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "FORGET_SECONDS", -1.0)
-    table = Registry(None, Allowed())
+    monkeypatch.setattr(registrations, "FORGET_SECONDS", -1.0)
+    table = Registrations(State(None), Allowed())
     table.add(some(1, 2, 3))
     table.silence = lambda address: 24 * 3600.0 - (not address.endswith(":2"))
     table.maintain()
     assert known(table) == {"10.0.0.7:1", "10.0.0.7:3"}
 
 
-# the file
-
-
-@pytest.mark.parametrize("sign", ['"', "\u8bad", "\U0001f600"], ids=["escaped", "Chinese", "emoji"])
-def test_all_that_may_be_registered_is_there_after_a_restart(
-    tmp_path: Path, sign: str, logged: list[str]
+def test_all_that_may_be_registered_is_there_after_a_restart_as_far_as_it_is_allowed(
+    tmp_path: Path, logged: list[str]
 ) -> None:
-    names = [str(n).rjust(registry.LONGEST_NAME, "x") for n in range(registry.MOST_LABELS)]
-    labels = dict.fromkeys(names, sign * registry.LONGEST_VALUE)
-    full = [
-        Registration(
-            f"10.0.{n // 250}.{n % 250}:65535", f"{n % 2}".ljust(registry.LONGEST_JOB, sign), labels, 1e9 / 7
-        )
-        for n in range(registry.MOST)
-    ]
-    table = Registry(tmp_path, Allowed())
-    table.add(full[::2])
-    table.add(full[1::2])
-    table.save()
-    again = Registry(tmp_path, Allowed())
+    names = [str(n).rjust(registrations.LONGEST_NAME, "x") for n in range(registrations.MOST_LABELS)]
+    signs = ('"', "\u8bad", "\U0001f600") * registrations.LONGEST_VALUE
+    labels = dict.fromkeys(names, "".join(signs)[: registrations.LONGEST_VALUE])
+    table = Registrations(State(tmp_path), Allowed())
+    for odd in (0, 1):
+        job = f"{odd}".ljust(registrations.LONGEST_JOB, "\u8bad")
+        hosts = (f"10.0.{n // 250}.{n % 250}:65535" for n in range(odd, registrations.MOST, 2))
+        table.add({host: Registration(job, labels, 1e9 / 7) for host in hosts})
+    table.maintain()
+    again = Registrations(State(tmp_path), Allowed())
     assert list(again.targets()) == list(table.targets())
-    assert len(known(again)) == registry.MOST
-    narrow = Registry(tmp_path, Allowed(["10.0.7.0/24"]))
+    assert len(known(again)) == registrations.MOST
+    narrow = Registrations(State(tmp_path), Allowed(["10.0.7.0/24"]))
     assert len(known(narrow)) == 250
     assert all(words.startswith("A registered server is left out: 10.0.") for words in logged)
 
 
-def damaged() -> list[Callable[[bytes], bytes]]:
-    return [
-        lambda whole: whole[:-20],
-        lambda _: b"",
-        lambda _: b'[{"address": "10.0.0.9:1"}]',
-        lambda whole: whole.replace(b"8000", b"8001"),
-        lambda _: b"\xff",
-    ]
-
-
-@pytest.mark.parametrize("damage", damaged(), ids=["cut", "empty", "no seal", "changed", "bytes"])
-def test_a_damaged_file_is_kept_aside_counted_and_reported(
-    serve: Serve, tmp_path: Path, damage: Callable[[bytes], bytes], logged: list[str]
-) -> None:
-    table = Registry(tmp_path, Allowed())
-    table.add(some(8000))
-    table.save()
-    (tmp_path / NAME).write_bytes(content := damage((tmp_path / NAME).read_bytes()))
-    served = serve("--state-dir", tmp_path)
-    assert served.listed() == {}
-    assert (tmp_path / ASIDE).read_bytes() == content
-    assert served.scrape().value("stepwatch_registration_file_errors_total") == 1
-    assert str(tmp_path / ASIDE) in logged[0]
-    served.register(ORDER)
-    served.until((tmp_path / NAME).exists)
-    assert known(Registry(tmp_path, Allowed())) == {"10.0.0.7:8000"}
-
-
-def test_a_folder_that_cannot_be_written_is_reported_once_and_tried_again(
+def test_a_registration_is_saved_at_once_or_as_soon_as_its_folder_can_be_written(
     tmp_path: Path, logged: list[str]
 ) -> None:
     folder = tmp_path / "state"
     folder.write_text("in the way")
-    table = Registry(folder, Allowed())
-    logged.clear()
+    states = State(folder)
+    table = Registrations(states, Allowed())
     table.add(some(1))
-    for _ in range(3):
-        table.save()
-    assert len(logged) == 1
-    assert "A restart would lose the registrations" in logged[0]
+    table.maintain()
+    assert (states.errors, len(logged)) == (1, 1)
+    assert "a restart would lose them" in logged[0]
     folder.unlink()
-    table.save()
-    assert known(Registry(folder, Allowed())) == {"10.0.0.7:1"}
-
-
-def test_without_a_folder_it_is_said_once_that_nothing_is_kept(logged: list[str]) -> None:
-    table = Registry(None, Allowed())
-    table.save()
-    assert logged == []
-    for port in (1, 2):
-        table.add(some(port))
-        table.save()
-    assert logged == ["Registrations are kept in memory only. Fix: name a folder with --state-dir."]
+    states.flush()
+    assert known(Registrations(State(folder), Allowed())) == {"10.0.0.7:1"}
+    table.add(some(2))
+    table.maintain()
+    assert known(Registrations(State(folder), Allowed())) == {"10.0.0.7:1", "10.0.0.7:2"}

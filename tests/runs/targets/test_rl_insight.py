@@ -13,7 +13,7 @@ from exporter.http.exposition import CONTENT_TYPE
 from stepwatch.system import http_client
 from tests.e2e.stack import PAIRS, Stack
 from tests.real import eventually, free_port
-from tests.real.rl_insight import Job, RayCluster
+from tests.real.rl_insight import NODE, Job, RayCluster
 from tests.runs.lines import append
 from tests.runs.scrape import Scrape
 from tests.runs.speaking import Speaking, says
@@ -77,7 +77,7 @@ def test_a_job_of_verl_is_watched_whose_server_address_was_changed(
         )
         page = says(ENGINE_PAGE, Content_Type=CONTENT_TYPE)
         engines = [open_now.enter_context(Speaking(page)).url.removeprefix("http://") for _ in range(2)]
-        watched, port = Watched(stack), free_port()
+        watched, port = Watched(stack), free_port(NODE)
         with Job(cluster, watched.url, port) as job:
             job("begin", "maths", "ppo")
             job("log", {"val-core/gsm8k/reward/mean@1": 0.25})
@@ -133,12 +133,12 @@ def test_a_job_with_a_token_is_watched_once_where_its_log_is_watched_as_well(
     settings = {"discovery": {"ray": None, "token_file": str(secret)}, **FAST}
     with Stack(tmp_path / "stack", PAIRS[0], **settings) as stack:
         watched = Watched(stack)
-        with Job(cluster, watched.url, free_port()) as stranger:
+        with Job(cluster, watched.url, free_port(NODE)) as stranger:
             stranger("begin", "maths", "ppo")
             eventually(
                 lambda: (watched.scrape().value("stepwatch_registrations_total", result="token") or 0) > 0
             )
-        with Job(cluster, watched.url.replace("//", "//any:opensesame%2F1@"), free_port()) as job:
+        with Job(cluster, watched.url.replace("//", "//any:opensesame%2F1@"), free_port(NODE)) as job:
             job("begin", "maths", "grpo")
             for step in range(1, 7):
                 line = " - ".join(f"{key}:{value}" for key, value in measured(step).items())

@@ -35,23 +35,15 @@ def reported(folder: Path) -> dict[str, object]:
     return {name: getattr(options, name) for name in ("token_file", "prometheus_port", "grafana_port")}
 
 
-def test_natively_the_file_is_read_where_it_lies(token: Path, tmp_path: Path) -> None:
+def test_the_token_is_read_where_it_lies_or_where_secrets_are_mounted(token: Path, tmp_path: Path) -> None:
+    def contained(_: object) -> InContainers:
+        return InContainers({token.parent: "/etc/stepwatch/secrets"})
+
     generate(tmp_path / "config.yaml", tmp_path, place=NATIVE)
-
     assert reported(tmp_path) == {"token_file": token, "prometheus_port": 9290, "grafana_port": None}
-
-
-def test_in_containers_it_is_read_where_secrets_are_mounted(token: Path, tmp_path: Path) -> None:
-    place = lambda _: InContainers({token.parent: "/etc/stepwatch/secrets"})  # noqa: E731
-    generate(tmp_path / "config.yaml", tmp_path, place=place)
-
+    generate(tmp_path / "config.yaml", tmp_path, place=contained)
     seen = Path("/etc/stepwatch/secrets/register")
     assert reported(tmp_path) == {"token_file": seen, "prometheus_port": 9290, "grafana_port": 3300}
-
-
-def test_a_file_that_no_container_may_read_is_refused_with_the_fix(token: Path, tmp_path: Path) -> None:
     token.chmod(0o600)
-    place = lambda _: InContainers({token.parent: "/etc/stepwatch/secrets"})  # noqa: E731
-
     with pytest.raises(Refused, match=f"chmod 640 {token}"):
-        generate(tmp_path / "config.yaml", tmp_path, place=place)
+        generate(tmp_path / "config.yaml", tmp_path, place=contained)

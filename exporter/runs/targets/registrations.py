@@ -1,4 +1,7 @@
-"""rl-insight's server API, as its client asks it, so that verl's `rl_insight` logger works as it is."""
+"""rl-insight's server API, as its client asks it, so that verl's `rl_insight` logger works as it is.
+
+Clients register their servers once, so the table of them is saved beside the states of runs.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,12 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from math import ceil
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from exporter import secret_shapes
@@ -22,21 +27,17 @@ from exporter.http.routes import Table
 from exporter.runs.files import token_files
 from exporter.runs.files.mounts import HungError, Mount
 from exporter.runs.files.notice import Once
-from exporter.runs.files.token_files import TokenFileError
-from exporter.runs.targets.registry import (
-    LONGEST_JOB,
-    LONGEST_NAME,
-    LONGEST_VALUE,
-    MOST_LABELS,
-    TRAINERS,
-    RefusedError,
-    Registration,
-    Registry,
-)
-from exporter.runs.targets.target import AddressError, Allowed
+from exporter.runs.files.state import Saved, State
+from exporter.runs.serve.views import View
+from exporter.runs.targets.target import ROLLOUT, TRAINER, AddressError, Allowed, Target
 
 logger = logging.getLogger(__name__)
+PLACE = Path("/registered")  # the name of the table among the states of logs
 KIND = "application/json"  # a browser sends this to another site only if that allows it, which we never do
+TRAINERS = "trainer_metrics"
+"""The job of pages with a trainer's numbers; the one that is meant where none is named."""
+ENGINES = ("vllm", "sglang", "trtllm", "rollout")
+"""How the jobs of rollout servers begin: verl registers them by the engine's name."""
 RESULTS = (
     *("accepted", "address", "content_type", "full", "labels"),
     *("malformed", "origin", "rate", "token", "token_file"),
@@ -45,21 +46,69 @@ OURS = frozenset({"job", "instance", "role", "severity", "topic"})
 """Rules and messages tell servers apart by these."""
 EACH, ALL = (60.0, 1.0), (300.0, 10.0)
 """Requests at once and per second, of one client and of all: twenty jobs may start behind one address."""
+MOST, MOST_OF_JOB = 2000, 1000
+MOST_LABELS, LONGEST_JOB, LONGEST_NAME = 8, 100, 64
+LONGEST_VALUE = 100  # characters; Prometheus keeps each label's text for as long as the series
+GONE_SECONDS = 600.0
+"""A server that is silent for that long makes room for another, if there is no other room."""
+FORGOTTEN_SECONDS = 24 * 3600.0
+"""None comes back after that time: the next run has other ports, and registers them."""
+FORGET_SECONDS = 60.0  # between two looks for servers that will not come back
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _OPEN = "labels without secrets, since everyone who sees an alert reads them"
 
 
-class Api:
-    """Accepts registrations and lists other servers; ``ports`` by rl-insight's names for them."""
+class RefusedError(Exception):
+    """A request cannot be granted: the word it is counted by, its status, the reason, and headers."""
+
+    def __init__(self, result: str, status: str, words: str, *headers: tuple[str, str]) -> None:
+        super().__init__(words)
+        self.result, self.status, self.headers = result, status, headers
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A server: the job it was registered for, its labels, and when, since the epoch."""
+
+    job: str
+    labels: Mapping[str, str]
+    at: float
+
+
+class Registrations:
+    """A source of targets: of an address the last registration counts. Any thread may call its methods.
+
+    ``silence`` returns for how many seconds an address has taken no connection; set it once that is known.
+    ``ports`` have rl-insight's names for them.
+    """
+
+    name = "registered"
 
     def __init__(
-        self, registry: Registry, allowed: Allowed, token: Token, ports: Mapping[str, int | None]
+        self,
+        states: State,
+        allowed: Allowed,
+        token_file: Path | None = None,
+        ports: Mapping[str, int | None] | None = None,
     ) -> None:
-        self._registry, self._allowed, self._token = registry, allowed, token
+        self.silence: Callable[[str], float] = lambda _: 0.0
+        self._states, self._allowed = states, allowed
+        self._token, self._rate, self._once = Token(token_file), RateLimit(), Once(logger)
         # Traces are not taken: without this port the client sends none.
-        self._services = {"status": "ok", "otlp_port": None, **ports}
-        self._rate, self._once = RateLimit(), Once(logger)
+        self._services = {"status": "ok", "otlp_port": None, **(ports or {})}
         self._results = Counter(dict.fromkeys(RESULTS, 0))
+        self._runs: Mapping[str, View] = {}
+        self._lock, self._forgot = Lock(), time.monotonic()
+        known: dict[str, Registration] = {}
+        saved = states.load(PLACE)
+        for address, fields in saved.latest.items() if saved else ():
+            try:
+                known[allowed.checked(address)] = Registration(**fields)
+            except AddressError as problem:  # noqa: PERF203  (settings may have changed since)
+                logger.warning("A registered server is left out: %s.", problem)
+        # replaced as a whole with each change, so that only a change needs the lock
+        self._known = self._saved = known
+        self.read = max((one.at for one in known.values()), default=None)
 
     def routes(self) -> Table:
         """Return the pages, by path."""
@@ -69,25 +118,21 @@ class Api:
             "/api/v1/prometheus/targets": {"POST": self._register},
         }
 
-    def samples(self) -> Iterator[Metric]:
-        """Yield what became of the requests to register."""
-        text = "Requests to register, by outcome."
-        yield own("registrations_total", text, by_label("result", self._results))
-
     def _register(self, request: Request) -> Answer:
         try:
             self._admit(request)
             asked = read_request(request.body, self._allowed)
-            count = self._registry.add(asked)
+            count = self.add(asked)
         except RefusedError as refusal:
             self._results[refusal.result] += 1
             # rl-insight's client does not say why, and its user looks here.
             self._once.warn(refusal.result, f"{request.client} may not register servers: {refusal}")
             return _json(refusal.status, {"detail": str(refusal)}, *refusal.headers)
         self._results["accepted"] += 1
-        document = {"status": "ok", "prometheus_reloaded": False, "job_name": asked[0].job}
+        job = next(iter(asked.values())).job
         # No reload and no file: Prometheus polls the targets every few seconds.
-        return _json("200 OK", {**document, "target_count": count, "config_file": None, "targets_file": None})
+        document = {"status": "ok", "prometheus_reloaded": False, "job_name": job, "target_count": count}
+        return _json("200 OK", {**document, "config_file": None, "targets_file": None})
 
     def _admit(self, request: Request) -> None:
         """Refuse a client that asks too often, a web page (any site that is visited could), a wrong token."""
@@ -105,6 +150,72 @@ class Api:
             words = f"Expected: a body of the Content-Type {KIND}."
             raise RefusedError("content_type", "415 Unsupported Media Type", words)
         self._token.require(request.headers)
+
+    def add(self, new: Mapping[str, Registration]) -> int:
+        """Register servers of one job, all or none; returns how many there are of it. Raises RefusedError."""
+        job = next(iter(new.values())).job
+        with self._lock:
+            others = {address: one for address, one in self._known.items() if address not in new}
+            for most, which in ((MOST_OF_JOB, "of one job"), (MOST, "in all")):
+                group = [address for address, one in others.items() if one.job == job or most == MOST]
+                surplus = max(0, len(group) + len(new) - most)
+                silent = {address: self.silence(address) for address in group} if surplus else {}
+                gone = [address for address in silent if silent[address] >= GONE_SECONDS]
+                if len(gone) < surplus:
+                    words = f"No room for {len(new)} more servers: {len(group)} are registered."
+                    words = f"{words} Expected: at most {most} {which}."
+                    raise RefusedError("full", "503 Service Unavailable", words)
+                for address in sorted(gone, key=lambda address: -silent[address])[:surplus]:
+                    del others[address]
+            self._known = {**others, **new}
+        self.read = time.time()
+        return sum(one.job == job for one in self._known.values())
+
+    def set_runs(self, runs: Mapping[str, View]) -> None:
+        """Take the runs of trainers' pages, by address, as they are now."""
+        self._runs = runs
+
+    def targets(self) -> Iterator[Target]:
+        """Yield all servers, for Prometheus to read."""
+        for address, one in self._known.items():
+            kind, run = ROLLOUT if one.job.startswith(ENGINES) else TRAINER, self._runs.get(address)
+            # rl-insight keeps the name of a job in this label, too
+            labels = {**one.labels, "rl_insight_job": one.job, "job": kind, "role": kind}
+            if run:
+                labels["run"] = run.name
+            yield Target(address, labels, over=run is not None and run.state != "running")
+
+    def trainers(self) -> list[str]:
+        """Return the addresses of trainers' pages that are alive, the last one that was registered first."""
+        pages = [(one.at, address) for address, one in self._known.items() if one.job == TRAINERS]
+        pages.sort(key=lambda page: -page[0])
+        return [address for _, address in pages if self.silence(address) < GONE_SECONDS]
+
+    def maintain(self) -> None:
+        """Forget servers that will not return, and save what changed; called repeatedly."""
+        now = time.monotonic()
+        if now - self._forgot > FORGET_SECONDS:
+            self._forgot = now
+            with self._lock:
+                gone = [each for each in self._known if self.silence(each) >= FORGOTTEN_SECONDS]
+                if gone:
+                    self._known = {each: one for each, one in self._known.items() if each not in gone}
+        known = self._known
+        if known is not self._saved:
+            table = {address: asdict(one) for address, one in known.items()}
+            self._states.save(PLACE, Saved(None, table, "", 0, []))
+            failed = self._states.errors
+            self._states.flush()  # at once: a client that was registered does not ask again
+            if self._states.errors > failed:
+                words = "Registrations cannot be saved: a restart would lose them. The exporter retries."
+                self._once.warn("state", words)
+            self._saved = known
+
+    def samples(self) -> Iterator[Metric]:
+        """Yield how many servers there are, and what became of the requests to register."""
+        yield own("registered_servers", "Registered servers.", len(self._known))
+        text = "Requests to register, by outcome."
+        yield own("registrations_total", text, by_label("result", self._results))
 
 
 def _json(status: str, document: Mapping[str, Any], *headers: tuple[str, str]) -> Answer:
@@ -153,10 +264,8 @@ class Token:
         scheme, _, word = headers.get("authorization", "").partition(" ")
         shown = word.strip().encode() if scheme.lower() == "bearer" else b""
         if scheme.lower() == "basic":
-            try:
+            with suppress(ValueError):
                 shown = base64.b64decode(word.strip(), validate=True).partition(b":")[2]
-            except ValueError:
-                shown = b""
         if not hmac.compare_digest(shown, token.encode()):
             words = "A token is required. Expected: http://any:TOKEN@host:port as the server's address."
             ask = ("WWW-Authenticate", 'Basic realm="Stepwatch"')
@@ -166,7 +275,7 @@ class Token:
         """The token; ``None`` if there is none now, which is logged: clients must not see why."""
         try:
             return self._thread.call(lambda: token_files.read(path))
-        except (TokenFileError, HungError) as problem:
+        except (token_files.TokenFileError, HungError) as problem:
             self._log(str(problem))
             return None
 
@@ -176,8 +285,8 @@ class Token:
         self._logged = problem
 
 
-def read_request(body: bytes, allowed: Allowed) -> list[Registration]:
-    """Return the servers of one job that a request asks for, no two with one address. Raises RefusedError."""
+def read_request(body: bytes, allowed: Allowed) -> dict[str, Registration]:
+    """Return the servers of one job that a request asks for, by address. Raises RefusedError."""
     try:
         asked = json.loads(body)
         fault = "" if isinstance(asked, dict) else "not an object"
@@ -204,11 +313,10 @@ def read_request(body: bytes, allowed: Allowed) -> list[Registration]:
         if not isinstance(address, str):
             raise _invalid("malformed", f"{where} is not a server", 'one such as "10.0.0.7:8000"')
         try:
-            address = allowed.checked(address)
+            servers[allowed.checked(address)] = Registration(job, labels, now)
         except AddressError as problem:
             raise RefusedError("address", "400 Bad Request", f"{where}: {problem}.") from None
-        servers[address] = Registration(address, job, labels, now)
-    return list(servers.values())
+    return servers
 
 
 def _labels(found: Any, where: str, usual: Mapping[str, str]) -> dict[str, str]:
