@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from urllib.parse import urlsplit
 
 from exporter.runs.files.mounts import Mount
@@ -75,7 +75,7 @@ class Collector:
         self.writers = writers or Writers()
         self.hangable: list[Mount] = []
         self.addresses: Callable[[], Sequence[str]] = tuple
-        self._lock = Lock()
+        self._lock = RLock()  # the metrics of a part may be about the runs
         self._limit = RunLimit(settings.most_runs or MOST_RUNS)
         self.states = states = State(settings.state_folder)
         forget_after = settings.forget_after

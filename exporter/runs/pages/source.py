@@ -6,10 +6,10 @@ import logging
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
-from threading import Lock
 
 from exporter.http.exposition import Metric, own
 from exporter.runs.files.state import Saved, State
@@ -108,7 +108,7 @@ class PolledSource:
         interval: float,
         options: Options,
         states: State,
-        lock: Lock,
+        lock: AbstractContextManager[object],
         limit: RunLimit,
         forget_after: float,
     ) -> None:

@@ -13,7 +13,8 @@ Definitions, for the values of one signal up to now, and the onset of the run's 
 - Of the splits that count, the last one that has 0.8 of the largest distance tells the healthy stretch: the
   one nearest to the onset, since earlier ones know an earlier usual.
 
-The departure is the first of the values since which the signal has stayed beyond that band by a quarter.
+The departure is the first of the values since which the signal has stayed beyond that band, by a quarter of
+it and by 2 % of the way that it has gone since.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ LEAST_STRETCH, USUAL_STRETCH = 10, 20
 LEAST_BAND = 0.01  # of the largest value: a signal that was constant has no range
 FAR = 4.0  # bands. In real runs that are fine, one signal in 30 is as far from where it was
 NEAR = 0.8
-MARGIN = 0.25  # of a band
+MARGIN, BEGUN = 0.25, 0.02  # of a band; of the way to the present value
 WEIGHT = 0.3
 DEVIATIONS = 4.0  # standard deviations in a band: the range of 20 independent normal values has 3.7
 
@@ -71,8 +72,8 @@ def _rise(smoothed: Sequence[float], onset: int) -> tuple[int, float] | None:
     distance, top, band = next(
         split for split in reversed(splits) if split[0] > FAR and split[0] >= NEAR * farthest
     )
-    place = len(smoothed) - 1
-    while smoothed[place - 1] > top + MARGIN * band:
+    place, edge = len(smoothed) - 1, top + max(MARGIN, BEGUN * distance) * band
+    while smoothed[place - 1] > edge:
         place -= 1
     return place, DEVIATIONS * (distance + 0.5)
 

@@ -79,6 +79,24 @@ def test_the_sick_run_stands_on_top_with_what_prometheus_says(stack: Stack, brow
     assert browser.complaints() == []
 
 
+def test_what_moved_first_is_on_its_page_and_in_prometheus(stack: Stack, browser: Browser) -> None:
+    query = f'rl_departure_step{{run="{SICK}"}}'
+    stack.wait_until(lambda: "response_length" in {each["metric"]["signal"] for each in stack.query(query)})
+    steps = {each["metric"]["signal"]: float(each["value"][1]) for each in stack.query(query)}
+    # All goes wrong at once: within the five steps after step 33.
+    assert {"response_length", "entropy", "kl"} <= steps.keys()
+    assert all(33 <= step <= 38 for step in steps.values()), steps
+
+    browser.open(f"{address(stack)}/{formatting.page(SICK)}")
+    heading = "[...document.querySelectorAll('h2')].find(each => each.innerText == 'What moved first')"
+    rows = browser.tell(
+        f"[...{heading}.nextElementSibling.querySelectorAll('tbody tr')].map(x => x.innerText)"
+    )
+    (shown,) = (row.split() for row in rows if "response_length" in row)
+    assert shown[:3] == [f"{steps['response_length']:.0f}", "response_length", "down"]
+    assert stack.query('rl_departure_step{run="<b>grpo</b>/healthy"}') == []
+
+
 def test_its_page_shades_the_steps_at_which_the_alert_fired(stack: Stack, browser: Browser) -> None:
     # an alert that has just begun is on the page of runs before its steps are asked for
     stack.wait_until(lambda: "LengthCollapse, " in page_legend(stack, browser))

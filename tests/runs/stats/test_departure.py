@@ -44,7 +44,7 @@ def _plain(values: Sequence[float], onset: int, sign: int) -> tuple[int, float] 
         if len(stretch) >= 10 and 2 * len(stretch) >= wanted:
             band = max(max(stretch) - min(stretch), 0.01 * max(map(abs, smoothed)))
             if band and (distance := (smoothed[-1] - max(stretch)) / band) > 4:
-                counting.append((distance, max(stretch) + band / 4))
+                counting.append((distance, max(stretch) + max(band / 4, 0.02 * distance * band)))
     if not counting:
         return None
     farthest = max(distance for distance, _ in counting)
