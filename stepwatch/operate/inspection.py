@@ -56,7 +56,7 @@ class Summary(NamedTuple):
         """Of these runs, at least one; ``others`` are the keys that no signal was read from."""
         signals, others = set(), set()
         for run in runs:
-            read = {key for keys in run.raw.sources().values() for key in keys}
+            read = {key for keys in run.reading.sources().values() for key in keys}
             others |= run.raw.values().keys() - read
             signals |= {*run.latest, *(signal for signal, _ in run.parts)}
         first = next(iter(runs))
@@ -138,7 +138,7 @@ def _block(name: str, run: Run, origin: str) -> Iterator[str]:
     yield f"{name}: {summary.framework} ({summary.format}), {steps}"
     yield f"    read from: {origin}"
     yield f"    signals:{'' if summary.signals else ' none'}"
-    read_from = run.raw.sources()
+    read_from = run.reading.sources()
     for signal in summary.signals:
         # A signal that is logged once for each of its parts has their names.
         keys = read_from.get(signal) or sorted(part for of, part in run.parts if of == signal)

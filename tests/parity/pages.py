@@ -68,13 +68,9 @@ def signals() -> Iterator[str]:
 
 def trainers() -> Iterator[str]:
     """The signals read of each key that a trainer logs: of all keys together, and of each alone."""
-    known = yaml.safe_load(KEYS.read_text())
-    keys: dict[str, set[str]] = {}
-    for by_trainer in known.values():
-        for trainer, named in by_trainer.items():
-            keys.setdefault(trainer, set()).update(each["key"] for each in named if "key" in each)
+    keys: dict[str, list[str]] = yaml.safe_load(KEYS.read_text())
     logs = {f"{trainer}/all": sorted(names) for trainer, names in keys.items()}
-    alone = {f"{trainer}/{key.replace('/', '~')}": [key] for trainer in keys for key in sorted(keys[trainer])}
+    alone = {f"{trainer}/{key.replace('/', '~')}": [key] for trainer, names in keys.items() for key in names}
 
     def written(to: Path) -> None:
         for name, names in {**logs, **alone}.items():

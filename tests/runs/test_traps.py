@@ -1,4 +1,4 @@
-"""Traps of what trainers log that only a whole run shows; those of keys stand in signals/test_signals.py."""
+"""Traps of what trainers log that only a whole run shows; those of keys stand in signals/rows.txt."""
 
 from __future__ import annotations
 

@@ -24,7 +24,6 @@ from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.model.run_set import LIVE_SECONDS, LeftOut, Priority, RunSet, RunSets
 from exporter.runs.readers.content import Reader, content, reader_of
 from exporter.runs.readers.follow import Block
-from exporter.runs.signals import Mapped
 from exporter.runs.signals.record import Servers
 
 IDLE_SECONDS = 2.0  # Files without a record are looked at less often: a run folder may hold thousands
@@ -296,8 +295,8 @@ class Log:
 
     def _recognised(self, block: Block, clock: Clock, size: float) -> bool:
         """Look for a first record; once there is one, read the log again from its start."""
-        reader = self._reader
-        source = recognise_first(block.lines, self.kind, Mapped.of(self._options.keys))
+        reader, mapped = self._reader, chain.from_iterable(self._options.keys.values())
+        source = recognise_first(block.lines, self.kind, frozenset(mapped))
         if source is None or reader is None:
             self._read_preamble(block, clock)
             if reader and reader.offset > GIVE_UP_BYTES:

@@ -23,11 +23,11 @@ from exporter.runs.model.progress import (
     Stream,
 )
 from exporter.runs.signals.key import Keys
-from exporter.runs.signals.missing import ENOUGH_STEPS, Missing, Presence, missing
+from exporter.runs.signals.missing import Missing, Presence
 from exporter.runs.signals.reading import Reading
 from exporter.runs.signals.record import Ended, Event, Record, ResponseLimit, Servers, TotalSteps
 from exporter.runs.signals.truncation import Truncation
-from exporter.runs.signals.unmapped import Candidate, RawKeys, RawRule, candidates
+from exporter.runs.signals.unmapped import Candidate, RawKeys, RawRule
 from exporter.runs.stats.catalogue import Hold, Own, Statistic
 from exporter.runs.stats.statistics import Held, SignalStatistics, by_signal, rebaselined
 
@@ -205,8 +205,6 @@ class Run:
         self.held: dict[Statistic, Held] = {}
         self.trace = Fingerprint()
         self.history = History(self.options.detail, self.options.own.drawn)
-        self._candidates: tuple[object, tuple[Candidate, ...]] = None, ()
-        self._missing: tuple[object, tuple[Missing, ...]] = None, ()
         self.records = 0
         self.lost: int | None = None
 
@@ -322,7 +320,7 @@ class Run:
         self._presence.note(self.records, new)
         self.latest.update(new)
         self.parts.update(self.reading.parts(record.values))
-        self.raw.note(record.values)
+        self.reading.note(record.values)
         self.trace.note(record.step, new)
         new |= self._own(record, stream)
         moved = [signal for signal in new if signal in self.statistics]
@@ -345,20 +343,11 @@ class Run:
 
     def candidates(self) -> tuple[Candidate, ...]:
         """Signals that the run lacks, with the keys that may carry them, for anyone who watches it."""
-        seen = self.raw.kinds, len(self.latest)
-        if self._candidates[0] != seen:
-            carried = {*self.latest, *self.reading.carried}
-            self._candidates = seen, candidates(self.raw.unmapped(), carried)
-        return self._candidates[1]
+        return self.raw.candidates(self.reading.carried.union(self.latest))
 
     def missing(self) -> tuple[Missing, ...]:
         """Signals that an RL run has, and this one lacks or has lost."""
-        enough, lost = self.records >= ENOUGH_STEPS, self._presence.lost(self.records)
-        seen = self.raw.kinds, len(self.latest), enough, lost
-        if self._missing[0] != seen:
-            carried = {*self.latest, *self.reading.carried}
-            self._missing = seen, missing(self.records, self._presence, carried, self.raw.unmapped())
-        return self._missing[1]
+        return self._presence.missing(self.records, self.reading.carried.union(self.latest), self.raw)
 
     def _hold(self, statistics: SignalStatistics, now: float) -> None:
         for statistic, read in statistics.readers:

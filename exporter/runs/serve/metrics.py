@@ -15,6 +15,7 @@ from exporter.runs.model.ends import ENDED_BADLY
 from exporter.runs.model.run import Run
 from exporter.runs.serve.views import View
 from exporter.runs.signals import missing
+from exporter.runs.signals.unmapped import USUAL_LIMIT
 from exporter.runs.stats.catalogue import (
     MOST_SERIES,
     RUN_FAMILIES,
@@ -140,7 +141,11 @@ def _render(view: View, now: float, overrides: Overrides) -> tuple[Chunks, float
     for statistic, value in values.items():
         line = f"{statistic.metric}{{{label}{labels_of(statistic)}}} {number(value)}\n"
         chunks[statistic.metric] = chunks.get(statistic.metric, "") + line
-    room = MOST_SERIES + run.raw.more_than_usual - sum(chunk.count("\n") for chunk in chunks.values())
+    room = (
+        MOST_SERIES
+        + max(0, run.options.raw.limit - USUAL_LIMIT)
+        - sum(chunk.count("\n") for chunk in chunks.values())
+    )
     chunks |= {family: lines(family, label, samples) for family, samples in _others(run, room)}
     return chunks, expiry
 
@@ -234,7 +239,7 @@ def _others(run: Run, room: int) -> Iterable[tuple[str, list[Sample]]]:
         yield family, samples[:room]
         room -= len(samples[:room])
     yield "rl_raw", [({"key": key}, value) for key, value in run.raw.values(room).items()]
-    yield "rl_raw_keys_refused_total", [({}, run.raw.refused)]
+    yield "rl_raw_keys_refused_total", [({}, len(run.raw.refused))]
 
 
 def progress(run: Run) -> Iterator[tuple[str, float]]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import NamedTuple
 
-from exporter.runs.signals.unmapped import candidates
+from exporter.runs.signals.unmapped import RawKeys
 
 JUDGING = ("reward", "validation_score", "kl", "kl_teacher", "kl_sequence", "policy_kl")
 """Of these an RL run logs at least one: rewards and divergences are what most alerts judge."""
@@ -13,7 +13,6 @@ REGULAR = ("reward", "kl", "policy_kl", "entropy", "response_length", "grad_norm
 """Trainers log these in every step, or never: unlike validation, and counts that are left out at 0."""
 PREFERENCES = "preference_"
 """How signals of preference optimisation begin, which has no reward or KL by nature."""
-
 METRIC = "rl_run_signal_missing_info"
 ENOUGH_STEPS = 10  # facts.yaml and docs/runbook.md say both numbers
 REGULAR_STEPS = 20
@@ -41,26 +40,17 @@ class Presence:
                 first, last = self._spans.get(signal, (step, step))
                 self._spans[signal] = (first if step - last <= 1 else step, step)
 
-    def lost(self, step: int) -> tuple[str, ...]:
-        """The signals that were regular up to a step at least ``REGULAR_STEPS`` ago."""
-        spans = self._spans.items()
-        return tuple(
-            name
-            for name, (first, last) in spans
-            if last - first >= REGULAR_STEPS - 1 and step - last >= REGULAR_STEPS
-        )
-
-
-def missing(
-    steps: int, presence: Presence, carried: Collection[str], unmapped: Iterable[str]
-) -> tuple[Missing, ...]:
-    """What a run of so many steps lacks that has the signals ``carried``, and these other keys."""
-    lost = presence.lost(steps)
-    known = {*carried} - {*lost}
-    likely = {each.signal: each.setting for each in candidates(unmapped, known)}
-    if lost:
-        return tuple(Missing(signal, "lost", likely.get(signal, "")) for signal in lost)
-    judged = any(name in JUDGING or name.startswith(PREFERENCES) for name in carried)
-    if judged or steps < ENOUGH_STEPS:
-        return ()
-    return tuple(Missing(signal, "unknown", likely[signal]) for signal in JUDGING if signal in likely)
+    def missing(self, steps: int, carried: frozenset[str], raw: RawKeys) -> tuple[Missing, ...]:
+        """What a run of so many steps lacks that has the signals ``carried``, and other keys."""
+        lost = [
+            signal
+            for signal, (first, last) in self._spans.items()
+            if last - first >= REGULAR_STEPS - 1 and steps - last >= REGULAR_STEPS
+        ]
+        judged = not carried.isdisjoint(JUDGING) or any(name.startswith(PREFERENCES) for name in carried)
+        if not lost and (judged or steps < ENOUGH_STEPS):
+            return ()
+        likely = {each.signal: each.setting for each in raw.candidates(carried.difference(lost))}
+        if lost:
+            return tuple(Missing(signal, "lost", likely.get(signal, "")) for signal in lost)
+        return tuple(Missing(signal, "unknown", likely[signal]) for signal in JUDGING if signal in likely)

@@ -13,12 +13,10 @@ from exporter.runs.signals.key import normal
 
 @dataclass(slots=True)
 class Record:
-    """One logged step.
+    """One logged step: the trainer's own keys with what it wrote, numbers or text that holds one.
 
-    ``values`` maps the trainer's own keys to what it wrote (numbers, or text that holds one).
-    ``time`` is the record's own time in seconds since the epoch, if it has one. Records of one
-    step that come from different parts of a trainer carry different ``stream`` names. ``run`` names
-    one of several runs that one file or server reports; it is empty where there is only one.
+    ``time`` in seconds since the epoch, if it has one. Records of one step that come from different parts
+    of a trainer have different ``stream`` names; ``run`` names one of several runs of one file or server.
     """
 
     step: int
@@ -64,47 +62,28 @@ class Servers:
     run: str = ""
 
 
-STEP_LIMIT = 10**15  # no step number is that high; digits that several writers mixed up are
-
-
-def is_step(raw: Any) -> bool:
-    """Whether this value of a JSON document is a step number."""
-    return type(raw) is int and 0 <= raw < STEP_LIMIT
-
-
 Event = Record | TotalSteps | ResponseLimit | Ended | Servers
 
 
 def number(raw: Any) -> float | None:
-    """Read one logged value.
+    """Read one logged value; ``None`` is not a number.
 
-    Numbers pass as they are. ``None`` (JSON ``null``) is NaN: that is what JSON writers make of
-    NaN and Inf. Text may be wrapped by numpy's repr (``np.float64(0.5)``) or be followed by words
-    that another process glued on. Anything else is not a number: ``None``.
+    JSON's ``null`` is NaN: that is what JSON writers make of NaN and Inf. Text may be wrapped by numpy's
+    repr (``np.float64(0.5)``) or be followed by words that another process glued on.
     """
     kind = type(raw)
     if kind is float:
         return raw  # type: ignore[no-any-return]
     if kind is int:
         return float(raw)
-    if kind is str:
-        return _from_text(raw)
-    return math.nan if raw is None else None
-
-
-def _from_text(text: str) -> float | None:
-    if text.endswith(")"):  # an exception costs more than the number: verl wraps most of its values
-        return _from_wrapped(text)
-    try:
-        return float(text)
+    if kind is not str:
+        return math.nan if raw is None else None
+    try:  # verl wraps most of its values
+        return float(raw[raw.index("(") + 1 : -1] if raw[-1:] == ")" else raw)
     except ValueError:
-        return _from_wrapped(text)
-
-
-def _from_wrapped(text: str) -> float | None:
-    inner = text.partition("(")[2].partition(")")[0] or text.partition(" ")[0]
+        pass
     try:
-        return float(inner)
+        return float(raw.partition("(")[2].partition(")")[0] or raw.partition(" ")[0])
     except ValueError:
         return None
 
@@ -112,36 +91,19 @@ def _from_wrapped(text: str) -> float | None:
 _STEPS = (
     "step",
     # where these are logged beside it, global_step counts samples or steps of an environment
-    "update",
-    "updates",
-    "num_updates",
-    "update_step",
-    "update_index",
-    "rl_update_index",
-    "global_step",
-    "training_global_step",
-    "trainer_global_step",
-    "train_global_step",
-    "training_step",
-    "train_step",
-    "iteration",
-    "iter",
-    "it",
-    "progress_step",
-    "progress_batch",
+    *("update", "updates", "num_updates", "update_step", "update_index", "rl_update_index"),
+    *("global_step", "training_global_step", "trainer_global_step", "train_global_step"),
+    *("training_step", "train_step", "iteration", "iter", "it", "progress_step", "progress_batch"),
     "current_steps",
 )
 """Normal forms of keys that count training steps, best first."""
-
 WANDB_STEPS = frozenset({"_step", "_Step"})
 """W&B counts its own calls; that is the step only where nothing else is."""
-_TIMES = ("timestamp", "wall_time", "logged_at", "ts")
-_SINCE_START = "runtime"  # W&B's `_runtime`: seconds since the start
-AXES = frozenset({*_STEPS, *_TIMES, _SINCE_START, "progress_done_frac"})  # Normal forms of all of them
-_SENSIBLE = (1e9, 1e10)  # seconds since the epoch from 2001 on; what is thousandfold is in milliseconds
-
-
 PROGRESS = "global_step/max_steps"  # ms-swift's step: ``5/3766``
+STEP_LIMIT = 10**15  # no step number is that high; digits that several writers mixed up are
+_TIMES = ("timestamp", "wall_time", "logged_at", "ts")
+AXES = frozenset({*_STEPS, *_TIMES, "runtime", "progress_done_frac"})
+"""Normal forms of all keys that say when; W&B's ``_runtime`` is in seconds since the start."""
 
 
 def step_key(keys: Iterable[str]) -> str | None:
@@ -154,6 +116,11 @@ def step_key(keys: Iterable[str]) -> str | None:
 def time_key(keys: Iterable[str]) -> str | None:
     """The key that holds the time, if any."""
     return next((key for key in keys if normal(key) in _TIMES), None)
+
+
+def is_step(raw: Any) -> bool:
+    """Whether this value of a JSON document is a step number."""
+    return type(raw) is int and 0 <= raw < STEP_LIMIT
 
 
 def step(raw: Any) -> int:
@@ -176,8 +143,8 @@ def seconds(stamp: Any) -> float | None:
 
 
 def sensible_seconds(stamp: Any) -> float | None:
-    """Seconds since the epoch of a column that is only thought to hold a time."""
+    """Seconds since the epoch of a column that is only thought to hold a time: from 2001 on, maybe in ms."""
     value = seconds(stamp)
-    if value is not None and value >= 1000 * _SENSIBLE[0]:
+    if value is not None and value >= 1e12:
         value /= 1000
-    return value if value is not None and _SENSIBLE[0] <= value < _SENSIBLE[1] else None
+    return value if value is not None and 1e9 <= value < 1e10 else None

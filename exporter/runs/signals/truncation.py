@@ -24,25 +24,21 @@ class Truncation:
     0.9.1: the width of a tensor that v1 does not pad), as ROLL does, so its share is never 0. It is the
     truncated share only where the longest response reached the limit. Where no log tells the limit (event
     files, CSV), it is the length that no response exceeds and that the longest of several batches reached.
-
-    Logs do not always hold the keys by which v1 is known. Its share shows itself: it is above 0 at more
-    than one longest length.
+    Where no key shows that it is v1's, its share does: it is above 0 at more than one longest length.
     """
 
     def __init__(self) -> None:
         self._relative = False
         self._cut_at: float | None = None
-        self._longest = 0.0
-        self._times = 0
+        self._longest, self._times = 0.0, 0
 
     def correct(self, found: dict[str, float], values: Mapping[str, Any], limit: int | None) -> None:
         """Set right, or drop, the truncated share in ``found``, by the ``limit`` in tokens, if known."""
-        share = found.get("truncated_ratio")
-        key = next((name for name in _SPELLINGS if name in values), None)
-        if share is None or key is None or (share >= 0 and share != number(values[key])):
+        share, longest = found.get("truncated_ratio"), found.get("response_length_max")
+        written = [values[name] for name in _SPELLINGS if name in values]
+        if share is None or not written or (share >= 0 and share != number(written[0])):
             return
-        longest = found.get("response_length_max")
-        self._relative = self._relative or any(key in values for key in _RELATIVE)
+        self._relative = self._relative or not values.keys().isdisjoint(_RELATIVE)
         if longest is not None:
             if share > 0:
                 self._relative = self._relative or self._cut_at not in (None, longest)
