@@ -23,7 +23,8 @@ from tensorboardX import SummaryWriter
 
 from benchmarks import logs
 from benchmarks.measure import RunExporter, quantiles, seconds, table
-from exporter.runs.collector import Collector, Settings
+from exporter.runs.cli import Settings
+from exporter.runs.collector import Collector
 from exporter.runs.formats.tensorboard import TensorBoard
 from exporter.runs.readers import frames
 
@@ -91,7 +92,7 @@ def cold_start() -> Iterator[tuple[object, ...]]:
 
 
 def _read_whole(path: Path) -> None:
-    watch = Collector(Settings(paths=(str(path),)))
+    watch = Collector(Settings(path=(str(path),)))
     while watch.look():
         pass
     assert watch.health.runs["running"] == 1
@@ -142,7 +143,7 @@ def look() -> Iterator[tuple[object, ...]]:
     """A look at live runs in which nothing is new, beside a bare loop that looks at the same files."""
     with tempfile.TemporaryDirectory() as folder:
         runs = logs.runs(Path(folder), LIVE)
-        watch = Collector(Settings(paths=(folder,)))
+        watch = Collector(Settings(path=(folder,)))
         while watch.look() or not watch.caught_up:
             pass
         for run in runs:

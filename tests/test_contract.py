@@ -15,7 +15,8 @@ from exporter.engine_client import Client
 from exporter.http.routes import Routes
 from exporter.http.server import Server
 from exporter.runs import alerting_health, signals
-from exporter.runs.collector import Collector, Settings
+from exporter.runs.cli import Settings
+from exporter.runs.collector import Collector
 from exporter.runs.files.launch import Launch, Retry, SavedStep
 from exporter.runs.files.state import State
 from exporter.runs.logs.processes import RunGPUs
@@ -265,7 +266,7 @@ def _exported(run: Run) -> str:
 
 def _of_parts() -> Iterator[Samples]:
     """What the other parts of the exporter tell of themselves."""
-    watch = Collector(Settings(("runs",)))
+    watch = Collector(Settings(path=("runs",)))
     table = Registrations(State(None), Allowed())
     server = Server(("127.0.0.1", 0), Routes({}))
     server.answered["200"] = 1

@@ -11,30 +11,28 @@ from exporter.http.routes import HostCheck, Routes
 from exporter.http.server import Server
 from exporter.runs import cli
 from exporter.runs.alerting_health import AlertingHealth
-from exporter.runs.collector import Collector, Settings
+from exporter.runs.collector import Collector
 from exporter.runs.light.site import Light
-from exporter.runs.model.ends import Silence
-from exporter.runs.model.run import Options
 from exporter.runs.overview.models import Omitted
 from exporter.runs.overview.overview import Overview
 from exporter.runs.overview.panels import PanelFile
 from exporter.runs.sender import MOST_BODY as MOST_SENT
 from exporter.runs.sender import Sender
 from exporter.runs.serve import endpoints
-from exporter.runs.signals.unmapped import RawRule
 from exporter.runs.targets.discovery import Discovery, LogTargets
 from exporter.runs.targets.files import RAY_FILE, RAY_LIST, VERL_FILE, VERL_LIST, ListFiles
 from exporter.runs.targets.registrations import Registrations
 from exporter.runs.targets.target import AddressMap, Allowlist
 
 MOST_BODY = 1 << 16  # bytes of a request's body
+LOOK_SECONDS = 0.5  # between two looks at the logs
 
 
 class App:
     """Watches runs, finds servers, and answers. Raises OSError if it cannot listen."""
 
     def __init__(self, options: cli.Settings, panels: Path, stopped: Callable[[], bool]) -> None:
-        self._collector = collector = Collector(_settings(options), stopped=stopped)
+        self._collector = collector = Collector(options, stopped=stopped)
         ports = {"prometheus_port": options.prometheus_port, "grafana_port": options.grafana_port}
         allowed, token = options.discovery_allow, options.token_file
         self._registrations = Registrations(collector.states, allowed, token, ports)
@@ -76,7 +74,7 @@ class App:
         """Read new data; returns the seconds until the next call is due."""
         more = self._collector.look()
         self._registrations.maintain()
-        return 0 if more else self._collector.settings.poll
+        return 0 if more else LOOK_SECONDS
 
     def _omitted(self) -> Omitted:
         health = self._collector.health
@@ -106,22 +104,6 @@ def _alerting(options: cli.Settings) -> AlertingHealth | None:
     urls = options.prometheus_url, options.alertmanager_url
     prometheus, alertmanager = (Client(url, options.password_file) for url in urls)
     return AlertingHealth(prometheus, alertmanager, options.alerting_disks, options.alerting)
-
-
-def _settings(options: cli.Settings) -> Settings:
-    return Settings(
-        paths=tuple(options.path),
-        state_folder=options.state_dir,
-        forget_after=options.forget_after,
-        silence=Silence(options.silence, options.silence_intervals),
-        options=Options(
-            options.hold, options.signals, RawRule(options.raw_allow, options.raw_limit), options.own
-        ),
-        overrides=options.overrides,
-        targets=(*options.pages, *options.mlflow),
-        reached=AddressMap(options.loopback).of_prometheus,
-        poll_targets=options.poll,
-    )
 
 
 def _discovery(options: cli.Settings, collector: Collector, registrations: Registrations) -> Discovery:

@@ -6,12 +6,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from threading import RLock
 from urllib.parse import urlsplit
 
+from exporter.runs.cli import Settings
 from exporter.runs.files.mounts import Mount
 from exporter.runs.files.state import State
 from exporter.runs.logs.log import Log
@@ -19,14 +18,16 @@ from exporter.runs.logs.processes import GPUProcesses, RunGPUs, Writers
 from exporter.runs.logs.watch import Logs
 from exporter.runs.model.ends import Judge, Place, Silence
 from exporter.runs.model.exporter_health import Health
-from exporter.runs.model.run import Options
+from exporter.runs.model.run import Options, Recorder
 from exporter.runs.model.run_set import MOST_RUNS, RunLimit, RunSet
 from exporter.runs.model.same import Duplicates
 from exporter.runs.pages.page import MonitorPage
-from exporter.runs.pages.source import PolledSource, Target
+from exporter.runs.pages.source import PolledSource
 from exporter.runs.serve.endpoints import UnknownRunError
-from exporter.runs.serve.metrics import NO_OVERRIDES, Overrides, RunText, page
+from exporter.runs.serve.metrics import RunText, page
 from exporter.runs.serve.views import Selection, View, select
+from exporter.runs.signals.unmapped import RawRule
+from exporter.runs.targets.target import AddressMap
 
 Listener = Callable[[Iterable[View], Iterable[Log]], None]
 """Gets the runs that are shown and all logs, after each look, while the lock is held."""
@@ -35,40 +36,27 @@ SAVE_SECONDS = 10.0
 CLOCK_SECONDS = 5.0  # A clock that is set by less than that, little by little, matters to nothing
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What is watched, and how. All durations in seconds.
-
-    ``targets`` are polled every ``poll_targets``, and so are registered pages; ``reached`` says what to write
-    for an address. Logs are looked at every ``poll``. ``overrides`` are limits that some runs have. Of more
-    than ``most_runs`` (``None`` for ``MOST_RUNS``) the oldest are left out.
-    """
-
-    paths: tuple[str, ...]
-    state_folder: Path | None = None
-    forget_after: float = 12 * 3600.0
-    silence: Silence = field(default_factory=Silence)
-    options: Options = field(default_factory=Options)
-    overrides: Overrides = NO_OVERRIDES
-    targets: tuple[Target, ...] = ()
-    reached: Callable[[str], str] = str
-    poll: float = 0.5
-    poll_targets: float = 5.0
-    most_runs: int | None = None
-
-
 class Collector:
     """All runs. ``look`` is called again and again, ``metrics`` from any thread.
 
     A look that is under way reads no further once ``stopped`` says true. ``listeners`` are called after
     each. ``caught_up``: all that was there at the start has been read. ``hangable`` is what else may hang
-    without the logs, ``addresses`` gives those of the pages that are registered at the time.
+    without the logs, ``addresses`` gives those of the pages that are registered at the time. ``recorder``
+    gets each record; of more than ``most_runs`` the oldest are left out.
     """
 
     def __init__(
-        self, settings: Settings, writers: Writers | None = None, stopped: Callable[[], bool] = lambda: False
+        self,
+        settings: Settings,
+        writers: Writers | None = None,
+        stopped: Callable[[], bool] = lambda: False,
+        *,
+        recorder: Recorder | None = None,
+        most_runs: int = MOST_RUNS,
     ) -> None:
         self.settings = settings
+        raw = RawRule(settings.raw_allow, settings.raw_limit)
+        self._options = Options(settings.hold, settings.signals, raw, settings.own, recorder=recorder)
         self.health = Health()
         self.listeners: list[Listener] = []
         self.caught_up = False
@@ -76,14 +64,14 @@ class Collector:
         self.hangable: list[Mount] = []
         self.addresses: Callable[[], Sequence[str]] = tuple
         self._lock = RLock()  # the metrics of a part may be about the runs
-        self._limit = RunLimit(settings.most_runs or MOST_RUNS)
-        self.states = states = State(settings.state_folder)
+        self._limit = RunLimit(most_runs)
+        self.states = states = State(settings.state_dir)
         forget_after = settings.forget_after
         self.logs = Logs(
-            settings.paths,
+            settings.path,
             states,
             self.health,
-            settings.options,
+            self._options,
             writers=self.writers,
             limit=self._limit,
             lock=self._lock,
@@ -93,17 +81,17 @@ class Collector:
         )
         polled = partial(
             PolledSource,
-            interval=settings.poll_targets,
-            options=settings.options,
+            interval=settings.poll,
+            options=self._options,
             states=states,
             lock=self._lock,
             limit=self._limit,
             forget_after=forget_after,
         )
-        feeds = [polled(target) for target in settings.targets]
+        feeds = [polled(target) for target in (*settings.pages, *settings.mlflow)]
         self.registered = polled(MonitorPage, self._registered_pages)
         self.sources: Sequence[Logs | PolledSource] = (self.logs, *feeds, self.registered)
-        self._judge = Judge(settings.silence, forget_after)
+        self._judge = Judge(Silence(settings.silence, settings.silence_intervals), forget_after)
         self._duplicates = Duplicates()
         self._gpu_processes = GPUProcesses(self.writers.proc)
         self._gpus: Mapping[Place, RunGPUs] = {}
@@ -114,8 +102,9 @@ class Collector:
 
     def _registered_pages(self) -> dict[str, str]:
         """The URLs of registered pages by address; those that the settings name are polled anyway."""
-        reached = {address: self.settings.reached(address) for address in self.addresses()}
-        named = {urlsplit(target.name).netloc for target in self.settings.targets}
+        host = AddressMap(self.settings.loopback)
+        reached = {address: host.of_prometheus(address) for address in self.addresses()}
+        named = {urlsplit(target.name).netloc for target in (*self.settings.pages, *self.settings.mlflow)}
         return {address: f"http://{at}/metrics" for address, at in reached.items() if at not in named}
 
     def start(self) -> None:
@@ -145,7 +134,7 @@ class Collector:
         with self._lock:
             run_sets = self._run_sets()
             self._note_health(run_sets)
-            self.settings.options.detail.set_runs(sum(len(run_set.runs) for run_set in run_sets))
+            self._options.detail.set_runs(sum(len(run_set.runs) for run_set in run_sets))
         if self._is_due("save", SAVE_SECONDS) or any(log.must_be_saved for log in self.logs):
             self.save()
         self.health.poll_seconds = time.monotonic() - started

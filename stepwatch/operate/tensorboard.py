@@ -7,7 +7,6 @@ import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from queue import SimpleQueue
@@ -17,8 +16,8 @@ from typing import NamedTuple
 from exporter import credentials
 from exporter.alert_labels import ONSET_STEP
 from exporter.runs import cli
-from exporter.runs.collector import Collector, Settings
-from exporter.runs.model.run import Clock, Options, Run
+from exporter.runs.collector import Collector
+from exporter.runs.model.run import Clock, Run
 from exporter.runs.overview.models import Firing, RunId
 from exporter.runs.overview.prometheus import Client, Span
 from exporter.runs.pages.web import PollError
@@ -56,16 +55,15 @@ def tensorboard(config: Path, to: Path, runs: Path | None, place: State, say: Sa
     settings = load(config)
     as_served = exporters.runs(settings, OnThisMachine(settings))
 
-    def watched(recorder: Recorder, states: Path) -> Settings:
-        return Settings(
-            (str(runs.absolute()),) if runs else place.log_folders(settings.runs.path, say),
-            states,
+    def watched(states: Path) -> cli.Settings:
+        return cli.Settings(
+            path=(str(runs.absolute()),) if runs else place.log_folders(settings.runs.path, say),
+            state_dir=states,
             forget_after=FOREVER,
-            options=replace(Options(keys=keys_of(settings.signals)), recorder=recorder.note),
-            targets=(*cli.pages(as_served["pages"]), *cli.servers(as_served["mlflow"])),
-            poll=POLL_SECONDS,
-            poll_targets=as_served["poll"],
-            most_runs=MOST_RUNS,
+            signals=keys_of(settings.signals),
+            pages=cli.pages(as_served["pages"]),
+            mlflow=cli.servers(as_served["mlflow"]),
+            poll=as_served["poll"],
         )
 
     if follow:
@@ -112,11 +110,11 @@ class Export:
     """Writes what a collector finds."""
 
     def __init__(
-        self, to: Path, settings: Settings, recorder: Recorder, alerts: Alerts | None, say: Say
+        self, to: Path, settings: cli.Settings, recorder: Recorder, alerts: Alerts | None, say: Say
     ) -> None:
         self._to, self._recorder, self._alerts, self._say = to, recorder, alerts, say
-        self._collector = Collector(settings)
-        self._polled = bool(settings.targets)
+        self._collector = Collector(settings, recorder=recorder.note, most_runs=MOST_RUNS)
+        self._polled = bool(settings.pages or settings.mlflow)
         self._folders: dict[str, RunFolder] = {}
         self._said: set[str] = set()
 
@@ -207,7 +205,7 @@ def unwritable(to: Path, problem: OSError) -> Refused:
 
 def export(
     to: Path,
-    settings: Callable[[Recorder, Path], Settings],
+    settings: Callable[[Path], cli.Settings],
     alerts: Alerts | None,
     say: Say,
     *,
@@ -216,8 +214,8 @@ def export(
 ) -> dict[str, int]:
     """Export all runs to a folder, or go on where an earlier export to it ended. Raises ``Refused``."""
     recorder, own = Recorder(), to / OWN
-    watched = settings(recorder, own / "state")
-    for path in watched.paths:
+    watched = settings(own / "state")
+    for path in watched.path:
         if Path(os.path.realpath(to)).is_relative_to(os.path.realpath(path)):
             raise Refused(
                 f"--to {to}: lies in {path}, whose files are read as logs of runs. Expected: a folder of its "

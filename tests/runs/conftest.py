@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from exporter.runs import collector as watch_module
-from exporter.runs.collector import Collector, Settings
+from exporter.runs.cli import Settings
+from exporter.runs.collector import Collector
 from exporter.runs.files.state import NAME
 from exporter.runs.logs.processes import Writers
-from exporter.runs.model.run import Options
+from exporter.runs.model.run_set import MOST_RUNS
 from tests.runs.scrape import Scrape
 
 
@@ -58,12 +59,10 @@ class Watched:
     def __init__(self, clock: Clock, folder: Path, **more: object) -> None:
         self.clock = clock
         self.folder = folder
-        settings = {"paths": (str(folder),), **more}
+        settings = {"path": (str(folder),), **more}
         proc = settings.pop("proc", folder.parent / "no-proc")
-        settings["options"] = Options(  # type: ignore[arg-type]
-            hold=settings.pop("hold", 15.0), keys=settings.pop("keys", {})
-        )
-        self.watch = Collector(Settings(**settings), Writers(proc))  # type: ignore[arg-type]
+        most = settings.pop("most_runs", MOST_RUNS)
+        self.watch = Collector(Settings(**settings), Writers(proc), most_runs=most)  # type: ignore[arg-type]
 
     def look(self, seconds: float = 0.0) -> Scrape:
         """Let time pass, look until all is read, and scrape."""

@@ -90,7 +90,7 @@ def test_a_call_that_fails_for_a_while_never_ends_the_exporter_and_costs_no_step
     log = folder / "a.jsonl"
     append(log, *json_steps(1, 3))
     pretend(tmp_path / "proc", 7, log, "0100001")
-    page = watched(state_folder=tmp_path / "state", proc=tmp_path / "proc")
+    page = watched(state_dir=tmp_path / "state", proc=tmp_path / "proc")
     page.look()
     faults.failing = fault
     for step in range(4, 8):
@@ -132,11 +132,11 @@ def test_a_state_that_cannot_be_written_is_counted_and_written_once_it_can_be(
     state = tmp_path / "state"
     if what == "the folder is a file":
         state.touch()
-        page = watched(state_folder=state)
+        page = watched(state_dir=state)
         assert page.look().value("stepwatch_state_errors_total") == 1
         state.unlink()
     else:
-        page = watched(state_folder=state)
+        page = watched(state_dir=state)
         with closing(sqlite3.connect(state / NAME, isolation_level=None)) as other:
             other.execute("BEGIN EXCLUSIVE")
             assert page.look().value("stepwatch_state_errors_total") == 1
@@ -156,7 +156,7 @@ def test_calls_that_fail_at_random_never_end_the_exporter(
         old.unlink()
     random = Random(seed)
     pretend(tmp_path / "proc", seed, folder / "a.jsonl", "0100001")
-    page = watched(state_folder=tmp_path / "state", proc=tmp_path / "proc")
+    page = watched(state_dir=tmp_path / "state", proc=tmp_path / "proc")
     for step in range(1, 31):
         for name in ("a", "b"):
             append_raw(folder / f"{name}.jsonl", verl_json(step, measured(step, reward=ord(name) / 100)))
@@ -207,7 +207,7 @@ def test_no_content_of_a_log_ends_the_exporter_or_breaks_the_page(
     log, states = folder / "a.log", tmp_path / "state"
     for old in [*folder.iterdir(), *states.glob("*")]:
         old.unlink()
-    page = watched(state_folder=states)
+    page = watched(state_dir=states)
     for what, seconds in story:
         if isinstance(what, bytes):
             with log.open("ab") as file:
@@ -223,7 +223,7 @@ def test_no_content_of_a_log_ends_the_exporter_or_breaks_the_page(
                 log.write_bytes(b"")
         page.look(seconds)
     page.watch.save()
-    page = watched(state_folder=states)
+    page = watched(state_dir=states)
 
     page.look(1.0)
     page.look(20 * 3600.0)

@@ -309,7 +309,7 @@ def test_a_forgotten_run_that_logs_again_is_back_with_its_history(
 
 
 def test_a_deleted_log_is_forgotten_for_good(folder: Path, watched: Watching, tmp_path: Path) -> None:
-    page, log = watched(forget_after=HOUR, state_folder=tmp_path / "state"), folder / "a.jsonl"
+    page, log = watched(forget_after=HOUR, state_dir=tmp_path / "state"), folder / "a.jsonl"
     append(log, *json_steps(1, 50))
     page.look()
     page.watch.save()
@@ -365,13 +365,13 @@ def logged_and_killed(page: Watched, log: Path, writer: Writer, *start: str, end
 def test_a_vanished_run_is_vanished_at_once_after_a_restart_of_the_exporter(
     folder: Path, tmp_path: Path, watched: Watching, writer: Writer
 ) -> None:
-    page, log = watched(proc=Path("/proc"), state_folder=tmp_path / "state"), folder / "a.log"
+    page, log = watched(proc=Path("/proc"), state_dir=tmp_path / "state"), folder / "a.log"
     logged_and_killed(page, log, writer, "Total training steps: 100\n")
     assert page.look(1.5).state("a") == "running"
     assert page.look(11.0).state("a") == "vanished"
     page.watch.save()
 
-    restarted = watched(proc=Path("/proc"), state_folder=tmp_path / "state")
+    restarted = watched(proc=Path("/proc"), state_dir=tmp_path / "state")
 
     assert restarted.look().state("a") == "vanished"
     assert restarted.scrape().value("rl_run_writer_present", run="a") == 0
@@ -380,7 +380,7 @@ def test_a_vanished_run_is_vanished_at_once_after_a_restart_of_the_exporter(
 def test_a_writer_that_dies_while_the_exporter_is_away_is_missed_after_it_is_back(
     folder: Path, tmp_path: Path, watched: Watching, writer: Writer
 ) -> None:
-    page, log = watched(proc=Path("/proc"), state_folder=tmp_path / "state"), folder / "a.log"
+    page, log = watched(proc=Path("/proc"), state_dir=tmp_path / "state"), folder / "a.log"
     append(log, "Total training steps: 100\n", *console_steps(1, 3))
     process = writer(log)
     page.look()
@@ -391,7 +391,7 @@ def test_a_writer_that_dies_while_the_exporter_is_away_is_missed_after_it_is_bac
     process.kill()
     process.wait()
 
-    restarted = watched(proc=Path("/proc"), state_folder=tmp_path / "state")
+    restarted = watched(proc=Path("/proc"), state_dir=tmp_path / "state")
 
     assert restarted.look().state("a") == "running"
     assert restarted.look(11.0).state("a") == "vanished"

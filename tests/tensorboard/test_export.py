@@ -22,9 +22,8 @@ from hypothesis import strategies as st
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboardX import SummaryWriter
 
-from exporter.runs.collector import Settings
-from exporter.runs.model.run import Options
-from stepwatch.operate.tensorboard import FOREVER, MOST_RUNS, Recorder, export, folder_of
+from exporter.runs.cli import Settings
+from stepwatch.operate.tensorboard import FOREVER, export, folder_of
 from stepwatch.schema.errors import Refused
 from tests.real import free_port
 from tests.real.disk import small_disk
@@ -34,9 +33,8 @@ ROOT = Path(__file__).parents[2]
 LOGS = ROOT / "tests/logs"
 
 
-def settings_of(runs: Path, recorder: Recorder, states: Path) -> Settings:
-    options = Options(recorder=recorder.note)
-    return Settings((str(runs),), states, forget_after=FOREVER, options=options, most_runs=MOST_RUNS)
+def settings_of(runs: Path, states: Path) -> Settings:
+    return Settings(path=(str(runs),), state_dir=states, forget_after=FOREVER)
 
 
 def exported(runs: Path, to: Path) -> list[str]:

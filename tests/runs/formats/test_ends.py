@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs.collector import Collector, Settings
+from exporter.runs.cli import Settings
+from exporter.runs.collector import Collector
 from exporter.runs.logs.processes import Writers
 from tests.real.waiting import eventually
 from tests.runs.conftest import Clock, Watched, Watching
@@ -174,7 +175,7 @@ def test_an_unfinished_last_line_of_an_old_log_raises_nothing(folder: Path, cloc
         b'{"step":1,"data":{"critic/score/mean":0.5}}\n{"step":2,"data":{"critic/score/mean":0.1}}'
     )
     os.utime(log, (clock.wall - 60.0, clock.wall - 60.0))
-    watch = Collector(Settings((str(folder),)), Writers(folder / "no-proc"))
+    watch = Collector(Settings(path=(str(folder),)), Writers(folder / "no-proc"))
     for _ in range(3):
         clock.advance(1.0)
         watch.look()

@@ -103,10 +103,10 @@ def test_an_exporter_that_starts_late_reads_all_files_of_a_run(
     for first, last in ((1, 10), (8, 20), (15, 30)):
         trainer.begins(folder / "ppo")
         trainer.logs(*range(first, last + 1))
-    page = watched(state_folder=tmp_path / "state")
+    page = watched(state_dir=tmp_path / "state")
     found = page.look()
     page.watch.save()
-    again = watched(state_folder=tmp_path / "state").look()
+    again = watched(state_dir=tmp_path / "state").look()
 
     for shown in (found, again):
         assert shown.value("rl_records_total", run="ppo") == 30

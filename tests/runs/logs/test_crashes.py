@@ -306,7 +306,7 @@ def test_a_restarted_exporter_knows_of_a_crash(
 ) -> None:
     proc, states, log = tmp_path / "proc", tmp_path / "state", folder / "a.log"
     proc.mkdir()
-    machine = Machine(watched(proc=proc, state_folder=states), proc)
+    machine = Machine(watched(proc=proc, state_dir=states), proc)
     process = loads(machine, log)
     if not meanwhile:
         assert machine.crashes(log, process).state("a") == "failed"
@@ -314,7 +314,7 @@ def test_a_restarted_exporter_knows_of_a_crash(
     append(log, meanwhile)
     if meanwhile:
         machine.ends(process)
-    again = Machine(watched(proc=proc, state_folder=states), proc)
+    again = Machine(watched(proc=proc, state_dir=states), proc)
 
     assert isinstance(again.page.watch.writers, Writers)
     assert again.looks(12).state("a") == "failed"

@@ -293,7 +293,7 @@ def test_a_trainer_that_failed_before_the_first_look_ever_is_history(
     wrapped(folder, "exit 3").wait(60)
     state = tmp_path / "state"
 
-    page = watched(proc=Path("/proc"), state_folder=state)
+    page = watched(proc=Path("/proc"), state_dir=state)
     found = page.discover()
     assert (found.runs(), found.value("stepwatch_dormant_runs")) == (set(), 1)
 
@@ -302,5 +302,5 @@ def test_a_trainer_that_failed_before_the_first_look_ever_is_history(
     for name, script in (("b", f"cat {folder.parent}/steps; exit 3"), ("c", "exit 3")):
         command = [sys.executable, "-m", "stepwatch", "run", "--runs", str(folder), "--name", name, "--"]
         assert subprocess.run([*command, "sh", "-c", script], check=False).returncode == 3
-    found = watched(proc=Path("/proc"), state_folder=state).discover()
+    found = watched(proc=Path("/proc"), state_dir=state).discover()
     assert {name: found.state(name) for name in found.runs()} == {"b": "failed", "c": "failed"}

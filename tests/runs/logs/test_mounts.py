@@ -56,7 +56,7 @@ def test_a_link_that_dangles_for_a_while_and_leads_to_a_copy_then_counts_nothing
     link, copy = tmp_path / "link", tmp_path / "copy"
     link.symlink_to(folder)
     append(folder / "a.jsonl", *json_steps(1, 5))
-    page = watched(paths=(str(link),))
+    page = watched(path=(str(link),))
     page.look()
     append(folder / "a.jsonl", *json_steps(6, 6))
     page.look(1.0)
@@ -77,7 +77,7 @@ def test_a_link_that_dangles_for_a_while_and_leads_to_a_copy_then_counts_nothing
 def test_a_mount_that_is_away_for_longer_than_runs_are_remembered_comes_back_whole(
     folder: Path, tmp_path: Path, watched: Watching
 ) -> None:
-    page = watched(forget_after=HOUR, state_folder=tmp_path / "state")
+    page = watched(forget_after=HOUR, state_dir=tmp_path / "state")
     append(folder / "a.jsonl", *json_steps(1, 5))
     page.look()
     append(folder / "a.jsonl", *json_steps(6, 6))

@@ -59,7 +59,7 @@ def test_ten_thousand_old_runs_are_never_read_and_cost_a_look_nothing(
     write_old(folder, clock)
     live = folder / "live.jsonl"
     append(live, verl_json(1, measured(1)))
-    page = watched(state_folder=tmp_path / "state")
+    page = watched(state_dir=tmp_path / "state")
     found = page.look()
     assert found.runs() == {"live"}
     assert found.value("stepwatch_files", kind="old") == OLD

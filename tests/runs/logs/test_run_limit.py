@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from exporter.runs import collector
 from exporter.runs.logs import watch
 from exporter.runs.model import history
 from exporter.runs.pages.source import PolledSource
@@ -21,10 +20,9 @@ from tests.runs.scrape import Scrape
 
 
 @pytest.fixture(name="page")
-def _page(watched: Watching, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
+def _page(watched: Watching, tmp_path: Path) -> Watched:
     """A watch that takes three runs."""
-    monkeypatch.setattr(collector, "MOST_RUNS", 3)
-    return watched(state_folder=tmp_path / "state")
+    return watched(state_dir=tmp_path / "state", most_runs=3)
 
 
 def step(page: Watched, number: int, *runs: str) -> None:
@@ -176,10 +174,9 @@ def _server() -> Server:
 
 
 @pytest.fixture(name="both")
-def _both(watched: Watching, server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+def _both(watched: Watching, server: Server) -> Iterator[Watched]:
     """A watch over a folder and a server that takes three runs."""
-    monkeypatch.setattr(collector, "MOST_RUNS", 3)
-    page = watched(targets=(server,), poll_targets=0.01)
+    page = watched(pages=(server,), poll=0.01, most_runs=3)
     page.watch.start()
     yield page
     for feed in page.watch.sources:

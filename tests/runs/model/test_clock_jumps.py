@@ -70,11 +70,11 @@ def test_silence_is_noticed_as_soon_as_ever(
 def test_an_exporter_that_starts_after_the_jump_shows_what_still_goes_on(
     folder: Path, tmp_path: Path, watched: Watching, clock: Clock, jump: float
 ) -> None:
-    page, log = watched(state_folder=tmp_path / "state"), folder / "a.jsonl"
+    page, log = watched(state_dir=tmp_path / "state"), folder / "a.jsonl"
     begin(page, log, 5)
     page.watch.save()
     clock.wall += jump
-    page = watched(state_folder=tmp_path / "state")
+    page = watched(state_dir=tmp_path / "state")
     page.look()
     found = follow(page, log, 6, 7)
     found = page.discover()

@@ -54,7 +54,7 @@ class Trainer:
 @pytest.fixture(name="stateful")
 def _stateful(watched: Watching, tmp_path: Path) -> Watching:
     """An exporter that keeps its state, or one that finds that of the last."""
-    return partial(watched, state_folder=tmp_path / "state")
+    return partial(watched, state_dir=tmp_path / "state")
 
 
 def known(page: Watched) -> Page:
@@ -93,7 +93,7 @@ def test_statistics_after_restarts_are_those_without(
         old.unlink()
     trainer, states = Trainer(folder / "a.jsonl"), tmp_path / "state"
     trainer.train(3)
-    ran_on, restarted = watched(), watched(state_folder=states)
+    ran_on, restarted = watched(), watched(state_dir=states)
     for event in [("train", 1), *story]:
         ran_on.look(1.0)
         restarted.look(1.0)
@@ -108,11 +108,11 @@ def test_statistics_after_restarts_are_those_without(
                 mark(trainer, ran_on, restarted)
             case ("killed" | "stopped" as how,):
                 restarted.watch.look() if how == "killed" else restarted.watch.save()
-                restarted = watched(state_folder=states)
+                restarted = watched(state_dir=states)
             case ("stopped while resuming", back, steps, empties) if back < trainer.step:
                 restarted.watch.save()
                 trainer.resume(back, steps, empties=empties)
-                restarted = watched(state_folder=states)
+                restarted = watched(state_dir=states)
     for page in (ran_on, restarted):
         page.look(1.0)
     trainer.train(1)
@@ -176,14 +176,14 @@ def test_half_a_log_does_not_overwrite_what_was_known_of_the_whole(
 ) -> None:
     trainer, states = Trainer(folder / "a.jsonl"), tmp_path / "state"
     trainer.train(200)
-    page = watched(state_folder=states)
+    page = watched(state_dir=states)
     page.look()
     page.watch.save()
     state = states / NAME
     saved = state.read_bytes()
     monkeypatch.setattr("exporter.runs.readers.follow.BLOCK", 5000)
     monkeypatch.setattr("exporter.runs.logs.watch.READ_SECONDS", -1.0)
-    half = watched(state_folder=states)
+    half = watched(state_dir=states)
     clock.advance(1.0)
     half.watch.look()
     half.watch.save()

@@ -163,14 +163,14 @@ def test_a_mark_outlives_a_restart_and_takes_effect_at_its_place(
     folder: Path, watched: Watching, tmp_path: Path
 ) -> None:
     append(folder / "a.jsonl", *lines(1, 50))
-    first = watched(state_folder=tmp_path / "state")
+    first = watched(state_dir=tmp_path / "state")
     first.look()
     append(folder / "a.jsonl", *lines(51, 60))
     first.look(1.0)
     first.watch.mark("a", "new data")
     first.look(0.5)  # not saved by anything else, nor at the end: it may be killed
     append(folder / "a.jsonl", *lines(61, 100, shift=5.0))
-    second = watched(state_folder=tmp_path / "state")
+    second = watched(state_dir=tmp_path / "state")
     found = second.look()
     (folder / "a.jsonl").write_text("".join(lines(61, 100, shift=5.0)))
     alone = watched().look()
@@ -183,14 +183,14 @@ def test_a_mark_that_took_effect_is_not_passed_again_in_a_log_that_was_emptied(
     folder: Path, watched: Watching, tmp_path: Path
 ) -> None:
     append(folder / "a.jsonl", *lines(1, 60))
-    first = watched(state_folder=tmp_path / "state")
+    first = watched(state_dir=tmp_path / "state")
     first.look()
     first.watch.mark("a", "new data")
     append(folder / "a.jsonl", *lines(61, 100))
     before = first.look(1.0)
     first.watch.save()
     (folder / "a.jsonl").write_text("".join(lines(41, 100)))
-    after = watched(state_folder=tmp_path / "state").look()
+    after = watched(state_dir=tmp_path / "state").look()
 
     assert levels(before) != {}
     assert levels(after) == levels(before)

@@ -18,7 +18,8 @@ from exporter.http.message import Answer, Request
 from exporter.http.routes import Routes
 from exporter.http.server import Server
 from exporter.runs.app import MOST_BODY
-from exporter.runs.collector import Collector, Settings
+from exporter.runs.cli import Settings
+from exporter.runs.collector import Collector
 from exporter.runs.serve import endpoints
 from exporter.runs.serve.endpoints import MOST_BYTES, NO_NOTE, NOTE_CHARACTERS, UnknownRunError
 from tests.runs.lines import measured, verl_json
@@ -164,7 +165,7 @@ def test_metrics_answer_while_a_large_log_is_read_for_the_first_time(folder: Pat
         for step in range(400)
     )
     (folder / "a.jsonl").write_text(line * (50_000_000 // len(line) + 1))
-    watch, answers = Collector(Settings((str(folder),))), list[Scrape]()
+    watch, answers = Collector(Settings(path=(str(folder),))), list[Scrape]()
     reading = threading.Thread(target=lambda: [None for _ in iter(watch.look, False)])
     with serving(watch.metrics) as url:
         reading.start()

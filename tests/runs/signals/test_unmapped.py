@@ -9,9 +9,9 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from exporter.runs.collector import Collector, Settings
+from exporter.runs.cli import Settings
+from exporter.runs.collector import Collector
 from exporter.runs.formats.json_logs import FlatJsonl
-from exporter.runs.model.run import Options
 from exporter.runs.signals import Reading, measurements
 from exporter.runs.signals.key import keys_of
 from exporter.runs.signals.unmapped import MOST_CANDIDATES, Candidate, RawKeys, RawRule, candidates
@@ -85,7 +85,7 @@ def test_a_run_with_unknown_keys_is_on_the_page_and_its_reward_once_it_is_named(
     )
 
     assert watched().look().value("rl_reward", run="a") is None
-    named = watched(keys=keys_of({"reward": ["judge_reward_avg"]})).look()
+    named = watched(signals=keys_of({"reward": ["judge_reward_avg"]})).look()
     assert named.value("rl_reward", run="a") == 0.875
 
 
@@ -162,7 +162,7 @@ def test_the_keys_that_came_last_make_room_for_good() -> None:
 
 def test_anyone_who_asks_for_more_raw_keys_than_usual_gets_them(folder: Path) -> None:
     append(folder / "a.jsonl", verl_json(1, {f"env/{number}": number for number in range(500)}))
-    watch = Collector(Settings((str(folder),), options=Options(raw=RawRule(limit=400))))
+    watch = Collector(Settings(path=(str(folder),), raw_limit=400))
     while watch.look():
         pass
 
