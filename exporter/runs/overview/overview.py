@@ -132,14 +132,15 @@ class Overview:
                 onset = leading_onset(self._firing(self._id(view)))
                 if onset is not None:
                     key = view.name, view.run.serial, view.run.version, onset
-                    self._departed[key] = known.get(key) or view.run.history.departures(onset)
-        found = [
+                    found = known.get(key)
+                    self._departed[key] = view.run.history.departures(onset) if found is None else found
+        left = [
             ({"run": key[0], "signal": signal}, away)
             for key, moved in self._departed.items()
             for signal, away in moved
         ]
-        yield DEPARTURE_STEP, [(labels, away.step) for labels, away in found]
-        yield DEPARTURE_DEVIATIONS, [(labels, away.deviations) for labels, away in found]
+        yield DEPARTURE_STEP, [(labels, away.step) for labels, away in left]
+        yield DEPARTURE_DEVIATIONS, [(labels, away.deviations) for labels, away in left]
 
     def runs(self) -> list[RunSummary]:
         """All runs."""
