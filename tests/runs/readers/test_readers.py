@@ -113,6 +113,10 @@ STORIES: dict[str, tuple[int, list[tuple[Act, list[bytes]]]]] = {
         1,
         [(append(b"step 1\n"), [b"step 1"]), (write(b"step 2\n", 1.0), [b"step 2"])],
     ),
+    "replaced by a longer one that begins alike": (
+        1,
+        [(append(b"one\n"), [b"one"]), (replaced(b"one\ntwo\n"), [b"one", b"two"])],
+    ),
     "it lost its end": (
         1,
         [(append(b"\n".join(NUMBERED) + b"\n"), NUMBERED), (truncate(500), NUMBERED[:50])],
@@ -346,19 +350,21 @@ def test_a_compressed_log_is_never_in_memory_as_a_whole(tmp_path: Path) -> None:
 # several files as one
 
 
-def test_a_new_file_is_gone_on_to_and_what_the_old_one_gains_then_is_not_read(tmp_path: Path) -> None:
-    first, second = tmp_path / "1", tmp_path / "2"
-    first.write_bytes(b"a\n")
-    paths = [first]
+def test_a_new_file_is_gone_on_to_and_what_the_old_one_gains_then_is_read_when_all_is(tmp_path: Path) -> None:
+    paths = [tmp_path / "1"]
+    paths[0].write_bytes(b"a\n")
     reader = Growing(lambda: paths)
     assert lines(reader) == [b"a"]
-    second.write_bytes(b"b\n")
-    paths.append(second)
-    assert lines(reader) == [b"b"]
-    append(b"late\n")(first)
+    for name in ("2", "3"):
+        paths.append(tmp_path / name)
+        paths[-1].write_bytes(name.encode() + b"\n")
+        assert lines(reader) == [name.encode()]
+    append(b"late\n")(paths[0])
     assert lines(reader) == []
     reader.rewind()
-    assert lines(reader) == [b"a", b"late", b"b"]
+    again = blocks(reader)
+
+    assert [block.lines for block in again] == [[b"a", b"late"], [b"2"], [b"3"]]
 
 
 def test_a_file_that_was_deleted_is_passed_over_unless_it_is_the_last(tmp_path: Path) -> None:
