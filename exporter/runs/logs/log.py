@@ -22,8 +22,8 @@ from exporter.runs.model.ends import GONE_SECONDS
 from exporter.runs.model.exporter_health import Health
 from exporter.runs.model.run import Clock, Options, Run
 from exporter.runs.model.run_set import LIVE_SECONDS, LeftOut, Priority, RunSet, RunSets
-from exporter.runs.readers.content import Reader, content, reader_of
-from exporter.runs.readers.follow import Block
+from exporter.runs.readers.content import content, reader_of
+from exporter.runs.readers.follow import Block, Reader
 from exporter.runs.signals.record import Servers
 
 IDLE_SECONDS = 2.0  # Files without a record are looked at less often: a run folder may hold thousands
@@ -37,18 +37,7 @@ _NOTHING = 0, False, None
 class Log:
     """A file that may be a trainer's log, or several that make up one.
 
-    ``kind`` is what the file holds: ``empty``, ``binary``, ``no_records`` (given up), ``log``, or
-    what it is read as until there is a record. ``grew`` is when it last grew while it was followed, in
-    seconds of the steady clock: a look that comes late dates growth by the file's time. ``written`` is
-    that time and ``appeared`` when it was first looked at, in seconds since the epoch.
-    ``more``: there is more to read at once; ``looked``: when it was read last. ``problem``: why it
-    could not be read then; ``refusal``: what has to be made readable for that. ``writer``: whether a
-    writer is present, as last known; ``None`` if none was ever seen. ``preamble``: the lines without a
-    record so far, as a run without a step. ``root``: what it lies below; ``reading``: it is being read
-    right now. ``unread_since``: since when it cannot be read, as its root hangs, in seconds since the epoch.
-    ``found``: its files, as the last search saw them. ``must_be_saved``: what its runs know is nowhere else.
-    ``priority``: that of its runs under the run limit, once they were judged; ``followed``: it had runs at
-    the last look. ``launch``: what the wrapper that writes it knows, if one does.
+    ``wall`` is in seconds since the epoch, ``steady`` in seconds of the steady clock.
     """
 
     def __init__(
@@ -62,40 +51,36 @@ class Log:
         root: Root | None = None,
         saved: Saved | None = None,
     ) -> None:
-        self.path = found.path
-        self.relative = found.relative
+        self.path, self.relative = found.path, found.relative
+        self.found = found  # its files, as the last search saw them
+        self.root = root or Root(str(found.root))  # what it lies below
+        self.kind = (
+            "empty"  # or binary, no_records (given up), log; until there is a record, what it is read as
+        )
         self.run_set: RunSet | None = None
-        self.kind = "empty"
-        self.grew: float | None = None
-        self.written = self.appeared = 0.0
-        self.more = True
-        self.looked = 0.0
-        self.problem: str | None = None
-        self.refusal: Refusal | None = None
-        self.writer: bool | None = None
-        self.preamble: Run | None = None
-        self.root = root or Root(str(found.root))
-        self.reading = False
-        self.unread_since: float | None = None
-        self.priority: Priority | None = None
-        self.followed = False
-        self.launch: Launch | None = None
-        self._unread_from = 0.0
-        self.found = found
-        self._known_before = saved
-        self.must_be_saved = False
+        self.preamble: Run | None = None  # the lines without a record so far, as a run without a step
+        self.launch: Launch | None = None  # what the wrapper that writes it knows, if one does
+        self.writer: bool | None = None  # whether one is present, as last known; None: none was ever seen
+        self.grew: float | None = None  # steady, while it was followed; a late look goes by the file's time
+        self.written = self.appeared = 0.0  # the file's time, and that of the first look
+        self.looked = 0.0  # steady
+        self.more = True  # there is more to read at once
+        self.reading = False  # right now
+        self.problem: str | None = None  # why it could not be read at the last look
+        self.refusal: Refusal | None = None  # what has to be made readable for that
+        self.unread_since: float | None = None  # since when its root hangs
+        self.priority: Priority | None = None  # of its runs under the run limit, once they were judged
+        self.followed = False  # it had runs at the last look
+        self.must_be_saved = False  # what its runs know is nowhere else
+        self._states, self._health, self._options, self._run_sets = states, health, options, run_sets
         self._reader: Reader | None = None
         self._source: Source | None = None
         self._prefixes: Prefixes | None = None
-        self._live_from: int | None = None
-        self._quiet_from = 0.0
-        self._read_at = 0.0
-        self._states = states
-        self._health = health
-        self._options = options
-        self._run_sets = run_sets
         self._carry: RunSnapshots | None = None
+        self._known_before = saved
         self._saved: tuple[object, ...] = ()
+        self._live_from: int | None = None
+        self._quiet_from = self._read_at = self._unread_from = 0.0
 
     @property
     def file(self) -> Path:
@@ -107,27 +92,10 @@ class Log:
         """Whether this file is of no interest as long as it is not replaced."""
         return self.kind in ("binary", "no_records")
 
-    def is_due(self, steady: float) -> bool:
-        """Whether it is time to read it; ``steady`` in seconds of the steady clock."""
-        if self.ignored:
-            return False
-        return self.run_set is not None or self.more or steady - self.looked >= IDLE_SECONDS
-
     @property
     def caught_up(self) -> bool:
         """Whether the log was read to its end: what is added from then on arrives while we watch."""
         return self._live_from is not None
-
-    @property
-    def has_step(self) -> bool:
-        """Whether any step was logged in it."""
-        runs = self.run_set.runs.values() if self.run_set else ()
-        return any(run.progress.first is not None for run in list(runs))
-
-    @property
-    def unread(self) -> int:
-        """Bytes of the file not read yet."""
-        return self._reader.unread if self._reader and not self.ignored else 0
 
     @property
     def runs(self) -> Sequence[Run]:
@@ -135,6 +103,11 @@ class Log:
         if self.run_set is not None:
             return tuple(self.run_set.runs.values())
         return (self.preamble,) if self.preamble else ()
+
+    @property
+    def has_step(self) -> bool:
+        """Whether any step was logged in it."""
+        return self.run_set is not None and any(run.progress.first is not None for run in self.runs)
 
     @property
     def is_text(self) -> bool:
@@ -148,116 +121,99 @@ class Log:
         return self.preamble.servers if self.preamble else ()
 
     @property
+    def unread(self) -> int:
+        """Bytes of the file not read yet."""
+        return self._reader.unread if self._reader and not self.ignored else 0
+
+    @property
     def length(self) -> int:
         """Bytes that the file had when it was found, or by what was read of it since."""
         return max(self.found.size, self._reader.offset if self._reader else 0)
 
+    def is_due(self, steady: float) -> bool:
+        """Whether it is time to read it."""
+        due = self.run_set is not None or self.more or steady - self.looked >= IDLE_SECONDS
+        return due and not self.ignored
+
     def quiet(self, steady: float) -> float:
         """Seconds since the log last grew, also if the machine's clock was set since."""
         return steady - self._quiet_from
-
-    def known(self, wall: float, *, duplicate: bool) -> LeftOut:
-        """What the run limit goes by; a log not judged yet is live if it was written lately."""
-        changed = max(self.written, self.found.changed)
-        priority = self.priority
-        if priority is not None and duplicate:
-            priority = min(priority, Priority.DUPLICATE)
-        if priority is None or not self.caught_up:
-            priority = Priority.LIVE if wall - changed < LIVE_SECONDS else Priority.FINISHED
-        return LeftOut(priority, changed, len(self.runs))
-
-    def read(self, wall: float, steady: float, lock: AbstractContextManager[object] | None = None) -> None:
-        """Read one block; what it says is taken in while ``lock`` is held. Raises OSError."""
-        self.looked, self.more = steady, False
-        self.appeared = self.appeared or wall
-        self.reading = True
-        try:
-            self._read(wall, steady, lock or nullcontext())
-            self._read_launch(wall)
-        finally:
-            self.reading = False
-
-    def _read(self, wall: float, steady: float, lock: AbstractContextManager[object]) -> None:
-        """Ask the file system first: while the lock is held, nothing may wait for it."""
-        asked = monotonic()
-        if self._reader is None:
-            self.kind = content(self.file)
-            if self.kind == "empty":
-                self._reached_end()
-            elif self.kind != "binary":
-                self._reader = reader_of(self.kind, lambda: self.found.parts)
-                self._prefixes = Prefixes() if self.kind in ("text", "compressed") else None
-        if self._reader is None:
-            self.unread_since = None
-            return
-        file = self.file
-        block = self._reader.poll(wall)
-        size = self._reader.size if self._source is None else 0.0
-        if self.caught_up and self.file != file:
-            self.writer = None  # another start has another writer
-        if (waited := monotonic() - asked) > SLOW_SECONDS:
-            wall, steady = wall + waited, steady + waited
-        if block is not None or self.unread_since is not None:
-            with lock:
-                if block is not None:
-                    self._take(block, self._clock(block, wall, steady), size)
-                if self.unread_since is not None:
-                    self._exclude_gap(wall, steady, grown=block is not None and block.grown)
-        self._read_at = wall
-
-    def _read_launch(self, wall: float) -> None:
-        """A wrapped trainer is a run, whatever it prints."""
-        found = launch.read(self.path)
-        if found is not None and found.ended is not None and self.written > found.ended + GONE_SECONDS:
-            found = None  # the log continues without a wrapper
-        self.launch = found
-        if self.launch is None:
-            return
-        if self.run_set is None and self.preamble is None:
-            self.preamble = Run("text", "", self._options)
-        # An end while the exporter was down is news, one before its first look ever is history.
-        ended = self.launch.ended
-        if ended is None or (wall - ended < LIVE_SECONDS and ended >= self._states.since):
-            for run in self.runs:
-                run.watched = True
-
-    def _exclude_gap(self, wall: float, steady: float, *, grown: bool) -> None:
-        """Do not count unreadable time as silence of a log and its runs: trainers waited too."""
-        if not grown:
-            seconds = steady - self._unread_from
-            self._quiet_from = min(steady, self._quiet_from + seconds)
-            for run in self.runs:
-                run.exclude_gap(seconds, wall, steady)
-        self.unread_since = None
 
     def hangs(self, wall: float, steady: float) -> None:
         """Note that its root does not answer, and since when."""
         if self.unread_since is None:
             self.unread_since, self._unread_from = wall, steady
 
-    def _clock(self, block: Block, wall: float, steady: float) -> Clock:
-        """When the block was written.
+    def known(self, wall: float, *, duplicate: bool) -> LeftOut:
+        """What the run limit goes by; a log not judged yet is live if it was written lately."""
+        changed, priority = max(self.written, self.found.changed), self.priority
+        if priority is None or not self.caught_up:
+            priority = Priority.LIVE if wall - changed < LIVE_SECONDS else Priority.FINISHED
+        elif duplicate:
+            priority = min(priority, Priority.DUPLICATE)
+        return LeftOut(priority, changed, len(self.runs))
 
-        No earlier than the last look, which saw nothing of it: writers may set a file's time, and a server's
-        clock may be another.
-        """
-        if block.grown:
-            late = wall - block.written
-            late = min(late, wall - self._read_at) if self.caught_up else late
-            self._quiet_from = steady - max(0.0, late)
-            if self.caught_up:
-                self.grew = self._quiet_from
-        return Clock(wall, steady, live=self._is_live(block), late=self.quiet(steady))
+    def read(self, wall: float, steady: float, lock: AbstractContextManager[object] | None = None) -> None:
+        """Read one block; what it says is taken in while ``lock`` is held. Raises OSError."""
+        self.looked, self.more, self.reading = steady, False, True
+        self.appeared = self.appeared or wall
+        try:
+            asked = monotonic()  # the file system first: while the lock is held, nothing may wait for it
+            if self._reader is None:
+                self.kind = content(self.file)
+                if self.kind not in ("empty", "binary"):
+                    self._reader = reader_of(self.kind, lambda: self.found.parts)
+                    self._prefixes = Prefixes() if self.kind in ("text", "compressed") else None
+            if (reader := self._reader) is None:
+                self.unread_since = None
+                if self.kind == "empty":
+                    self._reached_end()
+            else:
+                file = reader.path
+                block = reader.poll(wall)
+                size = reader.size if self._source is None else 0.0
+                if self.caught_up and reader.path != file:
+                    self.writer = None  # another start has another writer
+                if (waited := monotonic() - asked) > SLOW_SECONDS:
+                    wall, steady = wall + waited, steady + waited
+                if block is not None or self.unread_since is not None:
+                    with lock or nullcontext():
+                        self._take(reader, block, size, wall, steady)
+                self._read_at = wall
+            self._read_launch(wall)
+        finally:
+            self.reading = False
 
-    def _is_live(self, block: Block) -> bool:
-        """Whether it holds bytes that were written while the log was followed."""
-        return self._live_from is not None and block.end > self._live_from and not block.restarted
+    def _take(self, reader: Reader, block: Block | None, size: float, wall: float, steady: float) -> None:
+        if block is not None:
+            # Writers may set a file's time, and a server's clock may be another: what was written since the
+            # last look, which saw nothing of it, is no older than that.
+            if block.grown:
+                late = wall - block.written
+                late = min(late, wall - self._read_at) if self.caught_up else late
+                self._quiet_from = steady - max(0.0, late)
+                self.grew = self._quiet_from if self.caught_up else self.grew
+            behind = self._live_from is not None and block.start + block.size > self._live_from
+            live = behind and not block.restarted  # it holds bytes that were written while it was followed
+            self._feed(reader, block, size, Clock(wall, steady, live=live, late=self.quiet(steady)))
+            self.more = block.more and not self.ignored
+            if not block.more:
+                self._reached_end()
+        if self.unread_since is not None:
+            if block is None or not block.grown:  # not silence of the log and its runs: trainers waited too
+                seconds = steady - self._unread_from
+                self._quiet_from = min(steady, self._quiet_from + seconds)
+                for run in self.runs:
+                    run.exclude_gap(seconds, wall, steady)
+            self.unread_since = None
 
-    def _take(self, block: Block, clock: Clock, size: float) -> None:
-        self._health.bytes_read += block.size
-        self._health.lines_read += len(block.lines)
-        self._health.dropped["too_long"] += block.too_long
-        self._health.dropped["malformed"] += block.broken
+    def _feed(self, reader: Reader, block: Block, size: float, clock: Clock) -> None:
+        """Hand the events of a block to the runs."""
+        health, dropped = self._health, self._health.dropped
+        health.bytes_read += block.size
+        health.lines_read += len(block.lines)
+        dropped["too_long"] += block.too_long
+        dropped["malformed"] += block.broken
         self.written = block.written
         if self._prefixes is not None:
             self._prefixes = Prefixes() if block.restarted else self._prefixes
@@ -265,66 +221,52 @@ class Log:
         if block.restarted:
             # What the runs know so far is nowhere else now. What stands in the log already is history again:
             # a copy of a log is replaced as a whole.
-            self._health.restarts += 1
+            health.restarts += 1
             self._live_from = None
             if self.run_set is not None and self._source is not None:
-                self._carry = self.run_set.snapshot()
+                self._carry, self.must_be_saved = self.run_set.snapshot(), True
                 self.run_set.emptied()
                 self._source = self._source.again()
-                self.must_be_saved = True
-        if self._source is not None or self._recognised(block, clock, size):
-            self._feed(block, clock)
-        self.more = block.more and not self.ignored
-        if not block.more:
-            self._reached_end()
-
-    def _feed(self, block: Block, clock: Clock) -> None:
-        source, run_set = self._source, self.run_set
-        if source is None or run_set is None:
-            return
-        parse, take = source.parse, run_set.take
-        for line in block.lines:
-            try:
-                for event in parse(line):
-                    take(event, clock)
-            except ValueError:  # noqa: PERF203  (one bad line must not end the block)
-                self._health.dropped["malformed"] += bool(line.strip())
-        if not block.more:
-            for event in source.flush():
+        if self._source is None:
+            self._recognise(reader, block, size, clock)
+        if self._source is not None and self.run_set is not None:
+            parse, take = self._source.parse, self.run_set.take
+            for line in block.lines:
+                try:
+                    for event in parse(line):
+                        take(event, clock)
+                except ValueError:  # noqa: PERF203  (one bad line must not end the block)
+                    dropped["malformed"] += bool(line.strip())
+            for event in () if block.more else self._source.flush():
                 take(event, clock)
 
-    def _recognised(self, block: Block, clock: Clock, size: float) -> bool:
-        """Look for a first record; once there is one, read the log again from its start."""
-        reader, mapped = self._reader, chain.from_iterable(self._options.keys.values())
-        source = recognise_first(block.lines, self.kind, frozenset(mapped))
-        if source is None or reader is None:
+    def _recognise(self, reader: Reader, block: Block, size: float, clock: Clock) -> None:
+        """Look for a first record; once there is one behind the first block, begin again with that."""
+        mapped = frozenset(chain.from_iterable(self._options.keys.values()))
+        self._source = source = recognise_first(block.lines, self.kind, mapped)
+        saved = self._known_before
+        if source is None:
             self._read_preamble(block, clock)
-            if reader and reader.offset > GIVE_UP_BYTES:
+            if reader.offset > GIVE_UP_BYTES:
                 self.kind = "no_records"
-            return False
-        self._source, self.kind, self.preamble = source, "log", None
-        saved, self._known_before = self._known_before, None
-        watched, marks = [""] if self._is_live(block) else [], None
+            return
+        self.kind, self.preamble, self._known_before = "log", None, None
+        watched, marks = [""] if clock.live else [], None
         if saved is not None:
-            self.writer = saved.writer
+            self.writer, marks = saved.writer, saved.marks
             self._carry = saved.before(reader.head, size)
-            watched, marks = watched + saved.watched, saved.marks
-        self.run_set = self._run_sets(
-            source.name, source.framework, self._options, self._carry, watched, marks=marks
-        )
-        if block.start == 0:
-            return True
-        reader.rewind()
-        block.more = True
-        return False
+            watched += saved.watched
+        held = self._options, self._carry, watched
+        self.run_set = self._run_sets(source.name, source.framework, *held, marks=marks)
+        if block.start:
+            reader.rewind()
+            block.lines, block.more = [], True
 
     def _read_preamble(self, block: Block, clock: Clock) -> None:
         """A trainer has servers, and may fail, long before its first step."""
         if block.restarted:
             self.preamble = None
-        if self.kind != "text":
-            return
-        for event in chain.from_iterable(map(preamble, block.lines)):
+        for event in chain.from_iterable(map(preamble, block.lines)) if self.kind == "text" else ():
             if self.preamble is None:
                 self.preamble, saved = Run("text", "", self._options), self._known_before
                 if saved is not None and self.writer is None:
@@ -338,27 +280,37 @@ class Log:
         for run in self.run_set.runs.values() if self.run_set else ():
             run.times.caught_up(self.written)
 
+    def _read_launch(self, wall: float) -> None:
+        """A wrapped trainer is a run, whatever it prints."""
+        found = launch.read(self.path)
+        ended = found.ended if found else None
+        if ended is not None and self.written > ended + GONE_SECONDS:
+            found = None  # the log continues without a wrapper
+        self.launch = found
+        if found is None:
+            return
+        if self.run_set is None and self.preamble is None:
+            self.preamble = Run("text", "", self._options)
+        # An end while the exporter was down is news, one before its first look ever is history.
+        if ended is None or (wall - ended < LIVE_SECONDS and ended >= self._states.since):
+            for run in self.runs:
+                run.watched = True
+
     def save(self) -> None:
         """Keep what a restart could not rebuild, if it changed and the log is not half read."""
-        if self.run_set is None:
-            version: tuple[object, ...] = 0, bool(self.preamble and self.preamble.watched), self.writer
-        else:
-            version = self.run_set.version(), tuple(self.run_set.watched()), self.writer
+        runs, begun = self.run_set, bool(self.preamble and self.preamble.watched)
+        version: tuple[object, ...] = 0, begun, self.writer
+        if runs is not None:
+            version = runs.version(), tuple(runs.watched()), self.writer
         if not self.must_be_saved and (not self.caught_up or version in (self._saved, _NOTHING)):
             return
         read = (self._reader.head.hex(), self._reader.offset) if self._reader else ("", 0)
-        if self.run_set:
-            saved = Saved(
-                self._carry,
-                self.run_set.snapshot(),
-                *read,
-                self.run_set.watched(),
-                self.writer,
-                self.run_set.marks(),
-            )
+        if runs:
+            known = self._carry, runs.snapshot()
+            saved = Saved(*known, *read, runs.watched(), self.writer, runs.marks())
         else:  # what an earlier content of the log left stays for the first record
             before = self._known_before or Saved(None, {}, *read, [])
-            watched = {*before.watched, *([""] if self.preamble and self.preamble.watched else [])}
-            saved = self._known_before = replace(before, writer=self.writer, watched=sorted(watched))
+            watched = sorted({*before.watched, *([""] if begun else [])})
+            saved = self._known_before = replace(before, writer=self.writer, watched=watched)
         self._states.save(self.path, saved, self.file, self.found.device)
         self._saved, self.must_be_saved = version, False

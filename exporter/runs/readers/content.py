@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Protocol
 
 import orjson
 
 from exporter.runs.readers.database import MAGIC, Database, holds_metrics, is_companion
-from exporter.runs.readers.follow import Archive, Block, Chain, Document, Follower, Parts, status_of
-from exporter.runs.readers.frames import EventFrames, LevelDbRecords
+from exporter.runs.readers.follow import Archive, Document, Growing, Parts, Reader, status_of, text_lines
+from exporter.runs.readers.frames import records, split
 
 SAMPLE = 4096
 CONTROL = bytes(range(1, 9)) + bytes(range(14, 27)) + bytes(range(28, 32))
@@ -26,8 +25,6 @@ _HISTORY = b'"log_history"'  # what a Hugging Face trainer's state holds, be it 
 _METRIC_TABLE = re.compile(rb'\{\s*"[^"]{1,300}"\s*:\s*\{\s*"\d{1,15}"\s*:')
 """A table of metric, step and value, which may be written in one line as well."""
 _JSON = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\[\s*\{|\{)\s*["}]')
-_DATABASES = {True: "database", False: "binary", None: "empty"}
-"""By whether the table of a tracker is in them."""
 
 
 def content(path: Path) -> str:
@@ -37,7 +34,7 @@ def content(path: Path) -> str:
     with path.open("rb") as file:
         sample = file.read(SAMPLE)
     if sample.startswith(MAGIC):
-        return _DATABASES[holds_metrics(path)]
+        return {True: "database", False: "binary", None: "empty"}[holds_metrics(path)]
     if is_companion(path):
         return "binary"
     if kind := next((kind for kind, start in _STARTS.items() if start.match(sample)), ""):
@@ -52,9 +49,7 @@ def _is_document(sample: bytes) -> bool:
     if not _JSON.match(sample):
         return False
     first, line_end, rest = sample.lstrip().partition(b"\n")
-    if first.startswith(b"[") or _HISTORY in first:
-        return True
-    if _METRIC_TABLE.match(first) and not rest.strip():
+    if first.startswith(b"[") or _HISTORY in first or (_METRIC_TABLE.match(first) and not rest.strip()):
         return True
     try:
         orjson.loads(first)
@@ -63,38 +58,16 @@ def _is_document(sample: bytes) -> bool:
     return False
 
 
-class Reader(Protocol):
-    """Returns what was written since the last poll, of ``path``; ``unread`` and ``size`` in bytes."""
-
-    @property
-    def path(self) -> Path: ...
-    @property
-    def head(self) -> bytes: ...
-    @property
-    def offset(self) -> int: ...
-    @property
-    def unread(self) -> int: ...
-    @property
-    def size(self) -> float: ...
-
-    def poll(self, now: float) -> Block | None:
-        """What is new, or ``None``; ``now`` in seconds since the epoch. Raises OSError."""
-
-    def rewind(self) -> None:
-        """Start again."""
-
-
 def reader_of(kind: str, parts: Parts) -> Reader:
     """A reader for what ``content`` says is in the files."""
+    last = parts()[-1]
     match kind:
         case "events":
-            return Chain(parts, lambda path: Follower(path, EventFrames()))
+            return Growing(parts, split)
         case "document" | "notebook":
             return Document(parts)
         case "compressed":
-            return Archive(parts()[-1])
-        case "wandb" | "swanlab":
-            return Follower(parts()[-1], LevelDbRecords())
+            return Archive(lambda: (last,))
         case "database":
-            return Database(parts()[-1])
-    return Follower(parts()[-1])
+            return Database(lambda: (last,))
+    return Growing(lambda: (last,), records if kind in ("wandb", "swanlab") else text_lines)

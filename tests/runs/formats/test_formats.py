@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from exporter.runs.formats.prefixes import Prefixes
-from exporter.runs.readers.follow import Follower
+from exporter.runs.readers.content import reader_of
 from exporter.runs.signals.record import Event, Record
 from tests.runs.formats.__main__ import FORMATS, HERE, golden, logs, parse
 
@@ -44,7 +44,8 @@ def said(events: Iterable[Event | str]) -> Said:
 
 def grown(name: str, log: bytes, sizes: Iterable[int], path: Path) -> list[Event | str]:
     """The events of a file that grows by so many bytes at a time, and is read after each."""
-    source, prefixes, reader, events = FORMATS[name][1](), Prefixes(), Follower(path), list[Event | str]()
+    source, prefixes, events = FORMATS[name][1](), Prefixes(), list[Event | str]()
+    reader = reader_of("text", lambda: [path])
     path.write_bytes(b"")
     for size in sizes:
         with path.open("ab") as file:

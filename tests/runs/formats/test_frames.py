@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from exporter.runs.readers import frames
+from exporter.runs.readers.follow import Block
 
 SMALL = [b"first", b"", b"a payload of more bytes than the others have", b"\0" * 20, b"\n" * 9, b"last"]
 
@@ -22,11 +23,11 @@ def framed(*payloads: bytes) -> bytes:
     return file.getvalue()
 
 
-def followed(data: bytes, *ends: int) -> tuple[list[bytes], frames.Frames]:
+def followed(data: bytes, *ends: int) -> tuple[list[bytes], Block]:
     """What is found in a file that grows to each of these sizes, and what the last call returned."""
     payloads: list[bytes] = []
     offset = 0
-    found = frames.Frames()
+    found = Block()
     for end in (*ends, len(data)):
         found = frames.split(data[offset : max(end, offset)])
         offset += found.used + found.skip

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from exporter.runs.formats import SOURCES, recognise, recognise_first
 from exporter.runs.readers.content import content
-from exporter.runs.readers.frames import LevelDbRecords
+from exporter.runs.readers.follow import Block
+from exporter.runs.readers.frames import records
 from exporter.runs.signals.record import Event, Record
 from exporter.runs.signals.tables import frameworks
 from tests.own_logs import LOGS
@@ -105,7 +106,7 @@ def test_whatever_a_line_holds_it_is_events_or_a_value_error(
 @given(st.binary(max_size=200))
 def test_whatever_a_tracker_s_file_holds_it_is_split(data: bytes) -> None:
     for start in (b"", HEADER, b":SWL" + HEADER[4:]):
-        LevelDbRecords().split(start + data, full=False)
+        records(start + data, Block())
 
 
 def test_names_are_label_values_of_their_own_and_frameworks_have_keys() -> None:

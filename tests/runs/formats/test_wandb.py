@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from exporter.runs.formats import recognise_first
 from exporter.runs.formats.trackers import WandbFile
-from exporter.runs.readers.content import content
+from exporter.runs.readers import frames
+from exporter.runs.readers.content import content, reader_of
 from exporter.runs.readers.follow import BLOCK as LONGEST
-from exporter.runs.readers.follow import Follower
-from exporter.runs.readers.frames import LevelDbRecords
+from exporter.runs.readers.follow import Block
 from exporter.runs.signals.record import Ended, Event, Record, Servers, TotalSteps, number
 from stepwatch.operate import logfiles
 from tests.runs.conftest import Watching
@@ -33,12 +33,12 @@ RUN = "offline-run-20261122_152314-1qwmtbtl"
 
 def cut(file: bytes, *ends: int) -> tuple[list[bytes], int]:
     """What is found in a file that grows to each of these sizes, and how many damaged places."""
-    framing, found, offset, broken = LevelDbRecords(), list[bytes](), 0, 0
+    found, offset, broken = list[bytes](), 0, 0
     for end in (*ends, len(file)):
-        pieces = framing.split(file[offset : max(end, offset)], full=False)
-        found += pieces.lines
-        offset += pieces.used
-        broken += pieces.broken
+        block = frames.records(file[offset : max(end, offset)], Block(start=offset))
+        found += block.lines
+        offset += block.used
+        broken += block.broken
     return found, broken
 
 
@@ -75,14 +75,14 @@ def test_a_damaged_block_is_left_out_once_another_follows() -> None:
 def test_a_record_of_megabytes_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "run.wandb"
     path.write_bytes(framed(printed("before"), printed("x" * 2 * LONGEST), printed("after")))
-    follower, lines, too_long = Follower(path, LevelDbRecords()), list[bytes](), 0
-    while block := follower.poll(0.0):
+    reader, lines, too_long = reader_of("wandb", lambda: [path]), list[bytes](), 0
+    while block := reader.poll(0.0):
         lines += block.lines
         too_long += block.too_long
 
     assert [line[-5:] for line in lines] == [b"efore", b"after"]
     assert too_long >= 1
-    assert follower.unread == 0
+    assert reader.unread == 0
 
 
 # what they say
@@ -273,7 +273,7 @@ def test_a_run_s_folder_is_one_run(folder: Path, watched: Watching) -> None:
 def test_a_file_that_w_b_has_only_begun_is_not_text(tmp_path: Path) -> None:
     path = tmp_path / "run.wandb"
     path.write_bytes(HEADER)
-    block = Follower(path, LevelDbRecords()).poll(0.0)
+    block = reader_of("wandb", lambda: [path]).poll(0.0)
 
     assert content(path) == "wandb"
     assert not block.lines

@@ -182,15 +182,6 @@ def test_a_trainer_that_is_started_again_in_the_same_log_runs(folder: Path, mach
     assert (found.state("a"), found.value("rl_step", run="a")) == ("running", 1)
 
 
-def test_a_trainer_that_fails_with_its_first_words_has_failed(folder: Path, machine: Machine) -> None:
-    """Imports take a quarter of a minute, in which a log that a shell has opened stays empty."""
-    log = folder / "a.log"
-    process = machine.opens(log)
-    machine.looks()
-
-    assert machine.crashes(log, process).state("a") == "failed"
-
-
 def test_an_error_that_was_caught_is_no_end(folder: Path, machine: Machine) -> None:
     log = folder / "a.log"
     process = loads(machine, log, TRACEBACK)
@@ -201,23 +192,30 @@ def test_an_error_that_was_caught_is_no_end(folder: Path, machine: Machine) -> N
     assert machine.crashes(log, process, "done\n").runs() == set()
 
 
-@pytest.mark.parametrize("text", ['{"output": "Traceback (most recent call last):"}\n', f"    {TRACEBACK}"])
-def test_errors_that_are_quoted_are_no_end(folder: Path, machine: Machine, text: str) -> None:
-    log = folder / "samples.txt"
-
-    assert machine.crashes(log, loads(machine, log), text).runs() == set()
+def behind(prefix: str) -> str:
+    return "".join(f"{prefix}{line}\n" for line in TRACEBACK.splitlines())
 
 
 @pytest.mark.parametrize(
-    "prefix", ["(TaskRunner pid=7) ", "\x1b[36m(TaskRunner pid=7)\x1b[0m ", "[rank0]: ", BAR]
+    ("first", "text", "state"),
+    [
+        # its first words: during imports, a log that a shell has opened stays empty
+        ("", TRACEBACK, "failed"),
+        ("loading\n", behind("(TaskRunner pid=7) "), "failed"),
+        ("loading\n", behind("\x1b[36m(TaskRunner pid=7)\x1b[0m "), "failed"),
+        ("loading\n", behind("[rank0]: "), "failed"),
+        ("loading\n", behind(BAR), "failed"),
+        ("loading\n", '{"output": "Traceback (most recent call last):"}\n', None),
+        ("loading\n", f"    {TRACEBACK}", None),
+    ],
 )
-def test_errors_behind_what_launchers_put_before_them_count(
-    folder: Path, machine: Machine, prefix: str
+def test_errors_count_behind_what_launchers_put_before_them_unless_they_are_quoted(
+    folder: Path, machine: Machine, first: str, text: str, state: str | None
 ) -> None:
     log = folder / "a.log"
-    text = "".join(f"{prefix}{line}\n" for line in TRACEBACK.splitlines())
+    found = machine.crashes(log, loads(machine, log, first), text)
 
-    assert machine.crashes(log, loads(machine, log), text).state("a") == "failed"
+    assert (found.state("a"), found.runs()) == (state, {"a"} if state else set())
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["of one process", "of one name"])
