@@ -80,7 +80,7 @@ def measurements(keys: tuple[str, ...], mapped: Mapped = NONE_MAPPED) -> int:
 
 
 def _may_be_measured(key: str, mapped: Mapped) -> bool:
-    """Whether this key, which is no word of a sentence, measures RL in a log that no table fits."""
+    """Whether this key, unless it is a word of a sentence, measures RL in a log that no table fits."""
     form, words = normal(key), _words(key)
     if any(form in each.names or (each.pattern and re.fullmatch(each.pattern, form)) for each in mapped):
         return True

@@ -86,7 +86,7 @@ CASES: dict[str, tuple[list[str], Expected]] = {
         [None, (1, {"verl_seconds": 5.0})],
     ),
     "an empty page is a trainer that has not begun": (["\n# EOF\n"], [None]),
-    "a page without a trainer's metric is no run": (["process_x 1\nvllm:x 2\nspeed 3\n"], [None]),
+    "a page without a trainer's metric has no run": (["process_x 1\nvllm:x 2\nspeed 3\n"], [None]),
     **{
         f"{name} counts steps": ([f"{R.format(0.5)}{name} 37\n"], [(37, {"reward_mean": 0.5})])
         for name in (
